@@ -1,0 +1,1 @@
+"""What a runtime reads to switch a dump on: written from a request, checked by the runtime's own rules."""

@@ -1,0 +1,1 @@
+"""From the files of a dump to records. Knows nothing of pytest."""

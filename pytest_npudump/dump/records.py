@@ -1,0 +1,218 @@
+"""What a dump says, whatever wrote it: one record a tensor, under one key type.
+
+Readers of every format produce these, and everything else (golden files, comparison, reports) knows
+only these.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.errors import FormatError, RequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_UNSAFE = re.compile(r"[\s%#\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\ufffe\uffff\ud800-\udfff]")
+_SLOT = re.compile(r"(?P<io>[a-z_]+)\.(?P<slot>\d+)\Z")
+_SANITISE = str.maketrans({" ": "_", ".": "_", "/": "_", "\\": "_"})
+_QUALIFIERS = ("capture", "rank", "device", "model", "load", "step", "turn")
+
+
+def sanitise(name: str) -> str:
+    r"""Return ``name`` as CANN writes it into file names: space, ``.``, ``/`` and ``\`` become ``_``."""
+    return name.translate(_SANITISE)
+
+
+def _encode(text: str) -> str:
+    return _UNSAFE.sub(
+        lambda m: "".join(f"%{byte:02X}" for byte in m.group().encode("utf-8", "surrogateescape")), text
+    )
+
+
+def _decode(text: str) -> str:
+    if "%" not in text:
+        return text
+    raw = re.sub(rb"%([0-9A-F]{2})", lambda m: bytes([int(m.group(1), 16)]), text.encode())
+    return raw.decode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TensorKey:
+    """Which tensor: one input or output of one execution of a layer.
+
+    Only what tells tensors of one dump apart is set, so that a key does not change with the process,
+    the clock or the device: the qualifiers keep their defaults where a dump has only one model, one
+    device, one step and so on.
+
+    Attributes:
+        layer: operator name (``op_name``), raw where it is known, else as sanitised in file names.
+        io: ``input``, ``output``, ``buffer`` or ``workspace``.
+        slot: index among the tensors of that direction.
+        turn: 0 for the first execution of the layer in a step, 1 for the second ...
+        step: which execution of the model (``data_index``), counted from the first one dumped.
+        model: model name, where the dump holds more than one.
+        load: 0 for the first model loaded under that name, 1 for the second ...
+        device: device id, where the dump holds more than one; else -1.
+        rank: rank of a distributed run, where the dump holds more than one; else -1.
+        capture: name given to ``npu_dump.capture()``.
+    """
+
+    layer: str
+    io: str
+    slot: int
+    turn: int = 0
+    step: int = 0
+    model: str = ""
+    load: int = 0
+    device: int = -1
+    rank: int = -1
+    capture: str = ""
+
+    def __str__(self) -> str:
+        """``layer[#qualifier=value,...]:io.slot`` with white space, ``%`` and ``#`` percent-encoded."""
+        return f"{_encode(self.layer)}{self._qualifiers()}:{self.io}.{self.slot}"
+
+    def _qualifiers(self) -> str:
+        parts = []
+        for name in _QUALIFIERS:
+            value = getattr(self, name)
+            if value in ("", -1) or (value == 0 and name not in {"device", "rank"}):
+                continue
+            text = _encode(value).replace(",", "%2C") if isinstance(value, str) else str(value)
+            parts.append(f"{name}={text}")
+        return "#" + ",".join(parts) if parts else ""
+
+    @property
+    def sanitised(self) -> TensorKey:
+        """The same key with the layer's name as file names carry it."""
+        name = sanitise(self.layer)
+        return self if name == self.layer else replace(self, layer=name)
+
+    @classmethod
+    def parse(cls, text: str) -> TensorKey:
+        """The key that ``str()`` wrote as ``text``.
+
+        Raises:
+            RequestError: ``text`` is not of the form ``layer[#qualifiers]:io.slot``.
+        """
+        head, colon, tail = text.rpartition(":")
+        match = _SLOT.match(tail)
+        if not colon or match is None or not head:
+            raise RequestError(
+                f"{text!r} is not a tensor's key, expected layer:io.slot such as conv1:output.0"
+            )
+        layer, _, qualifiers = head.partition("#")
+        values: dict[str, str | int] = {}
+        for part in filter(None, qualifiers.split(",")):
+            name, _, value = part.partition("=")
+            if name in {"model", "capture"}:
+                values[name] = _decode(value)
+            elif name in _QUALIFIERS and value.isdigit():
+                values[name] = int(value)
+            else:
+                known = ", ".join(_QUALIFIERS)
+                raise RequestError(f"{text!r}: unknown qualifier {part!r}, expected one of {known}")
+        return cls(_decode(layer), match["io"], int(match["slot"]), **values)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Statistics of one tensor; None is "unknown": the producer did not compute or could not tell it.
+
+    Attributes:
+        count: number of elements.
+        max, min: extreme values; int for integer and bool tensors, else float (NaN and infinities included).
+        avg: arithmetic mean.
+        l2norm: square root of the sum of squares.
+        nan, neg_inf, pos_inf, zero: numbers of such elements.
+        digits: significant decimal digits the float values carry; None for full precision. ACL's CSV
+            files carry 6.
+    """
+
+    count: int | None = None
+    max: float | int | None = None
+    min: float | int | None = None
+    avg: float | None = None
+    l2norm: float | None = None
+    nan: int | None = None
+    neg_inf: int | None = None
+    pos_inf: int | None = None
+    zero: int | None = None
+    digits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Where a tensor's bytes lie.
+
+    Attributes:
+        path: the file.
+        offset: first byte of the data.
+        nbytes: bytes of data that belong to the shape (not counting alignment behind it).
+        kind: ``raw`` (device bytes) or ``npy``.
+    """
+
+    path: Path
+    offset: int
+    nbytes: int
+    kind: str = "raw"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRecord:
+    """One tensor of a dump.
+
+    Attributes:
+        key: which tensor.
+        op_type: operator type, ``Conv2D``; "" where unknown.
+        dtype: name after :mod:`pytest_npudump.dump.dtypes`; ``-`` where unknown.
+        shape: as on the device; None where unknown.
+        format: layout name such as ``NCHW``; "" where unknown.
+        size: bytes the producer says the tensor has, alignment included; None where unknown.
+        stats: None where the dump has a tensor whose statistics were not asked for or cannot be computed.
+        time: microseconds since the epoch at which it was dumped; 0 where unknown.
+        task, stream: ids from the file name; None where it has none.
+        path: the file it was read from.
+        payload: the tensor's bytes, where the dump has them.
+        original_shape: shape before CANN's layout conversion; None where unknown.
+        sub_format: group count of FRACTAL_Z and the like; 0 where unknown.
+        note: why something is missing (no statistics for this type, null address ...); "" if nothing is.
+    """
+
+    key: TensorKey
+    op_type: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    path: Path
+    format: str = ""
+    size: int | None = None
+    stats: Stats | None = None
+    time: int = 0
+    task: int | None = None
+    stream: int | None = None
+    payload: Payload | None = None
+    original_shape: tuple[int, ...] | None = None
+    sub_format: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A dump that was read.
+
+    Attributes:
+        root: directory it was read from.
+        records: one a tensor, in execution order (time of the dump, task id, inputs before outputs).
+        problems: files that could not be read; a dump with problems must not pass for a good one.
+        notes: what a reader decided that a user may want to know.
+        raw_names: whether the layers' names are raw (from headers) rather than sanitised (from file names).
+    """
+
+    root: Path
+    records: tuple[TensorRecord, ...]
+    problems: tuple[FormatError, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    raw_names: bool = False

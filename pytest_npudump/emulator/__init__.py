@@ -1,0 +1,1 @@
+"""pyACL for a machine without an NPU."""

@@ -1,0 +1,1 @@
+"""Golden files: their text, their place in the repository, and how they are written without loss."""

@@ -1,0 +1,1 @@
+"""Text for people and machines, made from results at the edge."""

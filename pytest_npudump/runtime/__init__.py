@@ -1,0 +1,1 @@
+"""One adapter a runtime, behind one small protocol."""
