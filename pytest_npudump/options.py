@@ -1,0 +1,194 @@
+"""The one table of options: every row is a command-line option and an ini key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    import pytest
+
+_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
+_POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: without prefix, as in ``--npudump-NAME`` and the ini key ``npudump_NAME``.
+        default: value where neither the command line nor the ini file says anything; False for a switch.
+        help: one sentence.
+        metavar: what ``--help`` calls the value; "" for a switch.
+        choices: allowed values; empty where any text is allowed.
+    """
+
+    name: str
+    default: str | bool
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The option as typed on the command line."""
+        return f"--npudump-{self.name}"
+
+    @property
+    def dest(self) -> str:
+        """The ini key, and the attribute in pytest's namespace."""
+        return f"npudump_{self.name.replace('-', '_')}"
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "update-golden",
+        default=False,
+        help="write what the layers say now into the golden files, for review in a diff; refused under CI",
+    ),
+    Option(
+        "runtime",
+        default="auto",
+        help="what runs the models: the real pyACL, the emulator, or (auto) pyACL where a device answers",
+        choices=("auto", "acl", "emulator"),
+    ),
+    Option(
+        "require-npu",
+        default=False,
+        help="end the run with an error before the first test where no NPU answers",
+    ),
+    Option("device", default="0", help="device id that models are loaded on", metavar="ID"),
+    Option(
+        "golden-dir",
+        default="golden",
+        help="folder of the golden files, relative to pytest's rootdir",
+        metavar="DIR",
+    ),
+    Option(
+        "golden-variant",
+        default="",
+        help="read and write goldens of this variant (a SoC, say), with the common golden as fall-back",
+        metavar="NAME",
+    ),
+    Option(
+        "preset",
+        default="default",
+        help="tolerance preset used where the marker names none",
+        metavar="NAME",
+    ),
+    Option(
+        "tolerances",
+        default="",
+        help="YAML file of tolerance rules, relative to rootdir",
+        metavar="FILE",
+    ),
+    Option(
+        "escalate",
+        default="on",
+        help="whether a failing test runs again with a tensor dump of its failing layers",
+        choices=("on", "off"),
+    ),
+    Option(
+        "dump-dir",
+        default="",
+        help="folder for dumps and reports of failing tests; default below pytest's temporary folder",
+        metavar="DIR",
+    ),
+    Option(
+        "dump-limit",
+        default="1GiB",
+        help="most bytes of tensors that one escalation dumps",
+        metavar="SIZE",
+    ),
+    Option(
+        "keep-dumps",
+        default="failed",
+        help="whose dumps are kept: those of failed tests, or of all",
+        choices=("failed", "all"),
+    ),
+    Option(
+        "allow-update-in-ci",
+        default=False,
+        help="let update-golden write although the variable CI is set",
+    ),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every row as a command-line option and as an ini key of the same name."""
+    group = parser.getgroup("npudump", "numerical regression tests on Ascend NPUs")
+    for option in OPTIONS:
+        text = f"{option.help} (ini: {option.dest})"
+        if isinstance(option.default, bool):
+            group.addoption(option.flag, dest=option.dest, action="store_true", default=None, help=text)
+            parser.addini(option.dest, option.help, type="bool", default=option.default)
+            continue
+        shown = f"{text}; default {option.default}" if option.default else text
+        extra: dict[str, Any] = {"choices": option.choices} if option.choices else {"metavar": option.metavar}
+        group.addoption(option.flag, dest=option.dest, default=None, help=shown, **extra)
+        parser.addini(option.dest, option.help, default=option.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of one run, resolved: command line before ini file before default."""
+
+    update_golden: bool
+    runtime: str
+    require_npu: bool
+    device: int
+    golden_dir: str
+    golden_variant: str
+    preset: str
+    tolerances: str
+    escalate: bool
+    dump_dir: str
+    dump_limit: int
+    keep_dumps: str
+    allow_update_in_ci: bool
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Settings:
+        """Resolve the options of ``config``.
+
+        Raises:
+            RequestError: an ini key holds a value that the option of that name would refuse.
+        """
+        values = {option.dest: _resolve(option, config) for option in OPTIONS}
+        values = {name.removeprefix("npudump_"): value for name, value in values.items()}
+        values["device"] = _device(str(values["device"]))
+        values["dump_limit"] = parse_size(str(values["dump_limit"]))
+        values["escalate"] = values["escalate"] == "on"
+        return cls(**values)
+
+
+def _resolve(option: Option, config: pytest.Config) -> Any:
+    given = config.getoption(option.dest)
+    value = config.getini(option.dest) if given is None else given
+    if option.choices and value not in option.choices:
+        allowed = ", ".join(option.choices)
+        raise RequestError(f"ini key {option.dest} is {value!r}, expected one of {allowed}")
+    return value
+
+
+def _device(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise RequestError(f"--npudump-device is {text!r}, expected a device id such as 0")
+    return int(text)
+
+
+def parse_size(text: str) -> int:
+    """Bytes in a size such as ``512MiB``, ``1.5 GB`` or ``4096``; K, M, G and T are powers of 1024.
+
+    Raises:
+        RequestError: ``text`` is no such size.
+    """
+    match = _SIZE.match(text.strip())
+    if match is None:
+        raise RequestError(f"--npudump-dump-limit is {text!r}, expected a size such as 512MiB or 4GiB")
+    power = _POWERS[(match["unit"] or "")[:1].upper()]
+    return int(float(match["number"]) * 1024**power)

@@ -1,0 +1,69 @@
+"""pyACL's return conventions, turned into values and exceptions."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import RuntimeUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SUCCESS = 0
+UNINITIALIZE = 100001
+REPEAT_INITIALIZE = 100002
+DUMP_NOT_RUN = 100045
+
+_NAMES: Mapping[int, str] = MappingProxyType(
+    {
+        100000: "ACL_ERROR_INVALID_PARAM",
+        UNINITIALIZE: "ACL_ERROR_UNINITIALIZE",
+        REPEAT_INITIALIZE: "ACL_ERROR_REPEAT_INITIALIZE",
+        100003: "ACL_ERROR_INVALID_FILE",
+        100006: "ACL_ERROR_PARSE_FILE",
+        100009: "ACL_ERROR_INVALID_DUMP_CONFIG",
+        100037: "ACL_ERROR_REPEAT_FINALIZE",
+        DUMP_NOT_RUN: "ACL_ERROR_DUMP_NOT_RUN",
+        107001: "ACL_ERROR_RT_INVALID_DEVICEID",
+        145002: "ACL_ERROR_GE_EXEC_LOAD_MODEL_FAILED",
+        145003: "ACL_ERROR_GE_EXEC_MODEL_ID_INVALID",
+        207001: "ACL_ERROR_RT_MEMORY_ALLOCATION",
+        500000: "ACL_ERROR_INTERNAL_ERROR",
+        500001: "ACL_ERROR_FAILURE",
+    }
+)
+
+
+class AclError(RuntimeUnavailableError):
+    """A call of ACL that did not return 0.
+
+    Attributes:
+        call: the call, as a user would write it.
+        code: what it returned.
+    """
+
+    def __init__(self, call: str, code: int, detail: str) -> None:
+        name = _NAMES.get(code, "see aclError in CANN's documentation")
+        text = f"{call} returned {code} ({name})"
+        super().__init__(f"{text}: {detail}" if detail else text)
+        self.call = call
+        self.code = code
+
+    @classmethod
+    def of(cls, acl: Any, call: str, code: int) -> AclError:
+        """Return the error for ``code``, with what ACL itself says of it."""
+        text = acl.get_recent_err_msg() if hasattr(acl, "get_recent_err_msg") else None
+        return cls(call, code, " ".join(str(text).split()) if text else "")
+
+
+def check(acl: Any, call: str, code: int) -> None:
+    """Raise :class:`AclError` with ACL's own message unless ``code`` is 0."""
+    if code != SUCCESS:
+        raise AclError.of(acl, call, code)
+
+
+def value(acl: Any, call: str, result: tuple[Any, int]) -> Any:
+    """Unpack a ``(value, ret)`` pair, raising :class:`AclError` unless ``ret`` is 0."""
+    check(acl, call, result[-1])
+    return result[0]

@@ -1,0 +1,83 @@
+"""The protocol every runtime adapter keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    import numpy as np
+    from typing_extensions import Self
+
+
+class ModelSession(Protocol):
+    """A loaded model; a context manager that frees everything it holds."""
+
+    def run(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """Run the model once on ``arrays``, one an input, and return its outputs."""
+
+    def close(self) -> None:
+        """Unload the model and free its memory; closing twice is allowed."""
+
+    def __enter__(self) -> Self:
+        """Return the session itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the session."""
+
+
+class Runtime(Protocol):
+    """What runs models and switches the dump on.
+
+    A dump is on between :meth:`start` and :meth:`stop`; models loaded in between are dumped.
+    """
+
+    name: str
+
+    def producer(self) -> Mapping[str, str]:
+        """Return what a golden records about its origin: runtime, SoC, CANN version and the like."""
+
+    def start(self, config: Path) -> None:
+        """Switch the dump on under the acl.json ``config``, now or as soon as ACL is initialised.
+
+        Raises:
+            RuntimeUnavailableError: ACL refuses; the message has its code and its own words.
+        """
+
+    def stop(self) -> None:
+        """Switch the dump off; everything is on disk afterwards. Does nothing where none is on."""
+
+    def load_model(self, path: Path) -> ModelSession:
+        """Load a model onto the device.
+
+        Raises:
+            RuntimeUnavailableError: ACL refuses; the message has its code and its own words.
+        """
+
+    def close(self) -> None:
+        """Give the device back."""
+
+    @property
+    def activity(self) -> Activity:
+        """What has happened since :meth:`start`, to explain a dump that holds nothing."""
+
+
+class Activity(Protocol):
+    """What a test did with the runtime while the dump was on."""
+
+    @property
+    def initialised(self) -> bool:
+        """Whether ACL was initialised, so that the dump could be switched on at all."""
+
+    @property
+    def models(self) -> tuple[Path, ...]:
+        """Models loaded through the adapter while the dump was on."""
+
+    @property
+    def executions(self) -> int:
+        """How often such a model ran, through the adapter, while the dump was on."""

@@ -1,0 +1,171 @@
+"""The adapter for pyACL: one code path for the real ``acl`` and for the emulator.
+
+The dump has to be on before a test loads its model, but ``aclmdlInitDump`` wants ``aclInit`` first, and an
+application under test may call ``acl.init`` itself and take the answer 100002 (already initialised) for
+an error. So nothing is initialised early: for the duration of a marked test ``acl.init`` is replaced by a
+function that initialises ACL and then switches the dump on, and that answers 0 where it is only this
+adapter that had initialised ACL before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.runtime.acl_calls import (
+    REPEAT_INITIALIZE,
+    SUCCESS,
+    UNINITIALIZE,
+    AclError,
+    check,
+)
+from pytest_npudump.runtime.pyacl_model import PyAclModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(slots=True)
+class PyAclActivity:
+    """What happened since the dump was asked for."""
+
+    initialised: bool = False
+    models: tuple[Path, ...] = ()
+    executions: int = 0
+
+
+@dataclass(slots=True)
+class PyAclRuntime:
+    """Runs models and dumps through the module ``acl``.
+
+    Attributes:
+        acl: the module, real or emulated.
+        name: ``acl`` or ``emulator``.
+        device: device id that models are loaded on.
+    """
+
+    acl: Any
+    name: str
+    device: int = 0
+    activity: PyAclActivity = field(default_factory=PyAclActivity)
+    _config: Path | None = None
+    _acl_init: Callable[..., int] | None = None
+    _init_arguments: tuple[Any, ...] = ()
+    _dumping: bool = False
+    _initialised_here: bool = False
+    _device_set: bool = False
+
+    def producer(self) -> Mapping[str, str]:
+        """Return runtime and SoC name, as a golden records them."""
+        facts = {"runtime": self.name}
+        soc = self.acl.get_soc_name()
+        if soc:
+            facts["soc"] = str(soc)
+        return facts
+
+    def start(self, config: Path) -> None:
+        """Switch the dump on under ``config``, at once or with the first ``acl.init``.
+
+        Raises:
+            AclError: ACL refuses the configuration, or a dump is on already.
+        """
+        self._config = config
+        self.activity = PyAclActivity()
+        code = self.acl.mdl.init_dump()
+        if code == REPEAT_INITIALIZE:
+            detail = "a dump is on already: end it with acl.mdl.finalize_dump() before the marked test"
+            raise AclError("acl.mdl.init_dump()", code, detail)
+        if code != UNINITIALIZE:
+            check(self.acl, "acl.mdl.init_dump()", code)
+            self._set_dump()
+        self._acl_init, self.acl.init = self.acl.init, self._init_for_application
+
+    def stop(self) -> None:
+        """Switch the dump off, also where the application under test has finalised ACL by now.
+
+        Raises:
+            AclError: ACL cannot end the dump, so that files may be missing.
+        """
+        if self._acl_init is not None:
+            self.acl.init, self._acl_init = self._acl_init, None
+        self._config = None
+        if not self._dumping:
+            return
+        self._dumping = False
+        code = self.acl.mdl.finalize_dump()
+        if code == UNINITIALIZE:
+            self._initialised_here = self._device_set = False
+            check(self.acl, "acl.init()", self.acl.init(*self._init_arguments))
+            code = self.acl.mdl.finalize_dump()
+            self.acl.finalize()
+        check(self.acl, "acl.mdl.finalize_dump()", code)
+
+    def _init_for_application(self, *arguments: Any) -> int:
+        code = self._init(*arguments)
+        if code == REPEAT_INITIALIZE and self._initialised_here:
+            self._initialised_here = False
+            return SUCCESS
+        return code
+
+    def _init(self, *arguments: Any) -> int:
+        code: int = (self._acl_init or self.acl.init)(*arguments)
+        if code == SUCCESS:
+            self._init_arguments = arguments
+        if code in {SUCCESS, REPEAT_INITIALIZE} and self._config is not None and not self._dumping:
+            check(self.acl, "acl.mdl.init_dump()", self.acl.mdl.init_dump())
+            if arguments and _same_file(arguments[0], self._config):
+                self._mark_dumping()  # aclInit has applied this very file
+            else:
+                self._set_dump()
+        return code
+
+    def _set_dump(self) -> None:
+        path = str(self._config)
+        code = self.acl.mdl.set_dump(path)
+        if code != SUCCESS:
+            error = AclError.of(self.acl, f"acl.mdl.set_dump({path!r})", code)
+            self.acl.mdl.finalize_dump()
+            raise error
+        self._mark_dumping()
+
+    def _mark_dumping(self) -> None:
+        self._dumping = True
+        self.activity.initialised = True
+
+    def load_model(self, path: Path) -> PyAclModel:
+        """Load the model at ``path``; its dump is on if one was started.
+
+        Raises:
+            AclError: ACL cannot be initialised, or cannot load the model.
+        """
+        self._initialise()
+        model = PyAclModel.load(self.acl, path, on_run=self._count)
+        self.activity.models += (path,)
+        return model
+
+    def _count(self) -> None:
+        self.activity.executions += 1
+
+    def _initialise(self) -> None:
+        code = self._init()
+        if code == SUCCESS:
+            self._initialised_here = True
+        elif code != REPEAT_INITIALIZE:
+            check(self.acl, "acl.init()", code)
+        check(self.acl, f"acl.rt.set_device({self.device})", self.acl.rt.set_device(self.device))
+        self._device_set = True
+
+    def close(self) -> None:
+        """Give back the device, and finalise ACL where this adapter initialised it."""
+        self.stop()
+        if self._device_set:
+            self.acl.rt.reset_device(self.device)
+            self._device_set = False
+        if self._initialised_here:
+            self.acl.finalize()
+            self._initialised_here = False
+
+
+def _same_file(argument: object, config: Path) -> bool:
+    return isinstance(argument, str) and Path(argument).resolve() == config.resolve()
