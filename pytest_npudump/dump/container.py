@@ -1,0 +1,174 @@
+"""Dump files without a suffix: the protobuf container of CANN's writers, and the TLV container.
+
+Layout of a protobuf record: u64 little-endian length of the header, the header (``DumpData``), then the
+raw bytes of every input, output, buffer and workspace, without padding. The header lists outputs before
+inputs. Records may follow each other: CANN opens its files for appending.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import DecodeError
+
+from pytest_npudump.dump import formats, tlv
+from pytest_npudump.dump.container_tensors import (
+    ContainerRecord,
+    ContainerTensor,
+    Placement,
+    checked_shape,
+    place,
+    placements,
+)
+from pytest_npudump.dump.dtypes import BY_PROTO
+from pytest_npudump.dump.proto import lenient_dump_data_class
+from pytest_npudump.dump.rawfile import RawFile, open_raw
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["ContainerRecord", "ContainerTensor", "read_container"]
+
+_LENGTH = struct.Struct("<Q")
+_HEADER_LIMIT = 2**31 - 1
+
+
+def read_container(path: Path) -> tuple[ContainerRecord, ...]:
+    """Read the records of a dump file; the tensors' bytes stay in the file.
+
+    One record is the rule; a file that was written twice under one name holds several.
+
+    Raises:
+        FormatError: the file is truncated, has bytes that belong to no record, or is no dump.
+    """
+    with open_raw(path) as file:
+        if tlv.is_tlv(file):
+            return (_tlv_record(file),)
+        return tuple(_protobuf_records(file))
+
+
+def _tlv_record(file: RawFile) -> ContainerRecord:
+    version, tensors, start = tlv.read_tlv(file)
+    for way in placements(tensors):
+        if way.end(start) == file.size:
+            placed = place(tensors, way, start, file.path)
+            return ContainerRecord("", 0, str(version), {}, "", "tlv", placed)
+    raise _misfit(file, tensors, start)
+
+
+def _protobuf_records(file: RawFile) -> Iterator[ContainerRecord]:
+    offset = 0
+    while offset < file.size or offset == 0:
+        header, start = _header(file, offset)
+        tensors = tuple(_tensors(header))
+        way = _choose(file, tensors, start)
+        yield ContainerRecord(
+            op_name=_text(header.op_name),
+            dump_time=header.dump_time,
+            version=_text(header.version),
+            attrs={_text(attr.name): _text(attr.value) for attr in header.attr},
+            dfx_message=_text(header.dfx_message),
+            kind="protobuf",
+            tensors=place(tensors, way, start, file.path),
+            offset=offset,
+        )
+        offset = way.end(start)
+
+
+def _choose(file: RawFile, tensors: tuple[ContainerTensor, ...], start: int) -> Placement:
+    """The placement behind which the file ends, else the first one behind which a record begins."""
+    ways = placements(tensors)
+    for way in ways:
+        if way.end(start) == file.size:
+            return way
+    for way in ways:
+        if _begins_record(file, way.end(start)):
+            return way
+    raise _misfit(file, tensors, start)
+
+
+def _begins_record(file: RawFile, offset: int) -> bool:
+    try:
+        _header(file, offset)
+    except FormatError:
+        return False
+    return True
+
+
+def _misfit(file: RawFile, tensors: tuple[ContainerTensor, ...], start: int) -> FormatError:
+    end = start
+    for tensor in tensors:
+        if end + tensor.size > file.size:
+            return file.error(
+                end,
+                f"{tensor.io} {tensor.slot} needs {tensor.size} bytes, but the file has {file.size - end} "
+                f"from there on ({file.size} in all): it is truncated or damaged, collect the dump again",
+            )
+        end += tensor.size
+    return file.error(
+        end,
+        f"{file.size - end} bytes behind the last tensor are not another record: "
+        "the file is damaged, collect the dump again",
+    )
+
+
+def _header(file: RawFile, offset: int) -> tuple[Any, int]:
+    """The header of the record at ``offset``, and the offset of its payload."""
+    (length,) = _LENGTH.unpack(file.read(offset, _LENGTH.size, "the header's length"))
+    if not 1 <= length <= _HEADER_LIMIT:
+        raise file.error(
+            offset, f"header length {length}, expected 1 to {_HEADER_LIMIT}: this is no dump file of CANN"
+        )
+    start = offset + _LENGTH.size
+    data = file.read(start, length, "the header")
+    try:
+        header: Any = lenient_dump_data_class().FromString(data)
+    except (DecodeError, RecursionError) as error:
+        raise file.error(start, f"the header is no DumpData message: {error}") from error
+    if not header.version:
+        raise file.error(start, "the header has no version: this is no dump file of CANN")
+    return header, start + length
+
+
+def _tensors(header: Any) -> Iterator[ContainerTensor]:
+    addressed = any(tensor.address for tensors in (header.input, header.output) for tensor in tensors)
+    for io, tensors in (("input", header.input), ("output", header.output)):
+        for slot, tensor in enumerate(tensors):
+            yield _tensor(io, slot, tensor, addressed=addressed)
+    for io, regions in (("buffer", header.buffer), ("workspace", header.space)):
+        for slot, region in enumerate(regions):
+            yield ContainerTensor(
+                io, slot, "undefined", "", None, None, region.size, arg_index=getattr(region, "arg_index", 0)
+            )
+
+
+def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTensor:
+    shape, note = checked_shape(tensor.shape.dim) if tensor.HasField("shape") else (None, "")
+    has_original = tensor.HasField("original_shape")
+    original, odd = checked_shape(tensor.original_shape.dim) if has_original else (None, "")
+    found = BY_PROTO.get(tensor.data_type)
+    return ContainerTensor(
+        io,
+        slot,
+        dtype=found.name if found else f"proto:{tensor.data_type}",
+        format=formats.format_name(tensor.format),
+        shape=shape,
+        original_shape=original,
+        size=tensor.size,
+        sub_format=tensor.sub_format or formats.sub_format(tensor.format),
+        c0=formats.c0(tensor.format),
+        note=note or odd,
+        original_name=_text(tensor.original_op.name) if io == "output" else "",
+        address=tensor.address,
+        arg_index=tensor.arg_index,
+        input_type=getattr(tensor, "input_type", 0),
+        # adump's exception writer sets neither of the two, and leaves null tensors out of the header.
+        nullable=addressed or has_original,
+    )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

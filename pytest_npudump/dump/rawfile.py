@@ -1,0 +1,94 @@
+"""Reading untrusted files: every length is checked against the file before anything is allocated."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class RawFile:
+    """An open regular file of known size.
+
+    Attributes:
+        path: the file.
+        size: its length in bytes at the time it was opened.
+    """
+
+    __slots__ = ("_descriptor", "path", "size")
+
+    def __init__(self, path: Path, descriptor: int, size: int) -> None:
+        self.path = path
+        self.size = size
+        self._descriptor = descriptor
+
+    def read(self, offset: int, nbytes: int, what: str) -> bytes:
+        """Return the ``nbytes`` at ``offset``.
+
+        Raises:
+            FormatError: the file does not have them; ``what`` says what they should have been.
+        """
+        self.check(offset, nbytes, what)
+        data = bytearray()
+        while len(data) < nbytes:
+            part = os.pread(self._descriptor, nbytes - len(data), offset + len(data))
+            if not part:
+                raise self.error(offset + len(data), f"the file became shorter while {what} was read")
+            data += part
+        return bytes(data)
+
+    def check(self, offset: int, nbytes: int, what: str) -> None:
+        """Raise FormatError unless the file has ``nbytes`` at ``offset``."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.size:
+            raise self.error(
+                offset,
+                f"{what} needs {nbytes} bytes, but the file has {max(self.size - offset, 0)} from there on "
+                f"({self.size} in all): it is truncated or damaged, collect the dump again",
+            )
+
+    def map(self, offset: int, nbytes: int, what: str) -> np.ndarray:
+        """Read-only uint8 view, of shape (nbytes,), of the file's own pages.
+
+        Raises:
+            FormatError: the file does not have ``nbytes`` at ``offset``.
+        """
+        self.check(offset, nbytes, what)
+        if not nbytes:
+            return np.empty(0, np.uint8)
+        start = offset - offset % mmap.ALLOCATIONGRANULARITY
+        pages = mmap.mmap(self._descriptor, offset - start + nbytes, access=mmap.ACCESS_READ, offset=start)
+        return np.frombuffer(pages, np.uint8, nbytes, offset - start)
+
+    def error(self, offset: int | None, reason: str) -> FormatError:
+        """A FormatError that names this file."""
+        return FormatError(self.path, reason, offset=offset)
+
+
+@contextmanager
+def open_raw(path: Path) -> Iterator[RawFile]:
+    """Open ``path`` for reading.
+
+    Raises:
+        FormatError: it is not a regular file, or the system refuses to open it.
+    """
+    try:
+        # A FIFO would block in open(2), so the type is looked at first.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise FormatError(path, "not a regular file")
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        raise FormatError(path, f"cannot be opened: {error.strerror or error}") from error
+    try:
+        yield RawFile(path, descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
