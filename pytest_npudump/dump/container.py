@@ -34,6 +34,7 @@ __all__ = ["ContainerRecord", "ContainerTensor", "read_container"]
 
 _LENGTH = struct.Struct("<Q")
 _HEADER_LIMIT = 2**31 - 1
+_GENERAL_TENSOR = 1
 
 
 def read_container(path: Path) -> tuple[ContainerRecord, ...]:
@@ -134,15 +135,34 @@ def _header(file: RawFile, offset: int) -> tuple[Any, int]:
 
 
 def _tensors(header: Any) -> Iterator[ContainerTensor]:
+    """The tensors in the order of their bytes.
+
+    Source: ``DumpTask`` of the device's aicpu scheduler and ``DumpFile::Dump`` of adump, whose input
+    buffers (kernel arguments) are inputs in the header but come last in the file.
+    """
     addressed = any(tensor.address for tensors in (header.input, header.output) for tensor in tensors)
-    for io, tensors in (("input", header.input), ("output", header.output)):
-        for slot, tensor in enumerate(tensors):
-            yield _tensor(io, slot, tensor, addressed=addressed)
-    for io, regions in (("buffer", header.buffer), ("workspace", header.space)):
-        for slot, region in enumerate(regions):
-            yield ContainerTensor(
-                io, slot, "undefined", "", None, None, region.size, arg_index=getattr(region, "arg_index", 0)
-            )
+    last = []
+    for slot, tensor in enumerate(header.input):
+        found = _tensor("input", slot, tensor, addressed=addressed)
+        if _is_argument_buffer(tensor):
+            last.append(found)
+        else:
+            yield found
+    for slot, tensor in enumerate(header.output):
+        yield _tensor("output", slot, tensor, addressed=addressed)
+    for slot, region in enumerate(header.buffer):
+        yield ContainerTensor("buffer", slot, "undefined", "", None, None, region.size)
+    for slot, region in enumerate(header.space):
+        yield ContainerTensor(
+            "workspace", slot, "undefined", "", None, None, region.size, arg_index=region.arg_index
+        )
+    yield from last
+
+
+def _is_argument_buffer(tensor: Any) -> bool:
+    return bool(
+        tensor.input_type == _GENERAL_TENSOR and not tensor.data_type and not tensor.HasField("shape")
+    )
 
 
 def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTensor:

@@ -76,7 +76,7 @@ class ContainerRecord:
         attrs: task attributes, such as ``_sgt_json_info`` or ``user_tag``.
         dfx_message: log text of an exception dump.
         kind: ``protobuf`` or ``tlv``.
-        tensors: inputs, outputs, buffers, workspaces, in the order of their bytes.
+        tensors: in the order of their bytes: inputs, outputs, buffers, workspaces, argument buffers.
         offset: first byte of the record in its file.
     """
 
