@@ -1,0 +1,121 @@
+"""What a checker says about one configuration."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that is refused.
+
+    Attributes:
+        item: where, as CANN writes it: ``dump_list[2].opname_range[0].begin``; ``""`` for the whole text.
+        problem: what is wrong, with the value that was found.
+        remedy: what to write instead.
+        code: CANN's reason code, ``EP0001`` to ``EP0005``; ``""`` where the real checker gives none.
+    """
+
+    item: str
+    problem: str
+    remedy: str
+    code: str = ""
+
+    def __str__(self) -> str:
+        """One line: place, problem, way out, code."""
+        place = f"{self.item}: " if self.item else ""
+        code = f" [{self.code}]" if self.code else ""
+        return f"{place}{self.problem}; {self.remedy}{code}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer of one checker.
+
+    Attributes:
+        accepted: whether the real checker lets this configuration pass.
+        reasons: why not, the one that the real checker stops at first; ``()`` if accepted.
+        warnings: what is accepted, and yet does nothing or less than it says.
+        need_dump: whether anything is switched on.
+        dump_type: what is switched on; ``""`` if nothing.
+    """
+
+    accepted: bool
+    reasons: tuple[Reason, ...] = ()
+    warnings: tuple[str, ...] = ()
+    need_dump: bool = False
+    dump_type: str = ""
+
+    @property
+    def reason_code(self) -> str:
+        """CANN's code for the first reason (``EP0003``), or ``""``."""
+        return self.reasons[0].code if self.reasons else ""
+
+    @property
+    def message(self) -> str:
+        """All reasons, one a line; ``""`` if accepted."""
+        return "\n".join(str(reason) for reason in self.reasons)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``npudump config check --json`` prints."""
+        return {
+            "accepted": self.accepted,
+            "code": self.reason_code or None,
+            "reasons": [str(reason) for reason in self.reasons],
+            "warnings": list(self.warnings),
+            "need_dump": self.need_dump,
+            "dump_type": self.dump_type or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AdumpVerdict(Verdict):
+    """The answer of adump, the checker inside ``aclmdlSetDump`` and ``aclInit``.
+
+    Attributes:
+        code: what ``aclmdlSetDump`` returns for this content: 0, 100009 or 500000.
+        dump_type: ``OPERATOR``, ``OP_OVERFLOW``, ``ARGS_EXCEPTION``, ``EXCEPTION``, ``AIC_ERR_DETAIL_DUMP``
+            or ``""``.
+        dump: the parsed ``dump`` object; ``{}`` if there is none.
+        dump_path: the directory that will be used, after the environment's overrides; ``""`` if none.
+        kernel_data: which kinds of kernel data (printf, assert ...) are switched on.
+    """
+
+    code: int = 0
+    dump: Mapping[str, Any] = field(default_factory=dict)
+    dump_path: str = ""
+    kernel_data: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As for every verdict, with the return code of ``aclmdlSetDump`` and what it switched on."""
+        return {
+            **Verdict.to_json(self),
+            "acl_code": self.code,
+            "dump_path": self.dump_path or None,
+            "kernel_data": list(self.kernel_data),
+        }
+
+
+def shown(value: object) -> str:
+    """``value`` as JSON, cut to a length that fits a message."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def one_of(options: Iterable[str], value: object = None) -> str:
+    """Which of ``options`` to write instead of ``value``: the one that was meant, else all of them."""
+    names = sorted(options)
+    meant = None
+    if isinstance(value, str):
+        folded = {name.lower(): name for name in names}
+        close = get_close_matches(value.strip().lower(), folded, n=1, cutoff=0.75)
+        meant = folded[close[0]] if close else None
+    return f'write "{meant}"' if meant else "write one of " + ", ".join(f'"{name}"' for name in names)
