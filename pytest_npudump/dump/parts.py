@@ -1,0 +1,50 @@
+"""What one file says of one tensor, before it is known which key the tensor gets in the dump."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.dtypes import ALL, UNKNOWN
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.records import Payload, Stats
+
+_ALIASES = {"bf16": "bfloat16", "float": "float32", "double": "float64", "half": "float16", "unknow": UNKNOWN}
+_SPELLINGS = (
+    {UNKNOWN: UNKNOWN}
+    | {found.name: found.name for found in ALL}
+    | {found.cann.lower(): found.name for found in ALL}
+    | _ALIASES
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPart:
+    """One tensor of one file; the attributes are those of ``TensorRecord``.
+
+    ``dtype`` is a name after :mod:`pytest_npudump.dump.dtypes`, or the producer's own word in lower case
+    where that is none of them; ``shape`` is None where it is unknown, ``()`` for a scalar.
+    """
+
+    io: str
+    slot: int
+    dtype: str
+    shape: tuple[int, ...] | None
+    format: str = ""
+    size: int | None = None
+    stats: Stats | None = None
+    note: str = ""
+    payload: Payload | None = None
+    original_shape: tuple[int, ...] | None = None
+    sub_format: int = 0
+
+
+def dtype_name(text: str) -> str:
+    """Return this package's name of the type a producer calls ``text``.
+
+    CANN writes ``DT_FLOAT16`` (``-`` or ``UNKNOW`` where it has no name), MindSpore ``float16`` on
+    Ascend and ``Float16`` on CPU, msprobe ``FLOAT16`` and ``BF16``.
+    """
+    lower = text.lower().removeprefix("dt_")
+    return _SPELLINGS.get(lower, lower)

@@ -1,0 +1,148 @@
+"""Cells of statistics CSV files: columns under all their names, and values with every "no value" mark."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.records import Stats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DIGITS = 6
+"""Significant decimal digits of a float in these files: C++ streams with their defaults."""
+
+NO_VALUE = frozenset({"", "NA", "-", "UNKNOW", "null"})
+"""Device-side writer, host converter, both (type, format, shape), host converter, MindSpore."""
+
+_COLUMNS = {
+    "input/output": "io",
+    "io": "io",
+    "index": "slot",
+    "slot": "slot",
+    "data size": "size",
+    "data type": "dtype",
+    "format": "format",
+    "shape": "shape",
+    "max value": "max",
+    "min value": "min",
+    "avg value": "avg",
+    "count": "count",
+    "nan count": "nan",
+    "negative inf count": "neg_inf",
+    "positive inf count": "pos_inf",
+    "zero count": "zero",
+    "l2norm": "l2norm",
+    "l2norm value": "l2norm",
+    "l2 value": "l2norm",
+    "op type": "op_type",
+    "op name": "op_name",
+    "task id": "task",
+    "stream id": "stream",
+    "timestamp": "time",
+    # Counts of negative and positive elements and hashes have no place in Stats.
+    "negative zero count": "ignored",
+    "positive zero count": "ignored",
+    "md5": "ignored",
+    "md5 value": "ignored",
+    "sha1": "ignored",
+}
+STATISTICS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
+"""Columns that hold a statistic, in the order of the fields of ``Stats``."""
+
+
+def column(title: str) -> str | None:
+    """Return which column a header's ``title`` is: a field's name, ``ignored``, or None if unknown."""
+    return _COLUMNS.get(title.strip().lower())
+
+
+@lru_cache(maxsize=4096)
+def parse_shape(text: str) -> tuple[int, ...] | None:
+    """Return the shape of ``3x4``, ``(3,4)``, ``()`` or ``-`` (a scalar); None for ``NA`` (over 25 dims).
+
+    Raises:
+        ValueError: ``text`` is none of these.
+    """
+    if text in {"-", ""}:
+        return ()
+    if text in NO_VALUE:
+        return None
+    if text.startswith("(") and text.endswith(")"):
+        inner = text[1:-1].rstrip(",")
+        return tuple(_dimension(part) for part in inner.split(",")) if inner.strip() else ()
+    return tuple(_dimension(part) for part in text.split("x"))
+
+
+def _dimension(text: str) -> int:
+    stripped = text.strip()
+    if not (stripped.isdigit() and stripped.isascii()):
+        raise ValueError(f"{text!r} is no dimension of a shape")
+    return int(stripped)
+
+
+def parse_count(text: str) -> int | None:
+    """Return a number of elements or bytes, or None where the cell has no value.
+
+    Raises:
+        ValueError: ``text`` is not a decimal number without a sign.
+    """
+    if text.isdigit() and text.isascii():
+        return int(text)
+    if text in NO_VALUE:
+        return None
+    raise ValueError(f"{text!r} is no count")
+
+
+def parse_float(text: str) -> float | None:
+    """Return a float (``nan``, ``-nan``, ``inf``, ``NaN`` ... included), or None where there is no value.
+
+    Raises:
+        ValueError: ``text`` is not a number as C++ streams print it.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        if text in NO_VALUE:
+            return None
+        raise
+    if "_" in text or text[-1:].isspace() or text[:1].isspace():
+        raise ValueError(f"{text!r} is no number")
+    return value
+
+
+def parse_extreme(text: str, *, exact: bool) -> float | int | None:
+    """Return a maximum or minimum: an int where the type is ``exact`` and the text is one, else a float.
+
+    Raises:
+        ValueError: as :func:`parse_float`.
+    """
+    if exact and text.removeprefix("-").isdigit() and text.isascii():
+        return int(text)
+    return parse_float(text)
+
+
+def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
+    """Return the statistics in ``cells``, one for each of ``STATISTICS``; None if no cell has a value.
+
+    Raises:
+        ValueError: a cell is neither a number nor a "no value" mark.
+    """
+    count, high, low, avg, l2norm, nan, neg_inf, pos_inf, zero = cells
+    if high in NO_VALUE and all(cell in NO_VALUE for cell in cells):
+        return None
+    found = BY_NAME.get(dtype)
+    exact = found is None or found.exact
+    return Stats(
+        parse_count(count),
+        parse_extreme(high, exact=exact),
+        parse_extreme(low, exact=exact),
+        parse_float(avg),
+        parse_float(l2norm),
+        parse_count(nan),
+        parse_count(neg_inf),
+        parse_count(pos_inf),
+        parse_count(zero),
+        DIGITS,
+    )
