@@ -1,0 +1,193 @@
+"""Which key each tensor of a dump gets: qualifiers only where they tell tensors apart."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.executions import IO_ORDER, Execution
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.turns import number_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from pytest_npudump.dump.parts import TensorPart
+    from pytest_npudump.dump.places import Place
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Qualifiers:
+    """The part of a key that a directory decides."""
+
+    step: int
+    model: str
+    load: int
+    device: int
+    rank: int
+
+
+def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...], list[str]]:
+    """Return the records of all executions, in execution order, and notes.
+
+    The order is that of the time of the dump, then the task id, then inputs before outputs by slot.
+    A layer that ran several times in a step gets turns by time. So do operators whose raw names differ
+    only in characters that CANN replaces in file names, where only file names are known.
+    """
+    ordered = sorted(_with_raw_names(executions), key=_order)
+    qualifiers = _number_places({execution.place for execution in ordered})
+    groups: defaultdict[tuple[_Qualifiers, str], list[Execution]] = defaultdict(list)
+    for execution in ordered:
+        groups[qualifiers[execution.place], execution.layer].append(execution)
+    turns = {
+        id(execution): turn
+        for group in groups.values()
+        if len(group) > 1
+        for execution, turn in zip(group, number_turns(group), strict=True)
+    }
+    records = [
+        record
+        for execution in ordered
+        for record in _records(execution, qualifiers[execution.place], turns.get(id(execution), 0))
+    ]
+    return tuple(records), _shared_names(groups.values())
+
+
+def _order(execution: Execution) -> tuple[int, int, int, int, str]:
+    first = execution.parts[0] if execution.parts else None
+    io, slot = (IO_ORDER[first.io], first.slot) if first is not None else (0, 0)
+    task = -1 if execution.task is None else execution.task
+    return (execution.time, task, io, slot, execution.layer)
+
+
+def _records(execution: Execution, place: _Qualifiers, turn: int) -> Iterable[TensorRecord]:
+    for part in sorted(execution.parts, key=_part_order):
+        key = TensorKey(
+            execution.layer,
+            part.io,
+            part.slot,
+            turn,
+            place.step,
+            place.model,
+            place.load,
+            place.device,
+            place.rank,
+        )
+        yield TensorRecord(
+            key,
+            execution.op_type,
+            part.dtype,
+            part.shape,
+            execution.path,
+            part.format,
+            part.size,
+            part.stats,
+            execution.time,
+            execution.task,
+            execution.stream,
+            part.payload,
+            part.original_shape,
+            part.sub_format,
+            part.note,
+        )
+
+
+def _part_order(part: TensorPart) -> tuple[int, int]:
+    return (IO_ORDER[part.io], part.slot)
+
+
+def _with_raw_names(executions: Iterable[Execution]) -> list[Execution]:
+    """Give executions known by a sanitised name the raw one, where tensor files tell exactly one."""
+    found = list(executions)
+    raw: defaultdict[str, set[str]] = defaultdict(set)
+    for execution in found:
+        if execution.raw:
+            raw[sanitise(execution.layer)].add(execution.layer)
+    if not raw or all(execution.raw for execution in found):
+        return found
+    return [_renamed(execution, raw.get(execution.layer, ())) for execution in found]
+
+
+def _renamed(execution: Execution, names: Collection[str]) -> Execution:
+    if execution.raw or len(names) != 1:
+        return execution
+    (name,) = names
+    return Execution(
+        execution.place,
+        execution.path,
+        execution.op_type,
+        name,
+        True,  # noqa: FBT003 - a field, in the order of the class
+        execution.time,
+        execution.task,
+        execution.stream,
+        execution.parts,
+        execution.thread,
+        execution.single,
+    )
+
+
+def _number_places(places: Collection[Place]) -> dict[Place, _Qualifiers]:
+    """Number steps from the first one of their model, loads by model id; drop what all places share."""
+    devices: defaultdict[int, set[int]] = defaultdict(set)
+    graphs: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+    loads: defaultdict[tuple[int, int, str], set[int]] = defaultdict(set)
+    first: dict[object, int] = {}
+    for place in places:
+        devices[place.rank].add(place.device)
+        kind = graphs[place.rank, place.model] if place.mindspore else loads[_model(place)]
+        kind.add(place.model_id)
+        if place.step >= 0:
+            first[_counter(place)] = min(place.step, first.get(_counter(place), place.step))
+    many_devices = any(len(found) > 1 for found in devices.values())
+    names = {place: _model_name(place, graphs[place.rank, place.model]) for place in places}
+    many_models = len(set(names.values())) > 1
+    return {
+        place: _Qualifiers(
+            step=place.step - first[_counter(place)] if place.step >= 0 else 0,
+            model=names[place] if many_models else "",
+            load=0 if place.mindspore else sorted(loads[_model(place)]).index(place.model_id),
+            device=place.device if many_devices else -1,
+            rank=place.rank if len(devices) > 1 else -1,
+        )
+        for place in places
+    }
+
+
+def _model(place: Place) -> tuple[int, int, str]:
+    return (place.rank, place.device, place.model)
+
+
+def _counter(place: Place) -> object:
+    """What counts the steps: in MindSpore the process, elsewhere each loaded model."""
+    return (place.rank, place.run) if place.mindspore else (*_model(place), place.model_id)
+
+
+def _model_name(place: Place, graphs: Collection[int]) -> str:
+    """A net of MindSpore holds several graphs, whose operators may share names."""
+    return f"{place.model}/{place.model_id}" if place.mindspore and len(graphs) > 1 else place.model
+
+
+def _shared_names(groups: Iterable[Sequence[Execution]]) -> list[str]:
+    """Say which names stand for several operators: told by different types or task ids in one step."""
+    shared = sorted(
+        {
+            group[0].layer
+            for group in groups
+            if len(group) > 1
+            and not group[0].raw
+            and len({(found.op_type, found.task, found.stream) for found in group}) > 1
+        }
+    )
+    if not shared:
+        return []
+    more = f" and {len(shared) - _SHOWN} more" if len(shared) > _SHOWN else ""
+    note = (
+        "several operators go by one file name, and are told apart by time as turn 0, 1 ...: "
+        f"{', '.join(shared[:_SHOWN])}{more} (CANN replaces space, '.', '/' and '\\' in names; "
+        "a tensor dump has the raw ones)"
+    )
+    return [note]

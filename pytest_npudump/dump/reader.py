@@ -1,0 +1,127 @@
+"""A dump directory to records: the one entry for every kind of dump."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.keys import records_of
+from pytest_npudump.dump.reader_files import Job, jobs_of, read_job
+from pytest_npudump.dump.records import Dump
+from pytest_npudump.dump.runs import select_run
+from pytest_npudump.dump.tree import Tree, find_files
+from pytest_npudump.errors import DumpError, FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from pytest_npudump.dump.executions import Execution
+
+_BATCH = 128
+_LISTED = 5
+_Result = tuple[list["Execution"], list[FormatError]]
+
+
+def read_dump(
+    root: Path,
+    *,
+    stats: bool = True,
+    acl: bool = False,
+    latest: bool = False,
+    executor: Executor | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Dump:
+    """Read a dump: statistics CSV, tensor files, npy, merged statistics, in any mixture of one run.
+
+    Args:
+        root: the dump path, or a directory inside it.
+        stats: compute the statistics of tensor files; those of CSV files are read in any case.
+        acl: compute them with the quirks of CANN's device-side writer (see ``dump.stats``).
+        latest: where two runs lie below ``root``, read the later one.
+        executor: reads files in parallel; threads help where tensors are large, processes anywhere.
+        progress: called with (files read, files in all).
+
+    Returns:
+        Dump: files that could not be read are its ``problems``. A tensor that has both a statistics CSV
+        and a tensor file of the same execution is one record with both.
+
+    Raises:
+        DumpError: ``root`` is no directory, holds no dump file, or holds two runs.
+    """
+    tree = find_files(root)
+    files, notes = select_run(tree.files, root, latest=latest)
+    executions: list[Execution] = []
+    problems = list(tree.problems)
+    for found, failed in _read(jobs_of(files), stats=stats, acl=acl, executor=executor, progress=progress):
+        executions += found
+        problems += failed
+    if not executions and not problems and not tree.overflow:
+        raise DumpError(_nothing(root, tree))
+    records, shared = records_of(executions)
+    return Dump(
+        root,
+        records,
+        tuple(problems),
+        (*tree.notes, *notes, *shared, *_left_out(tree)),
+        raw_names=bool(executions) and all(execution.raw for execution in executions),
+    )
+
+
+def _read(
+    jobs: Sequence[Job],
+    *,
+    stats: bool,
+    acl: bool,
+    executor: Executor | None,
+    progress: Callable[[int, int], None] | None,
+) -> Iterator[_Result]:
+    batches = _batches(jobs)
+    read = partial(_read_batch, stats=stats, acl=acl)
+    done = 0
+    results = map(read, batches) if executor is None else executor.map(read, batches)
+    for batch, result in zip(batches, results, strict=True):
+        yield result
+        done += len(batch)
+        if progress is not None:
+            progress(done, len(jobs))
+
+
+def _batches(jobs: Sequence[Job]) -> list[Sequence[Job]]:
+    """Many CSV files a batch, since each takes microseconds; a tensor file may take a second."""
+    tables = [job for job in jobs if job.file.name is not None and job.file.name.suffix == ".csv"]
+    tensors = [job for job in jobs if job.file.name is None or job.file.name.suffix != ".csv"]
+    return [*(tables[at : at + _BATCH] for at in range(0, len(tables), _BATCH)), *([job] for job in tensors)]
+
+
+def _read_batch(jobs: Sequence[Job], *, stats: bool, acl: bool) -> _Result:
+    executions: list[Execution] = []
+    problems: list[FormatError] = []
+    for job in jobs:
+        found, failed = read_job(job, stats=stats, acl=acl)
+        executions += found
+        problems += failed
+    return executions, problems
+
+
+def _nothing(root: Path, tree: Tree) -> str:
+    held = f"only {_names(tree.other)}" if tree.other else "nothing"
+    return (
+        f"{root} holds {held}: no dump file. Likely causes: the model was loaded before the dump was set; "
+        "no layer of the model has a name that was asked for; dump_step selects no step that ran; the dump "
+        "of this rank was not asked for; dump_path was not writable for the process (see the plog)"
+    )
+
+
+def _left_out(tree: Tree) -> Iterator[str]:
+    if tree.overflow:
+        paths = [str(path) for path in tree.overflow]
+        yield f"{len(paths)} overflow records, which are no tensors of the model: {_names(paths)}"
+    if tree.other:
+        yield f"{len(tree.other)} files that are no dump files were not read: {_names(tree.other)}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more

@@ -1,0 +1,93 @@
+"""One file of a dump, or the two that belong together, to executions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.executions import Execution
+from pytest_npudump.dump.stats_csv import read_stats_csv
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_npudump.dump.names import DumpName
+    from pytest_npudump.dump.parts import TensorPart
+    from pytest_npudump.dump.tree import DumpFile
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A dump file to read; ``csv`` is the statistics CSV of the same execution, where both exist."""
+
+    file: DumpFile
+    csv: DumpFile | None = None
+
+
+def jobs_of(files: Sequence[DumpFile]) -> list[Job]:
+    """Return what is to be read: a tensor file and a CSV that share name, ids and time are one job."""
+    listed = [file for file in files if file.name is not None and file.name.suffix == ".csv"]
+    if not listed or len(listed) == len(files):
+        return [Job(file) for file in files]
+    tables = {(file.path.parent, replace(file.name, suffix="")): file for file in listed if file.name}
+    jobs = []
+    for file in files:
+        if file.name is None or file.name.suffix == "":
+            table = tables.pop((file.path.parent, file.name), None) if file.name else None
+            jobs.append(Job(file, table))
+        elif file.name.suffix != ".csv":
+            jobs.append(Job(file))
+    return jobs + [Job(file) for file in tables.values()]
+
+
+def read_job(job: Job, *, stats: bool, acl: bool) -> tuple[list[Execution], list[FormatError]]:
+    """Read the file of a job; what cannot be read comes back as problems, and nothing is raised."""
+    problems: list[FormatError] = []
+    table: tuple[TensorPart, ...] = ()
+    found: list[Execution] = []
+    try:
+        if job.csv is not None:
+            table = _unique(read_stats_csv(job.csv.path), job.csv)
+    except FormatError as error:
+        problems.append(error)
+    try:
+        found = _read(job.file, table, stats=stats, acl=acl)
+    except FormatError as error:
+        problems.append(error)
+    except OSError as error:
+        problems.append(FormatError(job.file.path, f"cannot be read: {error.strerror}"))
+    return found, problems
+
+
+def _read(file: DumpFile, table: tuple[TensorPart, ...], *, stats: bool, acl: bool) -> list[Execution]:
+    name = file.name
+    if name is not None and name.suffix == ".csv":
+        return [_execution(file, name, _unique(read_stats_csv(file.path), file))]
+    from pytest_npudump.dump import reader_tensors  # noqa: PLC0415 - numpy and protobuf only where tensors are
+
+    if name is not None and name.suffix == ".npy":
+        return [_execution(file, name, (reader_tensors.npy_part(file.path, name, stats=stats, acl=acl),))]
+    return reader_tensors.container_executions(file, table, stats=stats, acl=acl)
+
+
+def _execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) -> Execution:
+    return Execution(
+        file.place,
+        file.path,
+        name.op_type,
+        name.op_name,
+        False,  # noqa: FBT003 - positional for speed: one for each of 10,000 files
+        name.time,
+        name.task,
+        name.stream,
+        parts,
+        name.ffts,
+        bool(name.io),
+    )
+
+
+def _unique(parts: tuple[TensorPart, ...], file: DumpFile) -> tuple[TensorPart, ...]:
+    if len(parts) > 1 and len({(part.io, part.slot) for part in parts}) < len(parts):
+        raise FormatError(file.path, "a tensor stands in it twice; it holds rows of two runs, or is damaged")
+    return parts

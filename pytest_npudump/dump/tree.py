@@ -1,0 +1,178 @@
+"""The files of a dump directory, with what their names and directories say."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.mapping import read_mapping
+from pytest_npudump.dump.names import DumpName, parse_name
+from pytest_npudump.dump.places import Place, context, marks_layout, read_place, swapped
+from pytest_npudump.errors import DumpError, FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+MAPPING = "mapping.csv"
+STATISTIC = "statistic.csv"
+_TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
+_PROTOBUF_START = b"\x0a\x03"
+_SNIFFED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """One file of a dump.
+
+    Attributes:
+        path: where it lies.
+        place: what its directories say.
+        name: what its name says (its long name, where ``mapping.csv`` has one); None for a container
+            under a name of no known grammar and for a ``statistic.csv``.
+    """
+
+    path: Path
+    place: Place
+    name: DumpName | None
+
+
+@dataclass(slots=True)
+class Tree:
+    """What was found below a dump path.
+
+    Attributes:
+        files: the dump files, in the order of their paths.
+        statistics: MindSpore's and msprobe's merged ``statistic.csv`` files.
+        overflow: overflow records (``Opdebug...``), which hold no tensor of the model.
+        other: files that are no dump files, relative to the root.
+        problems: files that had to be read to find the others, and could not.
+        notes: what was decided on the way.
+    """
+
+    files: list[DumpFile] = field(default_factory=list)
+    statistics: list[DumpFile] = field(default_factory=list)
+    overflow: list[Path] = field(default_factory=list)
+    other: list[str] = field(default_factory=list)
+    problems: list[FormatError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_files(root: Path) -> Tree:
+    """Find the dump files below ``root``. Symbolic links inside are not followed.
+
+    Raises:
+        DumpError: ``root`` is no directory that can be listed.
+    """
+    if not root.is_dir():
+        what = "is a file, expected a dump's directory" if root.exists() else "does not exist"
+        raise DumpError(f"{root} {what}: was the dump switched on, and is dump_path this directory?")
+    tree = Tree()
+    above = context(root.resolve().parts)
+    for parts, names in _walk(root, tree):
+        place = read_place(parts if marks_layout(parts) else (*above, *parts))
+        _Directory(root, parts, place, tree).add(names)
+    return tree
+
+
+def _walk(root: Path, tree: Tree) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield each directory below ``root`` (its parts) and its files' names, sorted."""
+    pending: list[tuple[str, ...]] = [()]
+    while pending:
+        parts = pending.pop()
+        names, directories = [], []
+        path = os.path.join(root, *parts)  # noqa: PTH118 - os.scandir wants text
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        tree.notes.append(f"symbolic link not followed: {entry.path}")
+                    elif entry.is_dir():
+                        directories.append(entry.name)
+                    else:
+                        names.append(entry.name)
+        except OSError as error:
+            tree.problems.append(FormatError(path, f"the directory cannot be listed: {error.strerror}"))
+        pending.extend((*parts, name) for name in sorted(directories, reverse=True))
+        yield parts, sorted(names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """One directory of a dump, on its way into the tree."""
+
+    root: Path
+    parts: tuple[str, ...]
+    place: Place
+    tree: Tree
+
+    def add(self, names: Sequence[str]) -> None:
+        base = self.root.joinpath(*self.parts)
+        mapping = self._mapping(base) if MAPPING in names else {}
+        place = self._settled(base, names)
+        for name in names:
+            if name == MAPPING:
+                continue
+            self._add_file(base / name, mapping.get(name, name), place)
+        missing = [long for short, long in mapping.items() if short not in names and parse_name(long)]
+        self.tree.notes.extend(f"{base / MAPPING} names a file that is not there: {long}" for long in missing)
+
+    def _mapping(self, base: Path) -> dict[str, str]:
+        try:
+            return read_mapping(base / MAPPING)
+        except FormatError as error:
+            self.tree.problems.append(error)
+            return {}
+
+    def _settled(self, base: Path, names: Sequence[str]) -> Place:
+        """Decide by the kind of container which of two numbers is the model's name."""
+        if self.place.either and any((_start(base / name) or b"")[8:] == _TLV_MAGIC for name in names[:4]):
+            return swapped(self.place)
+        return self.place
+
+    def _add_file(self, path: Path, long: str, place: Place) -> None:
+        if long == STATISTIC:
+            self.tree.statistics.append(DumpFile(path, place, None))
+            return
+        name = parse_name(long)
+        if name is None or name.kind == "operator":
+            captured = self._captured(long, place)
+            if captured is not None:
+                name, place = captured
+        if name is None:
+            self._add_unnamed(path, place)
+        elif name.kind == "opdebug":
+            self.tree.overflow.append(path)
+        else:
+            self.tree.files.append(DumpFile(path, place, name))
+
+    def _captured(self, long: str, place: Place) -> tuple[DumpName, Place] | None:
+        """Read a capture's name whose slashes became directories: ``Type.scope/name.0.1.2.time``."""
+        if place.model_id >= 0 or "." not in place.model:
+            return None
+        name = parse_name(f"{place.model}/{long}")
+        return (name, replace(place, model="")) if name is not None and name.kind == "capture" else None
+
+    def _add_unnamed(self, path: Path, place: Place) -> None:
+        """Keep what is a container by its content: adump takes any name, and mapping.csv may be lost."""
+        start = _start(path)
+        if start is None:
+            self.tree.problems.append(FormatError(path, "cannot be read"))
+        elif start[8:] == _TLV_MAGIC or start[8:10] == _PROTOBUF_START:
+            self.tree.files.append(DumpFile(path, place, None))
+        elif start.startswith(b"Input/Output") or path.stem.isdecimal():
+            self.tree.problems.append(
+                FormatError(path, f"its name tells no operator, and no {MAPPING} beside it does")
+            )
+        else:
+            self.tree.other.append("/".join((*self.parts, path.name)))
+
+
+def _start(path: Path) -> bytes | None:
+    """Return the first bytes of a file, or None if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_SNIFFED)
+    except OSError:
+        return None
