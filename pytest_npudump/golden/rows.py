@@ -1,0 +1,251 @@
+"""The lines of a golden file's table: one tensor each, cells parted by one space.
+
+``-`` is unknown. Floats are in the shortest form that round-trips, without ``.0``; whether a number is an
+integer follows from the tensor's dtype. Two columns stand at the end only where they say something:
+``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.table import EXACT_LIMIT, EXTREMES, MEASURED, STATISTICS, StatsTable, shape_count
+from pytest_npudump.dump.dtypes import is_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+COLUMNS = ("tensor", "dtype", "shape", "max", "min", "avg", "l2norm", "nan", "-inf", "+inf")
+LAYOUTS = frozenset((*COLUMNS, *count, *digits) for count in ((), ("count",)) for digits in ((), ("digits",)))
+MAX_DIGITS = 17
+_ABSENT = "-"
+_NUMBERS = COLUMNS.index("max")
+_QUALIFIER = r"(?:(?:capture|model)=[^\s,#]+|(?:rank|device|load|step|turn)=[0-9]{1,18})"
+_KEY = re.compile(rf"[^\s#]+(?:#{_QUALIFIER}(?:,{_QUALIFIER})*)?:[a-z_]+\.[0-9]{{1,9}}")
+_DTYPE = re.compile(r"[!-~]+")
+_SHAPE = re.compile(r"[?-]|-?[0-9]{1,19}(?:x-?[0-9]{1,19}){0,63}")
+_COUNT = re.compile(r"-|[0-9]{1,19}")
+_TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
+_INTEGER = re.compile(r"-?[0-9]+")
+
+
+class RowError(ValueError):
+    """A line that is no row of the table.
+
+    Attributes:
+        row: index of the line in the table, from 0.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"row {row}: {reason}")
+        self.row = row
+        self.reason = reason
+
+
+def common_digits(table: StatsTable) -> int | None:
+    """Significant digits that all rows carry (0: full precision), or None where they differ."""
+    found = np.unique(table.digits)
+    return None if found.size > 1 else int(found[0]) if found.size else 0
+
+
+def columns_for(table: StatsTable) -> tuple[str, ...]:
+    """The columns that hold everything the table says."""
+    implied = _counts_of(table.shapes)
+    count = () if implied == table.counts else ("count",)
+    digits = ("digits",) if common_digits(table) is None else ()
+    return (*COLUMNS, *count, *digits)
+
+
+def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
+    """One line for each tensor, without line ends.
+
+    Raises:
+        RowError: a key, dtype or shape would not be read back as it is.
+    """
+    _check_heads(table.keys, table.dtypes, table.shapes)
+    integral = {dtype: is_exact(dtype) for dtype in set(table.dtypes)}
+    values, known = table.values.tolist(), table.known.tolist()
+    with_count, with_digits = "count" in columns, "digits" in columns
+    for row, head in enumerate(zip(table.keys, table.dtypes, table.shapes, strict=True)):
+        cells = [_number(v) if k else _ABSENT for v, k in zip(values[row], known[row], strict=True)]
+        if table.wide:
+            _exact_cells(table, row, cells, exact=integral[head[1]])
+        if with_count:
+            cells.append(_ABSENT if table.counts[row] is None else str(table.counts[row]))
+        if with_digits:
+            cells.append(str(table.digits[row]))
+        yield " ".join((*head, *cells))
+
+
+def _number(value: float) -> str:
+    return repr(value).removesuffix(".0")
+
+
+def _exact_cells(table: StatsTable, row: int, cells: list[str], *, exact: bool) -> None:
+    for column in range(len(STATISTICS)):
+        if (row, column) in table.wide and (exact or column >= MEASURED):
+            cells[column] = str(table.wide[row, column])
+
+
+def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
+    """Read the table's lines.
+
+    Args:
+        block: the lines, each ending in a newline.
+        columns: their names, one of :data:`LAYOUTS`.
+        digits: significant digits the values carry where no column says it; 0 for full precision.
+
+    Raises:
+        RowError: a line has another number of cells, a cell is malformed, or a tensor occurs twice.
+    """
+    cells = dict(zip(columns, _split(block, len(columns)), strict=True))
+    keys, dtypes, shapes = (tuple(cells[name]) for name in COLUMNS[:_NUMBERS])
+    _check_heads(keys, dtypes, shapes)
+    values = np.empty((len(keys), len(STATISTICS)))
+    known = np.empty(values.shape, dtype=np.bool_)
+    for column, name in enumerate(COLUMNS[_NUMBERS:]):
+        read = _read_floats if column < MEASURED else _read_counts
+        known[:, column], values[:, column] = read(cells[name], name)
+    return StatsTable(
+        keys=keys,
+        op_types=("",) * len(keys),
+        dtypes=dtypes,
+        shapes=shapes,
+        counts=_optional_counts(cells["count"], "count") if "count" in cells else _counts_of(shapes),
+        values=values,
+        known=known,
+        digits=_read_digits(cells.get("digits"), digits, len(keys)),
+        wide=_wide(values, dtypes, [cells[name] for name in COLUMNS[_NUMBERS:]]),
+    )
+
+
+def _split(block: str, width: int) -> list[list[str]]:
+    if not block:
+        return [[] for _ in range(width)]
+    lines = block.removesuffix("\n").split("\n")
+    if set(map(str.count, lines, repeat(" "))) == {width - 1}:
+        # Cells of all lines in one go: a line with as many spaces as it needs has as many cells as it needs.
+        flat = " ".join(lines).split(" ")
+        return [flat[column::width] for column in range(width)]
+    parted = [line.split() for line in lines]
+    for row, cells in enumerate(parted):
+        if len(cells) != width:
+            raise RowError(row, f"{len(cells)} cells, expected {width}: {lines[row][:120]!r}")
+    return [[row[column] for row in parted] for column in range(width)]
+
+
+def _check_heads(keys: Sequence[str], dtypes: Sequence[str], shapes: Sequence[str]) -> None:
+    if not _plain_keys(keys):
+        _check(_KEY, keys, "tensor key, expected layer:io.slot")
+    _check(_DTYPE, dtypes, "dtype")
+    _check(_SHAPE, shapes, "shape, expected such as 1x8x24x96")
+    _refuse_duplicates(keys)
+
+
+def _plain_keys(keys: Sequence[str]) -> bool:
+    """Whether all are ``layer:io.slot`` without qualifiers; one pattern for each key takes 10 times as long."""
+    joined = " ".join(keys)
+    if "#" in joined or len(joined.split()) != len(keys):
+        return False
+    tails = {key.rpartition(":")[2] for key in keys}
+    return all(map(_TAIL.fullmatch, tails)) and {f":{tail}" for tail in tails}.isdisjoint(keys)
+
+
+def _check(pattern: re.Pattern[str], cells: Sequence[str], what: str) -> None:
+    bad = {cell for cell in set(cells) if not pattern.fullmatch(cell)}
+    if bad:
+        row = next(index for index, cell in enumerate(cells) if cell in bad)
+        raise RowError(row, f"{cells[row][:120]!r} is not a {what}")
+
+
+def _refuse_duplicates(keys: Sequence[str]) -> None:
+    if len(set(keys)) == len(keys):
+        return
+    first: dict[str, int] = {}
+    for row, key in enumerate(keys):
+        if first.setdefault(key, row) != row:
+            raise RowError(row, f"the tensor {key} stands here a second time, remove one of the two lines")
+
+
+def _read_floats(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    known = _known(cells)
+    texts = cells if known.all() else ["nan" if cell == _ABSENT else cell for cell in cells]
+    try:
+        _plain_text(" ".join(cells))
+        values = np.fromiter(map(float, texts), np.float64, len(cells))
+    except ValueError:
+        raise _bad_number(texts, name) from None
+    for row in np.flatnonzero(np.isinf(values)).tolist():
+        if not cells[row].endswith("inf"):
+            raise RowError(row, f"{cells[row][:120]!r} in column {name} is beyond the range of float64")
+    return known, values
+
+
+def _plain_text(text: str) -> None:
+    """Refuse what ``float()`` takes besides numbers: ``1_000`` and digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+
+
+def _bad_number(texts: Sequence[str], name: str) -> RowError:
+    for row, text in enumerate(texts):
+        try:
+            _plain_text(text)
+            float(text)
+        except ValueError:
+            return RowError(row, f"{text[:120]!r} in column {name} is not a number")
+    raise AssertionError(name)
+
+
+def _read_counts(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    _check(_COUNT, cells, f"count in column {name}")
+    if set(cells) <= {"0"}:
+        return np.ones(len(cells), np.bool_), np.zeros(len(cells))
+    texts = ["nan" if cell == _ABSENT else cell for cell in cells]
+    return _known(cells), np.fromiter(map(float, texts), np.float64, len(cells))
+
+
+def _known(cells: list[str]) -> NDArray[np.bool_]:
+    unknown = cells.count(_ABSENT)
+    if unknown in {0, len(cells)}:
+        return np.full(len(cells), unknown == 0 and bool(cells), dtype=np.bool_)
+    return np.fromiter(map(_ABSENT.__ne__, cells), np.bool_, len(cells))
+
+
+def _optional_counts(cells: list[str], name: str) -> tuple[int | None, ...]:
+    _check(_COUNT, cells, f"count in column {name}")
+    return tuple([None if cell == _ABSENT else int(cell) for cell in cells])
+
+
+def _counts_of(shapes: Sequence[str]) -> tuple[int | None, ...]:
+    counts = {shape: shape_count(shape) for shape in set(shapes)}
+    return tuple([counts[shape] for shape in shapes])
+
+
+def _read_digits(cells: list[str] | None, common: int, rows: int) -> NDArray[np.int8]:
+    if cells is None:
+        return np.full(rows, common, dtype=np.int8)
+    digits = _optional_counts(cells, "digits")
+    for row, value in enumerate(digits):
+        if value is None or value > MAX_DIGITS:
+            raise RowError(row, f"{cells[row]!r} in column digits, expected a number up to {MAX_DIGITS}")
+    return np.array(digits, dtype=np.int8)
+
+
+def _wide(
+    values: NDArray[np.float64], dtypes: Sequence[str], columns: Sequence[list[str]]
+) -> dict[tuple[int, int], int]:
+    wide = {}
+    large = np.abs(values) >= EXACT_LIMIT
+    for row, column in np.argwhere(large).tolist() if large.any() else ():
+        exact = column >= MEASURED or (column < EXTREMES and is_exact(dtypes[row]))
+        if exact and _INTEGER.fullmatch(columns[column][row]):
+            wide[row, column] = int(columns[column][row])
+    return wide

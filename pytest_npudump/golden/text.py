@@ -1,0 +1,152 @@
+"""The text of a golden file: YAML that people read in a review and git merges, one line a tensor.
+
+The table is one literal block, because PyYAML hands over 10,000 lines of one scalar in 5 ms and needs
+65 ms for as many strings and 2.4 s for as many mappings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump import safeyaml
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_npudump.compare.table import StatsTable
+
+VERSION = 1
+_RESERVED = ("npudump-golden", "test", "producer", "columns", "tensors")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Golden:
+    """The approved statistics of one test.
+
+    Attributes:
+        test: the test as a person would name it, ``tests/test_ocr.py::test_classifier[fp16]``.
+        producer: what made the values: ``runtime``, ``soc``, ``cann``, ``scene``, ``dump_mode`` ...; the
+            number of digits is kept in the table.
+        table: the statistics in execution order.
+        path: the file it was read from or is to be written to.
+        extra: further top-level keys (measured noise, tolerances), plain data, kept on a rewrite.
+    """
+
+    test: str
+    producer: Mapping[str, Any]
+    table: StatsTable
+    path: Path
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def render(golden: Golden) -> str:
+    """The file's text, ending in a newline; equal goldens give equal text.
+
+    Raises:
+        GoldenError: something in the golden cannot be written so that it is read back the same.
+    """
+    table = golden.table
+    clash = [key for key in golden.extra if key in _RESERVED]
+    if clash:
+        raise GoldenError(
+            f"{golden.path}: {clash[0]!r} is a key of the file itself, expected another name in extra"
+        )
+    digits = rows.common_digits(table)
+    producer = {key: value for key, value in golden.producer.items() if key != "digits"}
+    if digits:
+        producer["digits"] = digits
+    columns = rows.columns_for(table)
+    head = {
+        "npudump-golden": VERSION,
+        "test": golden.test,
+        "producer": producer,
+        **golden.extra,
+        "columns": " ".join(columns),
+    }
+    try:
+        body = "".join([f"  {line}\n" for line in rows.render_rows(table, columns)])
+    except rows.RowError as error:
+        raise GoldenError(f"{golden.path}: {error.reason}, the golden was not written") from error
+    return f"{_safe_head(head, golden.path)}tensors: |\n{body}"
+
+
+def _safe_head(head: Mapping[str, Any], path: Path) -> str:
+    """YAML of ``head``, after a look at how it is read back: what is written must be readable."""
+    expected = "expected text, finite numbers, lists and mappings with text as keys"
+    try:
+        text = safeyaml.dump_mapping(head)
+        back = safeyaml.load_mapping(text).data
+    except (safeyaml.YamlError, UnicodeError) as error:
+        raise GoldenError(f"{path}: the golden's keys are not plain data, {expected}: {error}") from error
+    for key, value in head.items():
+        if back.get(key) != value:
+            raise GoldenError(f"{path}: {key!r} would not be read back as it is, {expected}")
+    return text
+
+
+def parse(text: str, path: Path) -> Golden:
+    """Read a golden file's text.
+
+    Args:
+        text: the file's content.
+        path: named in errors.
+
+    Raises:
+        GoldenError: not a golden file, another version of the format, or a damaged one; names the line.
+    """
+    try:
+        document = safeyaml.load_mapping(text)
+    except safeyaml.YamlError as error:
+        raise bad_golden(path, error.line, error.reason) from error
+    data = document.data
+    _check_version(data.get("npudump-golden"), path)
+    for key in _RESERVED:
+        expected: type = dict if key == "producer" else str
+        if key != "npudump-golden" and not isinstance(data.get(key), expected):
+            line = document.lines.get(key, 1)
+            found = f"{key!r} is missing" if key not in data else f"{key!r} holds {type(data[key]).__name__}"
+            raise bad_golden(path, line, f"{found}, expected {'a mapping' if expected is dict else 'text'}")
+    return _golden(document, path)
+
+
+def _golden(document: safeyaml.Document, path: Path) -> Golden:
+    data = document.data
+    producer = dict(data["producer"])
+    digits = producer.pop("digits", 0)
+    if type(digits) is not int or not 0 <= digits <= rows.MAX_DIGITS:
+        reason = f"producer.digits is {digits!r}, expected a whole number up to {rows.MAX_DIGITS}"
+        raise bad_golden(path, document.lines["producer"], reason)
+    columns = tuple(data["columns"].split())
+    if columns not in rows.LAYOUTS:
+        reason = (
+            f"unknown columns {' '.join(columns)!r}, expected {' '.join(rows.COLUMNS)!r} [count] [digits]"
+        )
+        raise bad_golden(path, document.lines["columns"], reason)
+    try:
+        table = rows.parse_rows(data["tensors"], columns, digits)
+    except rows.RowError as error:
+        raise bad_golden(path, document.lines["tensors"] + 1 + error.row, error.reason) from error
+    extra = {key: value for key, value in data.items() if key not in _RESERVED}
+    return Golden(data["test"], producer, table, path, extra)
+
+
+def _check_version(version: object, path: Path) -> None:
+    if version is None:
+        raise GoldenError(f"{path}: not a golden file, expected the key 'npudump-golden: {VERSION}'")
+    if type(version) is not int or version != VERSION:
+        raise GoldenError(
+            f"{path}: written in version {version!r} of the golden format, this pytest-npudump reads "
+            f"version {VERSION}: install the one that wrote it, or approve anew with --npudump-update-golden"
+        )
+
+
+def bad_golden(path: Path, line: int, reason: str) -> GoldenError:
+    """The error for a fault in ``line`` (1-based) of the file at ``path``, with the way out."""
+    return GoldenError(
+        f"{path}, line {line}: {reason}. Restore the file from version control, or approve anew with "
+        f"--npudump-update-golden"
+    )
