@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.config import ge
 from pytest_npudump.config.adump_keys import OPTIONS, SCENE_TYPES
 from pytest_npudump.config.adump_legacy import legacy_reasons
 from pytest_npudump.config.adump_path import exception_path
@@ -107,13 +108,24 @@ def _accepted(
     return AdumpVerdict(
         accepted=True,
         code=_return_code(dump, dump_type, profile),
-        warnings=profile_warnings(version) + adump_warnings(root, profile),
+        warnings=profile_warnings(version)
+        + adump_warnings(root, profile)
+        + _silent(dump, need_dump=need_dump),
         need_dump=need_dump,
         dump_type=dump_type,
         dump=dump,
         dump_path=_dump_path(dump, profile, cwd, environ) if need_dump else "",
         kernel_data=_kernel_data(dump, dump_type, profile),
     )
+
+
+def _silent(dump: Mapping[str, Any], *, need_dump: bool) -> tuple[str, ...]:
+    """Say where GE, which checks the same text after adump, refuses without a word."""
+    if not need_dump:
+        return ()
+    verdict = ge.validate_dump(dump)
+    refusals = tuple(f"no model is dumped, for GE refuses silently: {reason}" for reason in verdict.reasons)
+    return refusals + verdict.warnings
 
 
 def _dump_type(dump: Mapping[str, Any]) -> str:

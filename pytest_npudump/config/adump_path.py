@@ -50,7 +50,10 @@ def _is_octet(text: bytes) -> bool:
 
 
 def path_reasons(dump: Mapping[str, Any], cwd: Path, *, must_be_directory: bool = True) -> Iterator[Reason]:
-    """Yield what adump has against ``dump_path``, which holds a string if anything (``dump_config_converter.cpp:516-564, 887-920``)."""
+    """Yield what adump has against ``dump_path``, a string if it is there at all.
+
+    Source: ``dump_config_converter.cpp:516-564, 887-920``.
+    """
     if "dump_path" not in dump:
         yield Reason("dump_path", "missing", 'add "dump_path" with a directory that exists', "EP0001")
         return
@@ -102,7 +105,8 @@ def _located(value: str, cwd: Path) -> bytes:
 def exception_path(dump: Mapping[str, Any], cwd: Path, environ: Mapping[str, str]) -> str:
     """Return where exception dumps go: ``ASCEND_DUMP_PATH``, else ``ASCEND_WORK_PATH``, else ``dump_path``.
 
-    A variable counts only if its directory is there, or can be made, readable and writable (``dump_config_converter.cpp:1080-1117``).
+    A variable counts only if its directory is there, or can be made, readable and writable
+    (``dump_config_converter.cpp:1080-1117``).
     """
     for variable in ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH"):
         value = environ.get(variable, "")

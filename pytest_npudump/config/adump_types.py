@@ -1,4 +1,7 @@
-"""The JSON types of the ``dump`` object, as CANN 9.1 checks them before all else (``dump_config_converter.cpp``)."""
+"""The JSON types of the ``dump`` object, which CANN 9.1 checks before all else.
+
+Source: ``dump_config_converter.cpp:118-145, 230-389``.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _warnings(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
     else:
         yield from _data(dump, profile)
     if scene == "aic_err_detail_dump":
-        yield "dump_scene: finalize_dump does not switch aic_err_detail_dump off, only the end of the process does"
+        yield "dump_scene: aic_err_detail_dump lasts until the process ends, whatever finalize_dump does"
     if profile == "8.5.0" and scene == "watcher" and not dump.get("dump_path"):
         yield "dump_path: CANN 8.5.0 does not ask for it in the watcher scene, but cannot write without it"
 

@@ -1,0 +1,61 @@
+"""Which CANN is installed here."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_HOME")
+_LIMIT = 64 * 1024
+_LINE = re.compile(
+    r"^\s*(?:version|runtime_running_version|toolkit_running_version|Version)\s*=\s*\[?(?P<version>[^\]\s]+)",
+    re.MULTILINE,
+)
+_NUMBER = re.compile(r"\d+\.\d+(?:\.[0-9A-Za-z.-]+)?")
+
+
+def installed_cann(environ: Mapping[str, str] | None = None) -> str | None:
+    """Return the version of the CANN toolkit that the environment points at, or None where there is none.
+
+    Looks below ``ASCEND_HOME_PATH``, ``ASCEND_TOOLKIT_HOME`` and ``ASCEND_HOME`` for
+    ``<arch>-linux/ascend_toolkit_install.info``, ``version.cfg``, ``version.info`` and
+    ``runtime/version.info``; the first that tells a version counts.
+    """
+    environment = os.environ if environ is None else environ
+    for variable in _ROOTS:
+        if environment.get(variable):
+            for file in _candidates(Path(environment[variable])):
+                version = _version_in(file)
+                if version:
+                    return version
+    return None
+
+
+def _candidates(root: Path) -> Iterator[Path]:
+    yield from (root / "ascend_toolkit_install.info", root / "version.cfg", root / "version.info")
+    try:
+        yield from sorted(root.glob("*-linux/ascend_toolkit_install.info"))
+        yield from sorted(root.glob("*-linux/version.info"))
+    except OSError:
+        pass
+    yield from (
+        root / name / "version.info" for name in ("share/info/runtime", "runtime", "toolkit", "compiler")
+    )
+
+
+def _version_in(file: Path) -> str | None:
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(_LIMIT).decode("utf-8", "replace")
+    except OSError:
+        return None
+    for line in _LINE.finditer(text):
+        number = _NUMBER.search(line["version"])
+        if number:
+            return number.group()
+    return None
