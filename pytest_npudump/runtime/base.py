@@ -42,8 +42,12 @@ class Runtime(Protocol):
     def producer(self) -> Mapping[str, str]:
         """Return what a golden records about its origin: runtime, SoC, CANN version and the like."""
 
-    def start(self, config: Path) -> None:
+    def start(self, config: Path, *, resumed: bool = False) -> None:
         """Switch the dump on under the acl.json ``config``, now or as soon as ACL is initialised.
+
+        Args:
+            config: the acl.json.
+            resumed: whether this goes on with the test that was dumped before, for :attr:`activity`.
 
         Raises:
             RuntimeUnavailableError: ACL refuses; the message has its code and its own words.
@@ -51,6 +55,9 @@ class Runtime(Protocol):
 
     def stop(self) -> None:
         """Switch the dump off; everything is on disk afterwards. Does nothing where none is on."""
+
+    def release(self) -> None:
+        """Leave the dump to the code under test, which is going to switch it on and off itself."""
 
     def load_model(self, path: Path) -> ModelSession:
         """Load a model onto the device.
@@ -81,3 +88,7 @@ class Activity(Protocol):
     @property
     def executions(self) -> int:
         """How often such a model ran, through the adapter, while the dump was on."""
+
+    @property
+    def released(self) -> bool:
+        """Whether the test took the configuration to switch the dump on itself."""

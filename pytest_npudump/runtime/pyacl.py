@@ -33,6 +33,7 @@ class PyAclActivity:
     initialised: bool = False
     models: tuple[Path, ...] = ()
     executions: int = 0
+    released: bool = False
 
 
 @dataclass(slots=True)
@@ -64,14 +65,18 @@ class PyAclRuntime:
             facts["soc"] = str(soc)
         return facts
 
-    def start(self, config: Path) -> None:
+    def start(self, config: Path, *, resumed: bool = False) -> None:
         """Switch the dump on under ``config``, at once or with the first ``acl.init``.
+
+        Args:
+            config: the acl.json.
+            resumed: whether this goes on with the test that was dumped before, for :attr:`activity`.
 
         Raises:
             AclError: ACL refuses the configuration, or a dump is on already.
         """
         self._config = config
-        self.activity = PyAclActivity()
+        self.activity = self.activity if resumed else PyAclActivity()
         code = self.acl.mdl.init_dump()
         if code == REPEAT_INITIALIZE:
             detail = "a dump is on already: end it with acl.mdl.finalize_dump() before the marked test"
@@ -90,6 +95,8 @@ class PyAclRuntime:
         if self._acl_init is not None:
             self.acl.init, self._acl_init = self._acl_init, None
         self._config = None
+        if self.activity.released:
+            self.acl.mdl.finalize_dump()  # where the test left its own dump on; any other answer is fine
         if not self._dumping:
             return
         self._dumping = False
@@ -100,6 +107,11 @@ class PyAclRuntime:
             code = self.acl.mdl.finalize_dump()
             self.acl.finalize()
         check(self.acl, "acl.mdl.finalize_dump()", code)
+
+    def release(self) -> None:
+        """Leave the dump to the code under test, which has asked for acl.json to set it itself."""
+        self.stop()
+        self.activity.released = True
 
     def _init_for_application(self, *arguments: Any) -> int:
         code = self._init(*arguments)

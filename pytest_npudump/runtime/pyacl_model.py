@@ -140,12 +140,9 @@ class PyAclModel:
         dtype = self._outputs[index].dtype
         shape = tuple(int(d) for d in dims["dims"])
         size = math.prod(shape) * dtype.itemsize
-        array = np.empty(size, np.uint8)
-        if size:
-            address = acl.get_data_buffer_addr(buffer)
-            code = acl.rt.memcpy(array.ctypes.data, size, address, size, _DEVICE_TO_HOST)
-            check(acl, "acl.rt.memcpy(device to host)", code)
-        return array.view(dtype).reshape(shape)
+        data = _read(acl, acl.get_data_buffer_addr(buffer), size) if size else b""
+        array: np.ndarray = np.frombuffer(data, dtype).reshape(shape).copy()
+        return array
 
     def close(self) -> None:
         """Unload the model and free its description."""
@@ -219,8 +216,21 @@ def _allocate(acl: Any, stack: ExitStack, size: int) -> int:
 
 def _upload(acl: Any, address: int, array: np.ndarray) -> None:
     if array.nbytes:
-        code = acl.rt.memcpy(address, array.nbytes, array.ctypes.data, array.nbytes, _HOST_TO_DEVICE)
+        data = array.tobytes()
+        source = acl.util.bytes_to_ptr(data)
+        code = acl.rt.memcpy(address, array.nbytes, source, array.nbytes, _HOST_TO_DEVICE)
         check(acl, "acl.rt.memcpy(host to device)", code)
+
+
+def _read(acl: Any, address: int, size: int) -> bytes:
+    host = value(acl, f"acl.rt.malloc_host({size})", acl.rt.malloc_host(size))
+    try:
+        code = acl.rt.memcpy(host, size, address, size, _DEVICE_TO_HOST)
+        check(acl, "acl.rt.memcpy(device to host)", code)
+        data: bytes = acl.util.ptr_to_bytes(host, size)
+        return data
+    finally:
+        acl.rt.free_host(host)
 
 
 def _append(acl: Any, stack: ExitStack, dataset: int, address: int, size: int) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import Any
 
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.pyacl import PyAclRuntime
+
+_EMULATOR = "pytest_npudump.emulator.acl"
 
 
 def select_runtime(choice: str, *, device: int, require_npu: bool) -> PyAclRuntime:
@@ -47,13 +48,13 @@ def probe_acl() -> tuple[Any | None, str]:
 
     Counting devices needs no ``acl.init``, whose first call would settle the process's configuration.
     """
-    if importlib.util.find_spec("acl") is None:
-        return None, "no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?"
     try:
         acl = importlib.import_module("acl")
+    except ModuleNotFoundError:
+        return None, "no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?"
     except ImportError as error:
         return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
-    if getattr(acl, "__npudump_emulator__", False):
+    if acl.__name__ == _EMULATOR:
         return None, "the module 'acl' of this process is the emulator"
     count, code = acl.rt.get_device_count()
     if code != 0 or count < 1:

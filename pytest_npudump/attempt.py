@@ -1,0 +1,122 @@
+"""One run of a test under dump: its directory, its acl.json, and what it left."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.config.acl_json import dump_section, write_acl_json
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.records import Dump, TensorRecord
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.runtime.base import Runtime
+
+_AFTER = "after-"
+_CAPTURE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One run of a test.
+
+    Attributes:
+        number: 1 for the run that is judged, 2 for the one that explains.
+        directory: where its configuration and dump lie; private to the user.
+        request: what is dumped.
+        dump_data: ``stats`` or ``tensor``, in place of the request's; None for the request's.
+        layers: raw operator names to dump in place of the request's; None for the request's.
+    """
+
+    number: int
+    directory: Path
+    request: DumpRequest
+    dump_data: str | None = None
+    layers: tuple[str, ...] | None = None
+    _parts: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def dump_path(self) -> Path:
+        """Directory of the dump around the test, outside of any capture."""
+        return self.directory / "dump"
+
+    def start(self, runtime: Runtime) -> Path:
+        """Write acl.json, switch the dump on, and return the file's path.
+
+        Raises:
+            NpudumpError: the configuration is refused, or the runtime cannot dump.
+        """
+        self.directory.mkdir(mode=0o700)
+        config = self._configure("", self.dump_path, "acl.json")
+        runtime.start(config)
+        return config
+
+    def _configure(self, part: str, dump_path: Path, name: str) -> Path:
+        dump_path.mkdir(mode=0o700)
+        self._parts[part] = dump_path
+        section = dump_section(self.request, str(dump_path), layers=self.layers, dump_data=self.dump_data)
+        config = self.directory / name
+        write_acl_json(config, section)
+        return config
+
+    @contextmanager
+    def capture(self, runtime: Runtime, name: str) -> Iterator[Path]:
+        """Give what is loaded and run inside the block a dump of its own, under the key ``name``.
+
+        What runs behind the block is dumped under the key ``after-name``, if anything is.
+
+        Raises:
+            RequestError: ``name`` is not one, or was used before.
+        """
+        if not _CAPTURE_NAME.match(name) or name.startswith(_AFTER):
+            raise RequestError(f"capture({name!r}): expected up to 64 letters, digits, '-' and '_'")
+        if name in self._parts:
+            raise RequestError(f"capture({name!r}): this test has a capture of that name already")
+        directory = self._switch(runtime, name)
+        try:
+            yield directory
+        finally:
+            self._switch(runtime, _AFTER + name)
+
+    def _switch(self, runtime: Runtime, part: str) -> Path:
+        runtime.stop()
+        directory = self.directory / f"dump-{part}"
+        runtime.start(self._configure(part, directory, f"acl-{part}.json"), resumed=True)
+        return directory
+
+    def read(self) -> Dump:
+        """Read everything the run dumped: around the captures, and in each of them.
+
+        Raises:
+            DumpError: a capture, or a test without captures, dumped nothing.
+        """
+        around = [name for name in self._parts if not name or name.startswith(_AFTER)]
+        empty = [name for name in around if not any(self._parts[name].iterdir())]
+        wanted = [name for name in self._parts if name not in empty] or [""]
+        parts = [_with_capture(read_dump(self._parts[name], acl=True), name) for name in wanted]
+        return parts[0] if len(parts) == 1 else _merge(self.directory, parts)
+
+
+def _with_capture(dump: Dump, name: str) -> Dump:
+    if not name:
+        return dump
+    records = tuple(replace(record, key=replace(record.key, capture=name)) for record in dump.records)
+    return replace(dump, records=records)
+
+
+def _merge(root: Path, parts: Sequence[Dump]) -> Dump:
+    records: tuple[TensorRecord, ...] = tuple(record for part in parts for record in part.records)
+    return Dump(
+        root=root,
+        records=records,
+        problems=tuple(problem for part in parts for problem in part.problems),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        raw_names=all(part.raw_names for part in parts),
+    )

@@ -1,0 +1,95 @@
+"""From a request to acl.json, the file that ``acl.mdl.set_dump`` reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.config.adump import validate
+from pytest_npudump.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.request import DumpRequest
+
+_ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")
+_TOP_KEYS = ("dump_level", "dump_step", "dump_stats", "dump_kernel_data")
+# GE, which dumps models, knows fewer characters than the call that accepts the path, and then dumps
+# nothing without a word (spec of aclmdlSetDump, second validation in dump_callback.cc).
+_GE_PATH = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*\Z")
+
+
+def dump_section(
+    request: DumpRequest, dump_path: str, *, layers: Sequence[str] | None = None, dump_data: str | None = None
+) -> dict[str, Any]:
+    """Return the value of the key ``dump``.
+
+    Args:
+        request: what the test asks for.
+        dump_path: directory the dump goes to.
+        layers: raw operator names to dump instead of the request's; empty for all of them.
+        dump_data: ``stats`` or ``tensor`` instead of the request's.
+    """
+    data = dump_data or request.dump_data
+    section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
+    for key in _TOP_KEYS:
+        value = getattr(request, key)
+        if value and not (key == "dump_stats" and data != "stats"):
+            section[key] = list(value) if isinstance(value, tuple) else value
+    if request.scene == "op":
+        section["dump_op_switch"] = "on"
+        section["dump_list"] = [{}]
+        return section
+    section["dump_list"] = [_dump_list_item(request, layers)]
+    return section
+
+
+def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[str, Any]:
+    item: dict[str, Any] = {}
+    for key in _ITEM_KEYS:
+        value = getattr(request, key)
+        if value:
+            item[key] = value if isinstance(value, str) else [dict(entry) for entry in value]
+    wanted = layers if layers is not None else (request.layers if request.exact_layers else ())
+    if wanted:
+        item["layer"] = list(wanted)
+    return item
+
+
+def check_request(request: DumpRequest, *, version: str, cwd: Path) -> None:
+    """Have the rules of ``aclmdlSetDump`` judge what the request would write.
+
+    Args:
+        request: what the test asks for.
+        version: CANN version whose rules apply.
+        cwd: an existing directory, standing in for the dump path.
+
+    Raises:
+        ConfigError: CANN would refuse it; the message has CANN's reason.
+    """
+    section = dump_section(request, ".")
+    verdict = validate(json.dumps({"dump": section}).encode(), version=version, cwd=cwd)
+    if not verdict.accepted:
+        raise ConfigError(f"CANN {version} refuses this dump: {verdict.message}")
+
+
+def write_acl_json(path: Path, section: Mapping[str, Any]) -> None:
+    """Write acl.json, readable for its owner only.
+
+    Raises:
+        ConfigError: the dump path is one that CANN would accept and then not use.
+    """
+    dump_path = str(section["dump_path"])
+    if not _GE_PATH.match(dump_path):
+        raise ConfigError(
+            f"dump path {dump_path!r}: CANN's graph engine dumps nothing into a path with spaces or "
+            f"characters other than letters, digits and -=[];\\,./!@#$%^&*()_+{{}}:? "
+            f"(choose another with --npudump-dump-dir, or --basetemp)"
+        )
+    if len(dump_path.encode()) > 512:  # noqa: PLR2004 - the limit of dump_path
+        raise ConfigError(f"dump path {dump_path!r} is longer than the 512 bytes CANN allows")
+    path.write_text(json.dumps({"dump": dict(section)}, indent=2) + "\n", encoding="utf-8")
+    path.chmod(0o600)

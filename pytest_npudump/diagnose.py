@@ -1,0 +1,77 @@
+"""Why a dump holds nothing: the likely cause, from what is known of the run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.runtime.base import Activity
+
+
+def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, seen: str) -> str:
+    """Say that the dump is empty, and what most likely made it so.
+
+    Args:
+        request: what the test asked for.
+        activity: what the test did while the dump was on.
+        dump_path: the directory that should have been filled.
+        seen: what reading that directory said.
+    """
+    detail = f" ({seen})" if seen and "holds no" not in seen else ""
+    return f"the dump holds nothing{detail}: {next(_causes(request, activity, dump_path))}"
+
+
+def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterator[str]:
+    """Yield what may have emptied the dump, the likeliest first."""
+    if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
+        yield f"its directory {dump_path} is gone or cannot be written; the test must leave it alone"
+    if activity.released:
+        yield (
+            "the test took npu_dump.config_path, so it has to switch the dump on itself before its model is "
+            "loaded: acl.init(path), or acl.mdl.init_dump() and acl.mdl.set_dump(path); check what they say"
+        )
+    if not activity.initialised:
+        yield (
+            "ACL was never initialised while the dump was on; load the model inside the test or in a "
+            "function-scoped fixture, with npu_dump.load_model() or after acl.init()"
+        )
+    if request.scene == "op":
+        yield "no single operator ran through acl.op while the dump was on"
+    if not activity.models:
+        yield (
+            "no model was loaded through npu_dump.load_model() while the dump was on; a model loaded "
+            "earlier (in a module or session fixture, or at import) is not dumped by CANN: load it inside "
+            "the test or in a function-scoped fixture"
+        )
+    if not activity.executions:
+        names = ", ".join(path.name for path in activity.models)
+        yield f"{names} was loaded but never run"
+    yield _filtered(request)
+
+
+def _filtered(request: DumpRequest) -> str:
+    filters = []
+    if request.layers:
+        filters.append(
+            f"layers={list(request.layers)} (CANN takes exact operator names, as in the model, and "
+            f"dumps nothing for names it does not know)"
+        )
+    if request.dump_step:
+        filters.append(f"dump_step={request.dump_step!r} (steps count from 0)")
+    if request.model_name:
+        filters.append(f"model_name={request.model_name!r}")
+    if request.optype_blacklist or request.opname_blacklist or request.opname_range:
+        filters.append("the blacklists or opname_range")
+    if request.dump_level == "kernel":
+        filters.append("dump_level='kernel' (it switches the dump of models off)")
+    if filters:
+        return f"most likely a filter matched nothing: {'; '.join(filters)}"
+    return (
+        "the runtime reported no error; on a device look into the CANN log (ASCEND_GLOBAL_LOG_LEVEL=1) for "
+        "a dump configuration that GE refused"
+    )

@@ -1,0 +1,259 @@
+"""The second run: which layers it dumps as tensors, and what those say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump import outcome as status
+from pytest_npudump.compare.describe import describe_tensor
+from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.dump.decode import load
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.goldens import read_tensors, write_tensors
+from pytest_npudump.layers import both_spellings, resolve_raw_names
+from pytest_npudump.outcome import Escalation, Finding
+from pytest_npudump.request import matches_any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+
+    from pytest_npudump.compare.verdict import Comparison
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.session import MarkedTest
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the second run is to dump.
+
+    Attributes:
+        layers: names of the layers wanted, as the first run reported them.
+        raw_layers: what acl.json names; empty where everything has to be dumped.
+        omitted: failing layers left out because of the size limit.
+        notes: what a reader of the report should know.
+        skipped: the escalation to report where no second run can say anything; None where one runs.
+    """
+
+    layers: tuple[str, ...]
+    raw_layers: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    skipped: Escalation | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is to be a second run."""
+        return self.skipped is None
+
+
+def plan_second_run(test: MarkedTest) -> Plan | None:
+    """Decide whether the test runs again, and with which layers; None where there is nothing to find out."""
+    outcome, dump = test.outcome, test.dump
+    if outcome is None or dump is None:
+        return None
+    if outcome.status in {status.RECORDED, status.UNCHANGED}:
+        wanted = _layers_to_keep(test, dump)
+        return _plan(test, dump, wanted) if wanted else None
+    if outcome.comparison is None or not (test.settings.escalate and test.request.escalate):
+        return None
+    wanted = _failing_layers(outcome.comparison)
+    if not wanted:
+        return None
+    return _plan(test, dump, wanted)
+
+
+def _layers_to_keep(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
+    patterns = both_spellings(test.request.golden_tensors)
+    layers = dict.fromkeys(record.key.layer for record in dump.records)
+    return tuple(layer for layer in layers if matches_any(patterns, layer))
+
+
+def _failing_layers(comparison: Comparison) -> tuple[str, ...]:
+    """Layers with values to look at: a missing one has none, a new one has nothing to be compared with."""
+    return tuple(dict.fromkeys(v.key.layer for v in comparison.failing if v.status == "fail"))
+
+
+def _plan(test: MarkedTest, dump: Dump, wanted: tuple[str, ...]) -> Plan:
+    sizes = _sizes(dump)
+    chosen, omitted = _within_limit(wanted, sizes, test.settings.dump_limit)
+    notes = []
+    if omitted:
+        notes.append(
+            f"the tensors of {len(wanted)} layers exceed --npudump-dump-limit "
+            f"({test.settings.dump_limit} bytes): only the first {len(chosen)} in execution order are dumped"
+        )
+    if not chosen:
+        problem = f"not run: {notes[0]}"
+        return Plan(wanted, omitted=omitted, skipped=Escalation(omitted=omitted, problem=problem))
+    raw, unresolved = _raw_layers(test, dump, chosen)
+    if test.request.scene == "op":
+        return Plan(chosen, (), omitted, (*notes, "acl.json cannot select single operators: all were dumped"))
+    if unresolved and sum(sizes.values()) > test.settings.dump_limit:
+        problem = (
+            f"not run: {_unresolved(unresolved)}, and a dump of every layer exceeds --npudump-dump-limit"
+        )
+        return Plan(wanted, skipped=Escalation(problem=problem))
+    if unresolved:
+        notes.append(
+            f"{_unresolved(unresolved)}: the second run dumped every layer and kept the failing ones"
+        )
+        raw = ()
+    return Plan(chosen, raw, omitted, tuple(notes))
+
+
+def _unresolved(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")  # noqa: PLR2004 - a few examples
+    return (
+        f"the raw operator name behind {shown} is not known (acl.json takes no sanitised names; name the "
+        f"layers in the marker, load the model with npu_dump.load_model, or record the golden again)"
+    )
+
+
+def _sizes(dump: Dump) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for record in dump.records:
+        layer = sanitise(record.key.layer)
+        sizes[layer] = sizes.get(layer, 0) + (record.size or 0)
+    return sizes
+
+
+def _within_limit(
+    wanted: tuple[str, ...], sizes: Mapping[str, int], limit: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    total = 0
+    for position, layer in enumerate(wanted):
+        total += sizes.get(sanitise(layer), 0)
+        if total > limit:
+            return wanted[:position], wanted[position:]
+    return wanted, ()
+
+
+def _raw_layers(
+    test: MarkedTest, dump: Dump, layers: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the raw names of ``layers``, and those that none is known for."""
+    if dump.raw_names:
+        return layers, ()
+    golden = test.outcome.comparison.golden if test.outcome and test.outcome.comparison else None
+    found = resolve_raw_names(
+        {sanitise(layer) for layer in layers},
+        request=test.request,
+        golden_keys=golden.keys if golden else (),
+        models=test.runtime.activity.models,
+    )
+    raw = dict.fromkeys(name for layer in layers for name in found.get(sanitise(layer), ()))
+    return tuple(raw), tuple(layer for layer in layers if sanitise(layer) not in found)
+
+
+def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
+    """Read the tensors of the second run, and record them or say what they show of the failure."""
+    directory = test.attempt.directory
+    try:
+        records = _wanted_records(test.attempt.read(), plan)
+    except DumpError as error:
+        return Escalation(
+            problem=f"the dump of the second run cannot be read: {error}",
+            directory=directory,
+            notes=plan.notes,
+        )
+    layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
+    if test.outcome is not None and test.outcome.good:
+        return _keep_tensors(test, plan, records, layers)
+    findings = _findings(test, plan, records)
+    return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes)
+
+
+def _wanted_records(dump: Dump, plan: Plan) -> dict[str, TensorRecord]:
+    """Return the records of the plan's layers by sanitised key, deleting files of all others.
+
+    Raises:
+        DumpError: a file of the dump cannot be read.
+    """
+    if dump.problems:
+        raise DumpError("; ".join(map(str, dump.problems)))
+    wanted = {sanitise(layer) for layer in plan.layers}
+    kept = [record for record in dump.records if sanitise(record.key.layer) in wanted]
+    paths = {record.path for record in kept}
+    for path in {record.path for record in dump.records} - paths:
+        path.unlink()
+    return {str(record.key.sanitised): record for record in kept}
+
+
+def _keep_tensors(
+    test: MarkedTest, plan: Plan, records: Mapping[str, TensorRecord], layers: tuple[str, ...]
+) -> Escalation:
+    problem = ""
+    try:
+        write_tensors(test.goldens, records.values())
+    except (GoldenError, DumpError) as error:
+        problem = f"the golden tensors were not written: {error}"
+    return Escalation((), layers, plan.omitted, test.attempt.directory, problem, plan.notes)
+
+
+def _findings(test: MarkedTest, plan: Plan, records: Mapping[str, TensorRecord]) -> tuple[Finding, ...]:
+    assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
+    assert test.outcome.comparison is not None  # noqa: S101 - the same
+    layers = {sanitise(layer) for layer in plan.layers}
+    failing = [
+        verdict.key
+        for verdict in test.outcome.comparison.failing
+        if verdict.status == "fail" and sanitise(verdict.key.layer) in layers
+    ]
+    disagreements = _disagreements(test, failing, records)
+    tensors = read_tensors(test.goldens)
+    return tuple(
+        _finding(test, key, records.get(str(key.sanitised)), disagreements, tensors) for key in failing
+    )
+
+
+def _disagreements(
+    test: MarkedTest, failing: Iterable[TensorKey], records: Mapping[str, TensorRecord]
+) -> dict[str, dict[str, tuple[object, object]]]:
+    """Statistics in which the runs disagree beyond the test's tolerances, by sanitised key.
+
+    The second run's statistics are recomputed from its tensors, with ACL's own way of treating NaN.
+    """
+    assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
+    wanted = {str(key.sanitised) for key in failing} & records.keys()
+    first = [record for record in test.dump.records if str(record.key.sanitised) in wanted]
+    second = [records[str(record.key.sanitised)] for record in first]
+    comparison = compare_tables(
+        StatsTable.from_records(first), StatsTable.from_records(second), test.tolerances
+    )
+    return {
+        str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
+        for verdict in comparison.failing
+    }
+
+
+def _finding(
+    test: MarkedTest,
+    key: TensorKey,
+    record: TensorRecord | None,
+    disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
+    tensors: Mapping[str, np.ndarray],
+) -> Finding:
+    if record is None:
+        return Finding(key, None, note="the second run did not dump it")
+    differences = disagreements.get(str(key.sanitised), {})
+    finding = Finding(record.key, not differences, differences, path=record.path)
+    if record.payload is None:
+        return replace(finding, note=record.note or "the dump holds no data for it")
+    try:
+        actual = load(record.payload, record.dtype, record.shape)
+    except DumpError as error:
+        return replace(finding, note=str(error))
+    golden = tensors.get(str(key.sanitised))
+    if golden is None:
+        return replace(finding, description=describe_tensor(actual))
+    if golden.shape != actual.shape or golden.dtype != actual.dtype:
+        shapes = f"{golden.dtype} {list(golden.shape)}, this one {actual.dtype} {list(actual.shape)}"
+        return replace(finding, description=describe_tensor(actual), note=f"the golden tensor is {shapes}")
+    rtol, atol = test.tolerances.elements(record.key.layer, record.dtype)
+    return replace(finding, difference=compare_tensors(golden, actual, rtol=rtol, atol=atol))

@@ -1,0 +1,121 @@
+"""The first run's dump: read it, and record it in the golden or compare it with the golden."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump import outcome as status
+from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.diagnose import explain_empty
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
+from pytest_npudump.layers import absent_layers, resolve_raw_names, select_layers, suggest, with_raw_names
+from pytest_npudump.outcome import Outcome
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.session import MarkedTest
+
+
+def judge(test: MarkedTest) -> Outcome:
+    """Read the dump of the first run, and record it or compare it.
+
+    Whatever cannot be read or decided is an outcome that fails the test, never an exception.
+    """
+    golden = None
+    try:
+        golden = test.goldens.read_if_any()
+        test.dump = collect(test, golden)
+    except (DumpError, GoldenError) as error:
+        return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
+    table = StatsTable.from_records(test.dump.records)
+    if test.settings.update_golden:
+        return _record(test, golden, table)
+    return _compare(test, golden, table)
+
+
+def collect(test: MarkedTest, golden: Golden | None) -> Dump:
+    """Read the dump and keep the layers asked for.
+
+    Raises:
+        DumpError: it holds nothing, or nothing that was asked for; the message has the likely cause.
+    """
+    attempt = test.attempt
+    activity = test.runtime.activity
+    try:
+        dump = attempt.read()
+    except DumpError as error:
+        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, str(error))) from error
+    if not dump.records and not dump.problems:
+        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, ""))
+    selected = select_layers(dump, test.request)
+    if not selected.records and not dump.problems:
+        names = ", ".join(map(repr, test.request.layers))
+        hint = suggest(test.request.layers[0], (record.key.layer for record in dump.records))
+        raise DumpError(f"the dump has none of the layers that the marker names ({names}); {hint}")
+    if test.settings.update_golden:
+        return _named(test, golden, selected)
+    return selected
+
+
+def _named(test: MarkedTest, golden: Golden | None, dump: Dump) -> Dump:
+    raw = resolve_raw_names(
+        {sanitise(record.key.layer) for record in dump.records},
+        request=test.request,
+        golden_keys=golden.table.keys if golden else (),
+        models=test.runtime.activity.models,
+    )
+    return with_raw_names(dump, raw)
+
+
+def _problems(test: MarkedTest, dump: Dump, table: StatsTable, known: set[str]) -> tuple[str, ...]:
+    unreadable = tuple(f"unreadable file in the dump: {problem}" for problem in dump.problems)
+    layers = [record.key.layer for record in dump.records]
+    absent = tuple(
+        f"layer {name!r}, named in the marker, is not in the dump; {suggest(name, layers)}"
+        for name in absent_layers(dump, test.request)
+        if sanitise(name) not in known
+    )
+    unmatched = tuple(
+        f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
+        f"correct its layer, dtype or statistic, or remove it"
+        for rule in test.tolerances.unmatched(table)
+        if rule.source == "marker"
+    )
+    return unreadable + absent + unmatched
+
+
+def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
+    assert test.dump is not None  # noqa: S101 - judge() has set it
+    if golden is None:
+        problem = str(GoldenMissingError(f"no golden file {test.goldens.path}"))
+        return Outcome(status.MISSING_GOLDEN, test.goldens.path, problems=(problem,), tensors=len(table))
+    comparison = compare_tables(golden.table, table, test.tolerances)
+    known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
+    problems = _problems(test, test.dump, table, known)
+    good = not comparison.failing and not problems
+    return Outcome(
+        status.PASSED if good else status.FAILED,
+        golden.path,
+        comparison=comparison,
+        problems=problems,
+        notes=test.dump.notes + comparison.notes,
+        tensors=len(table),
+        environment=test.goldens.differences(golden, test.runtime.producer()),
+    )
+
+
+def _record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
+    assert test.dump is not None  # noqa: S101 - judge() has set it
+    problems = _problems(test, test.dump, table, set())
+    if problems:
+        return Outcome(status.ERROR, test.goldens.path, problems=problems, tensors=len(table))
+    try:
+        path, written = test.goldens.write(golden, table, test.runtime.producer())
+    except GoldenError as error:
+        return Outcome(status.ERROR, test.goldens.path, problems=(str(error),), tensors=len(table))
+    return Outcome(
+        status.RECORDED if written else status.UNCHANGED, path, notes=test.dump.notes, tensors=len(table)
+    )

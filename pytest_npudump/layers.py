@@ -1,0 +1,103 @@
+"""Layers by name: which ones a request selects, and their raw names behind the sanitised ones.
+
+Files of a dump carry sanitised names (``a/b.c`` as ``a_b_c``); acl.json and people want the raw ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.raw_names import find_raw_names
+from pytest_npudump.dump.records import Dump, TensorKey, sanitise
+from pytest_npudump.request import is_glob, matches_any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+    from pytest_npudump.request import DumpRequest
+
+
+def select_layers(dump: Dump, request: DumpRequest) -> Dump:
+    """Keep the tensors of the layers that ``request`` names, whichever spelling the dump has."""
+    if not request.layers:
+        return dump
+    patterns = both_spellings(request.layers)
+    records = tuple(record for record in dump.records if matches_any(patterns, record.key.layer))
+    return replace(dump, records=records)
+
+
+def both_spellings(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Names and globs, and the same as file names spell them."""
+    return tuple(dict.fromkeys(name for pattern in patterns for name in (pattern, sanitise(pattern))))
+
+
+def absent_layers(dump: Dump, request: DumpRequest) -> tuple[str, ...]:
+    """Names and globs of the request that no layer of the dump answers to."""
+    present = {record.key.layer for record in dump.records}
+    present |= {sanitise(layer) for layer in present}
+    return tuple(
+        pattern
+        for pattern in request.layers
+        if not any(matches_any(both_spellings([pattern]), layer) for layer in present)
+    )
+
+
+def resolve_raw_names(
+    sanitised: Collection[str], *, request: DumpRequest, golden_keys: Iterable[str], models: Iterable[Path]
+) -> dict[str, tuple[str, ...]]:
+    """Find the raw names that the marker, the golden or the model's file have for sanitised ones.
+
+    Args:
+        sanitised: layer names as files carry them.
+        request: its exact layer names are raw.
+        golden_keys: text of the golden's keys; their layers are raw where they differ from sanitised.
+        models: model files that ran; searched only for what the others do not know.
+
+    Returns:
+        Raw names by sanitised name. Several raw names may share one; a name that nothing knows is left out.
+    """
+    found: dict[str, dict[str, None]] = {}
+    wanted = set(sanitised)
+    known = [name for name in request.layers if not is_glob(name)]
+    known += [TensorKey.parse(key).layer for key in golden_keys]
+    known += [name for name in wanted if "_" not in name]  # nothing can have been replaced
+    for name in known:
+        if sanitise(name) in wanted and (name != sanitise(name) or name in request.layers or "_" not in name):
+            found.setdefault(sanitise(name), {})[name] = None
+    for path in models:
+        missing = wanted - found.keys()
+        if not missing:
+            break
+        for name, raw in _in_model(missing, path).items():
+            found.setdefault(name, {}).update(dict.fromkeys(raw))
+    return {name: tuple(raw) for name, raw in found.items()}
+
+
+def _in_model(wanted: Collection[str], path: Path) -> Mapping[str, tuple[str, ...]]:
+    beside = path.with_suffix(".onnx")
+    files = [file for file in dict.fromkeys((path, beside)) if file.is_file()]
+    return find_raw_names(wanted, files[0]) if files else {}
+
+
+def with_raw_names(dump: Dump, raw: Mapping[str, tuple[str, ...]]) -> Dump:
+    """Put raw names into the keys of a dump where exactly one is known."""
+    if dump.raw_names:
+        return dump
+    single = {name: names[0] for name, names in raw.items() if len(names) == 1}
+    records = tuple(
+        replace(record, key=replace(record.key, layer=single.get(record.key.layer, record.key.layer)))
+        for record in dump.records
+    )
+    return replace(dump, records=records)
+
+
+def suggest(name: str, layers: Iterable[str]) -> str:
+    """Return a hint which layers' names come close to ``name``, or how many there are."""
+    known = list(dict.fromkeys(layers))
+    close = get_close_matches(name, known, n=3, cutoff=0.6) or get_close_matches(sanitise(name), known, n=3)
+    if close:
+        return f"did you mean {', '.join(close)}?"
+    return f"the dump has {len(known)} layers: {', '.join(known[:5])}{', ...' if len(known) > 5 else ''}"  # noqa: PLR2004 - a short list

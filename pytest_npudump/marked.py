@@ -1,0 +1,91 @@
+"""From a pytest item to what the marker asks of it: no heavy import, run at collection."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import ConfigError, RequestError
+from pytest_npudump.request import DumpRequest, check_combination, parse_marker
+
+if TYPE_CHECKING:
+    import pytest
+
+MARKER = "npu_dump"
+
+
+def is_marked(item: pytest.Item) -> bool:
+    """Whether the test, its class or its module carries the marker."""
+    return item.get_closest_marker(MARKER) is not None
+
+
+def request_of(item: pytest.Item) -> DumpRequest:
+    """Merge the markers of module, class and function, the closest winning argument by argument.
+
+    Raises:
+        RequestError: an argument is unknown, not allowed, or excludes another.
+    """
+    request = DumpRequest()
+    for mark in reversed(list(item.iter_markers(MARKER))):
+        request = parse_marker(mark.args, mark.kwargs, request)
+    check_combination(request)
+    return request
+
+
+def check_item(item: pytest.Item) -> str:
+    """Return what is wrong with a marked test, "" if nothing is."""
+    if _is_hypothesis_test(item):
+        return (
+            "npu_dump does not go with hypothesis' @given: every example would be compared with one golden; "
+            "use pytest.mark.parametrize, which gives each case a golden of its own"
+        )
+    from pytest_npudump.config.acl_json import check_request  # noqa: PLC0415 - only for marked tests
+    from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
+
+    try:
+        check_request(request_of(item), version=rules_version(), cwd=item.config.rootpath)
+    except (RequestError, ConfigError) as error:
+        return str(error)
+    return ""
+
+
+def _is_hypothesis_test(item: pytest.Item) -> bool:
+    function: Any = getattr(item, "obj", None)
+    return bool(getattr(function, "is_hypothesis_test", False))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a golden's name is made of; never pytest's nodeid, which plugins rewrite.
+
+    Attributes:
+        test_file: relative to rootdir.
+        classes: names of the classes around the test, outermost first.
+        name: of the function, without parameters.
+        param_id: id of the parameters; None for a test without.
+    """
+
+    test_file: PurePath
+    classes: tuple[str, ...]
+    name: str
+    param_id: str | None
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> Identity:
+        """Return the identity of ``item``."""
+        parents = [node for node in item.listchain() if getattr(node, "cls", None) is getattr(node, "obj", 0)]
+        callspec: Any = getattr(item, "callspec", None)
+        relative = os.path.relpath(item.path, item.config.rootpath)
+        return cls(
+            test_file=PurePath(Path(relative).as_posix()),
+            classes=tuple(node.name for node in parents),
+            name=getattr(item, "originalname", None) or item.name,
+            param_id=callspec.id if callspec is not None else None,
+        )
+
+    def __str__(self) -> str:
+        """Return the test as a user types it on pytest's command line."""
+        parameters = "" if self.param_id is None else f"[{self.param_id}]"
+        return "::".join((self.test_file.as_posix(), *self.classes, self.name)) + parameters

@@ -1,0 +1,111 @@
+"""The hooks pytest finds: options, marker, fixture, and the switch that brings in the rest.
+
+Nothing heavy is imported here; :mod:`pytest_npudump.runner`, which runs marked tests, is registered with the
+first marked test that is collected.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.marked import MARKER, check_item, is_marked
+from pytest_npudump.options import Settings, add_options
+from pytest_npudump.report.reporter import Reporter
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pytest_npudump.fixture import NpuDump
+
+_MARKER_LINE = (
+    f"{MARKER}(layers=None, *, scene='model', dump_mode='output', rtol=None, atol=None, ...): "
+    "run the test under ACL dump and compare its layers with a golden file (pytest-npudump)"
+)
+SETTINGS = pytest.StashKey[Settings]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, each of them an ini key too."""
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and resolve the options; refuse what would undermine a gate."""
+    config.addinivalue_line("markers", _MARKER_LINE)
+    try:
+        settings = Settings.of(config)
+    except RequestError as error:
+        raise pytest.UsageError(f"npudump: {error}") from None
+    config.stash[SETTINGS] = settings
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Reporter(config), "npudump-reporter")
+    if settings.update_golden and _in_ci() and not settings.allow_update_in_ci:
+        raise pytest.UsageError(
+            "npudump: --npudump-update-golden is refused because the variable CI is set: a gate must not "
+            "approve what it checks. Update on a developer's machine and commit the diff; to update in CI on "
+            "purpose add --npudump-allow-update-in-ci"
+        )
+    if settings.runtime == "emulator":
+        from pytest_npudump.runtime.importing import offer_emulator  # noqa: PLC0415 - only where chosen
+
+        config.add_cleanup(offer_emulator())
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").strip().lower() not in {"", "0", "false", "no"}
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End the run before its first test where an NPU is required and none answers."""
+    settings = session.config.stash[SETTINGS]
+    if settings.require_npu and not hasattr(session.config, "workerinput"):
+        from pytest_npudump.runtime.select import require  # noqa: PLC0415 - only where asked for
+
+        try:
+            require(settings.runtime)
+        except NpudumpError as error:
+            raise pytest.UsageError(f"npudump: {error}") from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Turn a marker that asks for something impossible into a collection error that says so."""
+    report = yield
+    marked = [node for node in report.result if isinstance(node, pytest.Item) and is_marked(node)]
+    if marked:
+        problems = [f"{item.nodeid}: {problem}" for item in marked if (problem := check_item(item))]
+        if problems:
+            report.outcome = "failed"
+            report.longrepr = "\n".join(f"npu_dump: {problem}" for problem in problems)
+            report.result = []
+        _bring_in_runner(collector.config)
+    elif report.failed and "No module named 'acl'" in str(report.longrepr):
+        report.sections.append(
+            ("npudump", "on a machine without an NPU, --npudump-runtime=emulator provides the module acl")
+        )
+    return report
+
+
+def _bring_in_runner(config: pytest.Config) -> None:
+    if not config.pluginmanager.has_plugin("npudump-runner"):
+        from pytest_npudump.runner import Runner  # noqa: PLC0415 - with the first marked test
+
+        config.pluginmanager.register(Runner(config, config.stash[SETTINGS]), "npudump-runner")
+
+
+@pytest.fixture
+def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
+    """Give the test hold of the dump around it: load_model, config, config_path, capture, records."""
+    from pytest_npudump.fixture import without_marker  # noqa: PLC0415 - only for marked tests
+
+    runner: Any = request.config.pluginmanager.get_plugin("npudump-runner")
+    if runner is None or not is_marked(request.node):
+        pytest.fail(f"npudump: {without_marker(request.node.nodeid)}", pytrace=False)
+    fixture: NpuDump = runner.fixture_for(request.node)
+    return fixture

@@ -1,0 +1,89 @@
+"""A test's result as data: for the report object, JUnit, and the files beside the dump."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.report.verdicts import COLUMNS, row, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_npudump.session import MarkedTest
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """The files that say everything about a failure.
+
+    Attributes:
+        text: for people.
+        data: JSON with the same content.
+        problem: why they could not be written; "" if they were.
+    """
+
+    text: Path
+    data: Path
+    problem: str = ""
+
+
+def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
+    """Return what reaches the controller and JUnit: small, whatever the number of failing layers."""
+    outcome, escalation = test.outcome, test.escalation
+    assert outcome is not None  # noqa: S101 - a result exists only behind a judgement
+    result: dict[str, Any] = {
+        "test": test.nodeid,
+        "status": outcome.status if test.good or not outcome.good else "error",
+        "runtime": test.runtime.name,
+        "golden": str(outcome.golden),
+        "tensors": outcome.tensors,
+        "attempts": len(test.attempts),
+    }
+    if outcome.comparison is not None:
+        result |= outcome.comparison.summary()
+        first = outcome.comparison.first
+        result["first"] = str(first.key) if first else None
+    if escalation is not None:
+        result["reproduced"] = None if escalation.problem else escalation.reproduced
+    if details is not None:
+        result["details"] = str(details.text)
+    return result
+
+
+def full_json(test: MarkedTest) -> dict[str, Any]:
+    """Return everything that is known of a test's runs."""
+    outcome = test.outcome
+    assert outcome is not None  # noqa: S101 - the same
+    return {
+        "test": test.nodeid,
+        "status": outcome.status,
+        "golden": str(outcome.golden),
+        "problems": list(outcome.problems),
+        "notes": list(outcome.notes),
+        "environment": {name: list(pair) for name, pair in outcome.environment.items()},
+        "comparison": outcome.comparison.to_json() if outcome.comparison else None,
+        "escalation": test.escalation.to_json() if test.escalation else None,
+        "runs": [str(attempt.directory) for attempt in test.attempts],
+    }
+
+
+def write_details(test: MarkedTest) -> Details:
+    """Write ``report.txt`` and ``report.json`` beside the test's dumps."""
+    from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - it builds on this module
+
+    details = Details(test.directory / "report.txt", test.directory / "report.json")
+    try:
+        details.data.write_text(json.dumps(full_json(test), indent=1, default=str) + "\n", encoding="utf-8")
+        details.text.write_text("\n".join(full_lines(test)) + "\n", encoding="utf-8")
+    except OSError as error:
+        return Details(details.text, details.data, f"the report files could not be written: {error}")
+    return details
+
+
+def all_rows(test: MarkedTest) -> list[str]:
+    """Return the table of every failing tensor."""
+    comparison = test.outcome.comparison if test.outcome else None
+    failing = comparison.failing if comparison else ()
+    return table([row(verdict) for verdict in failing], COLUMNS) if failing else []

@@ -1,0 +1,30 @@
+"""The one line at the end of a session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_GOOD = ("passed", "recorded", "unchanged")
+
+
+def summary_line(results: Sequence[Mapping[str, Any]]) -> str:
+    """Say what was compared, against what was expected, and what came of it."""
+    counts = Counter(str(result["status"]) for result in results)
+    parts = [f"{sum(counts[word] for word in _GOOD)} of {len(results)} tests good"]
+    compared = sum(result.get("compared", 0) for result in results)
+    expected = sum(result.get("expected", 0) for result in results)
+    if expected:
+        parts.append(f"{compared} of {expected} tensors compared")
+    parts += [f"{counts[word]} {word}" for word in counts if word != "passed"]
+    unjudged = sum(result.get("unjudged", 0) for result in results)
+    if unjudged:
+        parts.append(f"{unjudged} tensors without statistics (only shape and dtype compared)")
+    first = next((result["first"] for result in results if result.get("first")), None)
+    if first:
+        parts.append(f"first divergence {first}")
+    runtimes = sorted({str(result["runtime"]) for result in results if "runtime" in result})
+    return f"npudump: {', '.join(parts)} ({'/'.join(runtimes) or 'nothing ran'})"

@@ -1,0 +1,126 @@
+"""Verdicts in words: what differs, by how much against which allowance, and whose rule that is."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_npudump.compare.verdict import Reason, Verdict
+
+COLUMNS = ("layer", "type", "tensor", "statistic", "golden", "actual", "allowed", "off by")
+_STRUCTURE = ("dtype", "shape", "count")
+_STATISTIC_WORDS = {"nan": "NaN count", "neg_inf": "-inf count", "pos_inf": "+inf count"}
+
+
+def number(value: object) -> str:
+    """Return a statistic as people read it: 6 significant digits, integers in full, ``-`` for unknown."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def excess(reason: Reason) -> float:
+    """How many times the allowance a reason is off; infinite where nothing is allowed or comparable."""
+    if not reason.allowed or not _is_number(reason.golden) or not _is_number(reason.actual):
+        return math.inf
+    return abs(reason.actual - reason.golden) / reason.allowed  # type: ignore[operator]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def worst(verdict: Verdict) -> Reason | None:
+    """Return the reason that says most: a changed dtype or shape, else the largest excess."""
+    for reason in verdict.reasons:
+        if reason.statistic in _STRUCTURE:
+            return reason
+    return max(verdict.reasons, key=excess, default=None)
+
+
+def off_by(reason: Reason) -> str:
+    """Say by how much: in allowances where there is one, else as a difference."""
+    times = excess(reason)
+    if math.isfinite(times):
+        return f"{times:.3g}x"
+    if _is_number(reason.golden) and _is_number(reason.actual):
+        return number(reason.actual - reason.golden)  # type: ignore[operator]
+    return ""
+
+
+def statistic(reason: Reason) -> str:
+    """Return the statistic's name as a column of text."""
+    return _STATISTIC_WORDS.get(reason.statistic, reason.statistic)
+
+
+def tensor(verdict: Verdict) -> str:
+    """Return ``output.0`` with whatever else tells this tensor from others of the layer."""
+    text = str(verdict.key)
+    head, _, place = text.rpartition(":")
+    _, sign, qualifiers = head.partition("#")
+    return f"{place} ({qualifiers})" if sign else place
+
+
+def row(verdict: Verdict) -> tuple[str, ...]:
+    """Return one failing verdict as the cells of :data:`COLUMNS`."""
+    head = (verdict.key.layer, verdict.op_type, tensor(verdict))
+    if verdict.status == "missing":
+        return (*head, "missing", "in the golden", "not in the dump", "", "")
+    if verdict.status == "extra":
+        return (*head, "new", "not in the golden", "in the dump", "", "")
+    reason = worst(verdict)
+    if reason is None:
+        return (*head, "", "", "", "", "")
+    more = f" +{len(verdict.reasons) - 1}" if len(verdict.reasons) > 1 else ""
+    allowed = "" if reason.allowed is None else f"± {number(float(reason.allowed))}"
+    cells = (number(reason.golden), number(reason.actual), allowed, off_by(reason))
+    return (*head, statistic(reason) + more, *cells)
+
+
+def sentence(verdict: Verdict) -> str:
+    """Return one failing verdict as a sentence."""
+    layer = f"{verdict.key.layer} ({verdict.op_type})" if verdict.op_type else verdict.key.layer
+    if verdict.status == "missing":
+        return f"{layer} {tensor(verdict)} is missing: the golden has it, the dump does not"
+    if verdict.status == "extra":
+        return f"{layer} {tensor(verdict)} is new: the dump has it, the golden does not"
+    reason = worst(verdict)
+    if reason is None:
+        return f"{layer} {tensor(verdict)} differs"
+    text = f"{statistic(reason)} is {number(reason.actual)} instead of {number(reason.golden)}"
+    times = excess(reason)
+    far = f", {times:.3g} times the allowed difference" if math.isfinite(times) else ""
+    return f"{layer} {tensor(verdict)}: {text}{far}"
+
+
+def table(
+    rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS, *, indent: int = 2
+) -> list[str]:
+    """Lay rows out as plain text lines, a header first; names too long for 60 columns lose their middle."""
+    from io import StringIO  # noqa: PLC0415 - rich and this module load with the first failure
+
+    from rich.console import Console  # noqa: PLC0415 - the same
+    from rich.table import Table  # noqa: PLC0415 - the same
+    from rich.text import Text  # noqa: PLC0415 - the same
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
+    for name in columns:
+        grid.add_column(name, no_wrap=True)
+    for cells in rows:
+        grid.add_row(*(Text(_shorten(cell)) for cell in cells))
+    console = Console(file=StringIO(), width=400, color_system=None, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(grid)
+    return [" " * indent + line.rstrip() for line in capture.get().splitlines()]
+
+
+def _shorten(text: str, limit: int = 60) -> str:
+    if len(text) <= limit:
+        return text
+    half = (limit - 3) // 2
+    return f"{text[:half]}...{text[-half:]}"

@@ -1,0 +1,297 @@
+"""The plugin object that runs marked tests; registered with the first of them that is collected."""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump import _compat
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.fixture import NpuDump
+from pytest_npudump.golden.naming import golden_path
+from pytest_npudump.goldens import Goldens
+from pytest_npudump.marked import Identity, is_marked, request_of
+from pytest_npudump.report.result import result_json, write_details
+from pytest_npudump.report.terminal import failure_text
+from pytest_npudump.runtime.select import select_runtime
+from pytest_npudump.session import MarkedTest
+from pytest_npudump.tolerating import tolerances_for
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pytest_npudump.options import Settings
+    from pytest_npudump.runtime.pyacl import PyAclRuntime
+
+TEST = pytest.StashKey[MarkedTest]()
+_OURS = pytest.StashKey[bool]()
+_RESULT = pytest.StashKey[dict[str, Any]]()
+_NOT_ASCII = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+class Runner:
+    """Runs marked tests under dump, twice where the first run fails."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self._runtime: PyAclRuntime | None = None
+        self._base: Path | None = None
+
+    def runtime(self) -> PyAclRuntime:
+        """Return the runtime of this session, chosen when it is first needed.
+
+        Raises:
+            RuntimeUnavailableError: the one chosen cannot work here.
+        """
+        if self._runtime is None:
+            settings = self._settings
+            self._runtime = select_runtime(
+                settings.runtime, device=settings.device, require_npu=settings.require_npu
+            )
+        return self._runtime
+
+    def fixture_for(self, item: pytest.Item) -> NpuDump:
+        """Return what ``item`` gets as ``npu_dump``."""
+        return NpuDump(item.stash[TEST], item.path.parent)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Refuse two tests that would share one golden file."""
+        owners: dict[str, pytest.Item] = {}
+        for item in filter(is_marked, items):
+            path = str(self._goldens(item).common)
+            other = owners.setdefault(path, item)
+            if other is not item and str(Identity.of(other)) != str(Identity.of(item)):
+                raise pytest.UsageError(
+                    f"npu_dump: {other.nodeid} and {item.nodeid} would share the golden {path}: rename one"
+                )
+
+    def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> str | None:
+        """Say which runtime the marked tests use, and why."""
+        if not any(map(is_marked, items)):
+            return None
+        try:
+            runtime = self.runtime()
+        except NpudumpError as error:
+            return f"npudump: no runtime: {error}"
+        facts = ", ".join(f"{name} {value}" for name, value in runtime.producer().items())
+        return f"npudump: {facts} (--npudump-runtime={self._settings.runtime})"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """Run a marked test, and run it again where its first run asks for a dump of tensors.
+
+        The first of two runs is not logged, unless its setup or teardown fails: each test has one set
+        of reports, those of the run that counts.
+        """
+        if not is_marked(item):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        item.stash[_OURS] = True
+        try:
+            for report in self._reports(item, nextitem):
+                item.ihook.pytest_runtest_logreport(report=report)
+        finally:
+            test = item.stash.get(TEST, None)
+            if test is not None:
+                test.clean_up()
+            for key in (TEST, _RESULT, _OURS):
+                if key in item.stash:
+                    del item.stash[key]
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+        first = self._attempt(item, nextitem)
+        test = item.stash.get(TEST, None)
+        if test is None or not test.wants_second_run or not _may_run_again(item):
+            return first
+        second = self._attempt(item, nextitem)
+        abandoned = [report for report in first if report.failed]
+        if second[0].passed:
+            return abandoned + second
+        test.abandon_second_run(f"setup of the second run: {_last_line(second[0])}")
+        return [*abandoned, self._failed_call(item, test), second[-1]]
+
+    def _attempt(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+        _compat.begin_attempt(item)
+        item.stash[_RESULT] = {}
+        try:
+            reports = [_compat.run_phase(item, "setup")]
+            if reports[0].passed:
+                if item.config.getoption("setupshow", default=False):
+                    _compat.show_setup(item)
+                if not _only_setup(item):
+                    reports.append(_compat.run_phase(item, "call"))
+            following = item.parent if _will_run_again(item) else nextitem
+            if item.session.shouldfail or item.session.shouldstop:
+                following = None
+            reports.append(_compat.run_phase(item, "teardown", nextitem=following))
+        finally:
+            _compat.end_attempt(item)
+        return reports
+
+    def _failed_call(self, item: pytest.Item, test: MarkedTest) -> pytest.TestReport:
+        """Make the report of a failure whose second run never got to its body."""
+        call = pytest.CallInfo.from_call(lambda: self._conclude(item, test), "call")
+        report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
+        return report
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Switch the dump on, after skip marks have been heeded and before the first fixture."""
+        if not is_marked(item) or _only_setup(item):
+            return
+        try:
+            if TEST not in item.stash:
+                item.stash[TEST] = self._marked_test(item)
+            item.stash[TEST].start()
+        except NpudumpError as error:
+            pytest.fail(f"npudump: {error}", pytrace=False)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        """Judge the dump once the body has ended, inside the phase whose report it decides."""
+        test = item.stash.get(TEST, None)
+        if test is None:
+            return (yield)
+        try:
+            result = yield
+        except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+            self._body_failed(item, test, f"{type(error).__name__}: {error}")
+            raise
+        if _compat.failed_outside_of_the_call(item):
+            self._body_failed(item, test, "it failed")
+            return result
+        try:
+            test.finish()
+        except NpudumpError as error:
+            pytest.fail(f"npudump: {error}", pytrace=False)
+        self._conclude(item, test)
+        return result
+
+    def _body_failed(self, item: pytest.Item, test: MarkedTest, words: str) -> None:
+        test.stop()
+        if test.outcome is None:
+            item.add_report_section(
+                "call", "npudump", "the test's body did not pass: its dump was not compared"
+            )
+            return
+        _compat.forget_failure(item)
+        test.abandon_second_run(f"body of the second run: {words}")
+        self._conclude(item, test)
+
+    def _conclude(self, item: pytest.Item, test: MarkedTest) -> None:
+        """Fail the test where its outcome is bad and no further run will say more."""
+        if _will_run_again(item):
+            return
+        details = None if test.good else write_details(test)
+        result = result_json(test, details)
+        item.user_properties.append(("npudump", json.dumps(result, separators=(",", ":"))))
+        item.stash[_RESULT] = result
+        if details is not None:
+            text = failure_text(test, details, verbose=self._config.get_verbosity() > 0)
+            raise pytest.fail.Exception(text, pytrace=False) from None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Switch the dump off where setup failed before the body could run."""
+        if TEST in item.stash:
+            item.stash[TEST].stop()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Attach what was compared to the report, as plain data that reaches xdist's controller."""
+        report = yield
+        if call.when == "call" and is_marked(item) and not _only_setup(item):
+            result = item.stash.get(_RESULT, {})
+            vars(report)["npudump"] = result or {"status": "not compared", "test": item.nodeid}
+            if not result and report.passed and not _will_run_again(item):
+                report.outcome = "failed"
+                report.longrepr = "npudump: the test passed without having been compared with its golden"
+        return report
+
+    def pytest_sessionfinish(self) -> None:
+        """Give the device back."""
+        if self._runtime is not None:
+            self._runtime.close()
+
+    def _marked_test(self, item: pytest.Item) -> MarkedTest:
+        request = request_of(item)
+        identity = str(Identity.of(item))
+        return MarkedTest(
+            nodeid=identity,
+            request=request,
+            settings=self._settings,
+            runtime=self.runtime(),
+            goldens=self._goldens(item),
+            tolerances=tolerances_for(request, self._settings, self._config.rootpath),
+            directory=self._directory(identity),
+        )
+
+    def _goldens(self, item: pytest.Item) -> Goldens:
+        identity = Identity.of(item)
+        root = self._config.rootpath / self._settings.golden_dir
+        common = _golden_path(root, identity, "")
+        variant = self._settings.golden_variant
+        return Goldens(
+            test=str(identity),
+            request=request_of(item),
+            common=common,
+            variant=_golden_path(root, identity, variant) if variant else None,
+        )
+
+    def _directory(self, identity: str) -> Path:
+        """Return a directory for a test's dumps that does not exist yet, with a name CANN accepts."""
+        if self._base is None:
+            given = self._settings.dump_dir
+            self._base = Path(given).absolute() if given else _compat.base_temp(self._config) / "npudump"
+        plain = _NOT_ASCII.sub("_", identity).strip("_.")[-80:]
+        digest = blake2b(identity.encode(), digest_size=4).hexdigest()
+        for number in count(1):
+            directory = self._base / f"{plain}-{digest}-{number}"
+            if not directory.exists():
+                return directory
+        raise AssertionError
+
+
+def _golden_path(root: Path, identity: Identity, variant: str) -> Path:
+    return golden_path(
+        root,
+        test_file=identity.test_file,
+        classes=identity.classes,
+        name=identity.name,
+        param_id=identity.param_id,
+        variant=variant,
+    )
+
+
+def _only_setup(item: pytest.Item) -> bool:
+    return bool(item.config.getoption("setuponly", default=False))
+
+
+def _will_run_again(item: pytest.Item) -> bool:
+    """Whether this plugin runs the test's protocol and is going to run the test once more."""
+    test = item.stash.get(TEST, None)
+    return (
+        item.stash.get(_OURS, False) and test is not None and test.wants_second_run and _may_run_again(item)
+    )
+
+
+def _may_run_again(item: pytest.Item) -> bool:
+    """Whether a second run is allowed: not for tests that may fail, nor in a session about to stop."""
+    stopping = item.session.shouldfail or item.session.shouldstop
+    return not stopping and item.get_closest_marker("xfail") is None
+
+
+def _last_line(report: pytest.TestReport) -> str:
+    lines = [line for line in report.longreprtext.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else report.outcome

@@ -1,0 +1,118 @@
+"""The main flow: a test runs under dump, its layers are compared with its golden, a failure is explained.
+
+    marker -> request -> dump on -> test body -> dump off -> records -> compare with golden -> verdicts
+        -> all good: done
+        -> failing layers -> run again, tensors of just those -> reproduced? -> compare tensors -> report
+
+The plugin calls :meth:`MarkedTest.start` before a test's fixtures are set up, :meth:`MarkedTest.finish` after
+its body, and does both once more where :attr:`MarkedTest.wants_second_run` says so.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_npudump.attempt import Attempt
+from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
+from pytest_npudump.judging import judge
+from pytest_npudump.outcome import Escalation, Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_npudump.compare.tolerance import Tolerances
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.goldens import Goldens
+    from pytest_npudump.options import Settings
+    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.runtime.base import Runtime
+
+
+@dataclass(slots=True)
+class MarkedTest:
+    """One test with the marker, through all of its runs.
+
+    Attributes:
+        nodeid: pytest's name of the test, as a user types it.
+        request: what its markers ask for.
+        settings: the options of the session.
+        runtime: what runs its models.
+        goldens: its golden files.
+        tolerances: what its statistics may differ by.
+        directory: where its dumps and reports go.
+        attempts: its runs so far.
+        dump: what the first run left; None before, or where it cannot be read.
+        outcome: what the first run showed; None before its body has ended well.
+        escalation: what the second run found; None without one.
+    """
+
+    nodeid: str
+    request: DumpRequest
+    settings: Settings
+    runtime: Runtime
+    goldens: Goldens
+    tolerances: Tolerances
+    directory: Path
+    attempts: list[Attempt] = field(default_factory=list)
+    dump: Dump | None = None
+    outcome: Outcome | None = None
+    escalation: Escalation | None = None
+    _plan: Plan | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        """The run under way, or the last one."""
+        return self.attempts[-1]
+
+    @property
+    def wants_second_run(self) -> bool:
+        """Whether the test has to run again, with tensors in its dump."""
+        return self._plan is not None and self._plan.runs and len(self.attempts) == 1
+
+    @property
+    def good(self) -> bool:
+        """Whether the test may pass: what it was asked to compare or record is compared or recorded."""
+        recorded = self.escalation is None or not self.escalation.problem
+        return self.outcome is not None and self.outcome.good and recorded
+
+    def start(self) -> None:
+        """Switch the dump on for the next run: before the test's fixtures, so that models load under it.
+
+        Raises:
+            NpudumpError: the configuration is refused, or the runtime cannot dump.
+        """
+        self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+        number = len(self.attempts) + 1
+        directory = self.directory / f"run{number}"
+        if self._plan is None:
+            attempt = Attempt(number, directory, self.request)
+        else:
+            attempt = Attempt(number, directory, self.request, "tensor", self._plan.raw_layers)
+        self.attempts.append(attempt)
+        attempt.start(self.runtime)
+
+    def stop(self) -> None:
+        """Switch the dump off; nothing happens where it is off."""
+        self.runtime.stop()
+
+    def finish(self) -> None:
+        """Judge what the first run dumped, or examine what the second one did."""
+        self.stop()
+        if self._plan is None:
+            self.outcome = judge(self)
+            self._plan = plan_second_run(self)
+            self.escalation = self._plan.skipped if self._plan else None
+        else:
+            self.escalation = examine_second_run(self, self._plan)
+
+    def abandon_second_run(self, reason: str) -> None:
+        """Record that the second run came to nothing, because its body failed or it never started."""
+        if self.escalation is None:
+            self.escalation = Escalation(problem=reason)
+
+    def clean_up(self) -> None:
+        """Delete the dumps, unless the test failed or the user keeps all."""
+        if (self.outcome is None or self.good) and self.settings.keep_dumps != "all":
+            shutil.rmtree(self.directory, ignore_errors=True)
