@@ -21,7 +21,7 @@ _NAMED = re.compile(rb"\[([.:=])((?:(?!\1).)*)\1\]", re.DOTALL)
 _MOST_STATES = 100_000
 
 
-class _SyntaxProblem(Exception):
+class _SyntaxProblemError(Exception):
     """What is wrong with an expression."""
 
 
@@ -29,7 +29,7 @@ def syntax_problem(expression: str) -> str:
     """Return why ``std::regex(expression)`` throws, or ``""`` if it does not."""
     try:
         _Expression(expression.encode()).check()
-    except _SyntaxProblem as problem:
+    except _SyntaxProblemError as problem:
         return str(problem)
     return ""
 
@@ -55,40 +55,40 @@ class _Expression:
     def check(self) -> None:
         while self.at < len(self.text):
             character = self._next()
-            handler = _HANDLERS.get(character, _Expression._ordinary)
+            handler = _HANDLERS.get(character, _Expression.ordinary)
             handler(self, character)
         if self.open:
-            raise _SyntaxProblem("a ( is not closed")
+            raise _SyntaxProblemError("a ( is not closed")
 
     def _next(self) -> int:
         if self.at >= len(self.text):
-            raise _SyntaxProblem("it ends too early")
+            raise _SyntaxProblemError("it ends too early")
         self.at += 1
         return self.text[self.at - 1]
 
-    def _ordinary(self, _: int) -> None:
+    def ordinary(self, _: int) -> None:
         self.repeatable = True
 
-    def _anchor(self, _: int) -> None:
+    def anchor(self, _: int) -> None:
         self.repeatable = False
 
-    def _quantifier(self, character: int) -> None:
+    def quantifier(self, character: int) -> None:
         if not self.repeatable:
-            raise _SyntaxProblem(f"nothing to repeat before {chr(character)}")
+            raise _SyntaxProblemError(f"nothing to repeat before {chr(character)}")
 
-    def _brace(self, character: int) -> None:
-        self._quantifier(character)
+    def brace(self, character: int) -> None:
+        self.quantifier(character)
         match = _BRACE.match(self.text, self.at - 1)
         if match is None:
-            raise _SyntaxProblem("a { that begins no count such as {2} or {2,5}")
+            raise _SyntaxProblemError("a { that begins no count such as {2} or {2,5}")
         self.at = match.end()
         counts = [digits.lstrip(b"0") or b"0" for digits in (match[1], match[3]) if digits]
         if any(len(digits) > len(str(_MOST_STATES)) or int(digits) >= _MOST_STATES for digits in counts):
-            raise _SyntaxProblem("a count that is too large")
+            raise _SyntaxProblemError("a count that is too large")
         if len(counts) > 1 and int(counts[0]) > int(counts[1]):
-            raise _SyntaxProblem("a count whose end is before its start")
+            raise _SyntaxProblemError("a count whose end is before its start")
 
-    def _group(self, _: int) -> None:
+    def group(self, _: int) -> None:
         self.repeatable = False
         if self.text[self.at : self.at + 1] != b"?":
             self.groups += 1
@@ -97,15 +97,15 @@ class _Expression:
         self.at += 1
         kind = self._next()
         if kind not in b":=!":
-            raise _SyntaxProblem("only (?:, (?= and (?! may begin a special group")
+            raise _SyntaxProblemError("only (?:, (?= and (?! may begin a special group")
         self.open.append(0 if kind == ord(":") else -1)
 
-    def _group_end(self, _: int) -> None:
+    def group_end(self, _: int) -> None:
         if not self.open:
-            raise _SyntaxProblem("a ) closes nothing")
+            raise _SyntaxProblemError("a ) closes nothing")
         self.repeatable = self.open.pop() >= 0
 
-    def _escape(self, _: int) -> None:
+    def escape(self, _: int) -> None:
         character = self._next()
         self.repeatable = character not in b"bB"
         if chr(character) in "123456789":
@@ -118,7 +118,7 @@ class _Expression:
         while self.at < len(self.text) and chr(self.text[self.at]) in "0123456789":
             digits += chr(self._next())
         if len(digits) > len(str(self.groups)) or int(digits) > self.groups or int(digits) in self.open:
-            raise _SyntaxProblem(f"\\{digits[:10]} refers to no finished group")
+            raise _SyntaxProblemError(f"\\{digits[:10]} refers to no finished group")
 
     def _escaped(self, character: int) -> int | None:
         """Pass over what follows a backslash; return the one character it stands for, or None for a class."""
@@ -129,12 +129,12 @@ class _Expression:
         if character in _HEX:
             digits = self.text[self.at : self.at + _HEX[character]]
             if not re.fullmatch(rb"[0-9a-fA-F]{%d}" % _HEX[character], digits):
-                raise _SyntaxProblem(f"\\{chr(character)} needs {_HEX[character]} hexadecimal digits")
+                raise _SyntaxProblemError(f"\\{chr(character)} needs {_HEX[character]} hexadecimal digits")
             self.at += len(digits)
             return int(digits, 16) & 0xFF
         return _ESCAPED_CHARACTERS.get(character, character)
 
-    def _bracket(self, _: int) -> None:
+    def bracket(self, _: int) -> None:
         if self.text[self.at : self.at + 1] == b"^":
             self.at += 1
         # The character that may begin a range; _CLASS where a class stands, which may not.
@@ -152,9 +152,9 @@ class _Expression:
     def _range(self, start: int) -> None:
         kind, end = self._element()
         if start == _CLASS or kind == "class":
-            raise _SyntaxProblem("a range in [...] whose ends are not single characters")
+            raise _SyntaxProblemError("a range in [...] whose ends are not single characters")
         if start > end:
-            raise _SyntaxProblem("a range in [...] whose end is before its start")
+            raise _SyntaxProblemError("a range in [...] whose end is before its start")
 
     def _element(self) -> tuple[str, int]:
         """Pass over one element of ``[...]`` and return its kind and the character it stands for."""
@@ -170,7 +170,7 @@ class _Expression:
     def _bracket_escape(self) -> tuple[str, int]:
         character = self._next()
         if chr(character) in "B123456789":
-            raise _SyntaxProblem(f"\\{chr(character)} inside [...]")
+            raise _SyntaxProblemError(f"\\{chr(character)} inside [...]")
         stands_for = ord("\b") if character == ord("b") else self._escaped(character)
         return ("class", _CLASS) if stands_for is None else ("character", stands_for)
 
@@ -179,20 +179,20 @@ class _Expression:
             return "character", ord("[")
         match = _NAMED.match(self.text, self.at - 1)
         if match is None:
-            raise _SyntaxProblem("a class name in [...] that does not end")
+            raise _SyntaxProblemError("a class name in [...] that does not end")
         self.at = match.end()
         known = _CLASS_NAME if match[1] == b":" else _COLLATING_ELEMENT
         if not known.fullmatch(match[2]):
-            raise _SyntaxProblem("an unknown name in [...]")
+            raise _SyntaxProblemError("an unknown name in [...]")
         return ("character", match[2][0]) if match[1] == b"." else ("class", _CLASS)
 
 
 _HANDLERS = {
-    **dict.fromkeys(b"^$|", _Expression._anchor),
-    **dict.fromkeys(b"*+?", _Expression._quantifier),
-    ord("{"): _Expression._brace,
-    ord("("): _Expression._group,
-    ord(")"): _Expression._group_end,
-    ord("["): _Expression._bracket,
-    ord("\\"): _Expression._escape,
+    **dict.fromkeys(b"^$|", _Expression.anchor),
+    **dict.fromkeys(b"*+?", _Expression.quantifier),
+    ord("{"): _Expression.brace,
+    ord("("): _Expression.group,
+    ord(")"): _Expression.group_end,
+    ord("["): _Expression.bracket,
+    ord("\\"): _Expression.escape,
 }

@@ -44,18 +44,27 @@ def read_config_file(path: Path | str, *, cwd: Path | None = None) -> ConfigFile
         path: the file; the extension does not matter.
         cwd: what a relative path starts from; the process's own by default.
     """
-    located = Path(path) if cwd is None else cwd / path
-    try:
-        text = _read(located)
-    except (OSError, ValueError) as error:
-        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        return _refused(path, problem, "name a regular file of at most 10 MiB", ACL_ERROR_INVALID_FILE)
+    file = read_plain_file(path, cwd=cwd)
     for opening, closing in (b"{}", b"[]"):
-        depth = _nesting(text, opening, closing)
+        depth = _nesting(file.text, opening, closing)
         if depth > MAX_NESTING:
             problem = f"{depth} levels of {chr(opening)}, CANN takes {MAX_NESTING}, also inside strings"
             return _refused(path, problem, "flatten the text", ACL_ERROR_PARSE_FILE)
-    return ConfigFile(text)
+    return file
+
+
+def read_plain_file(path: Path | str, *, cwd: Path | None = None) -> ConfigFile:
+    """Read a regular file of at most 10 MiB, whatever is in it.
+
+    Args:
+        path: the file.
+        cwd: what a relative path starts from; the process's own by default.
+    """
+    try:
+        return ConfigFile(_read(Path(path) if cwd is None else cwd / path))
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        return _refused(path, problem, "name a regular file of at most 10 MiB", ACL_ERROR_INVALID_FILE)
 
 
 def _read(path: Path) -> bytes:

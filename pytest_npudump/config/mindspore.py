@@ -40,7 +40,7 @@ def validate(
         version: of MindSpore, 2.6 or later; the hash categories came with 2.10.
     """
     try:
-        root = parse(text)
+        root = parse(text, whole=False)
     except StrictJsonError as error:
         return _refused(Reason("", f"not JSON: {error}", "write plain JSON"))
     environment = os.environ if environ is None else environ
@@ -49,13 +49,12 @@ def validate(
     reason = next(_reasons(root, state), None)
     if reason is not None:
         return _refused(reason)
-    written = state.synchronous or state.device != "Ascend"
-    dump_type = ("sync" if state.synchronous else "async") if written or state.e2e else ""
+    synchronous = state.synchronous or device != "Ascend"
     return Verdict(
         accepted=True,
         warnings=(*state.warnings, *mindspore_warnings(root)),
-        need_dump=written or state.e2e,
-        dump_type=dump_type,
+        need_dump=state.e2e,
+        dump_type=("sync" if synchronous else "async") if state.e2e else "",
     )
 
 

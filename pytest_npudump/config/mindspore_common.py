@@ -61,7 +61,7 @@ def common_reasons(common: dict[str, Any], state: ParserState) -> Iterator[Reaso
     yield from unsigned_reasons(common, "input_output", range(3), _PATH)
     state.input_output = narrowed(common["input_output"])
     yield from _kernels(common, state)
-    yield from _support_device(common)
+    yield from _support_device(common, state)
     if "op_debug_mode" in common:
         yield from _op_debug_mode(common, state)
     if not state.e2e:
@@ -149,11 +149,13 @@ def _kernel_regex(name: str, path: str) -> Iterator[Reason]:
         )
 
 
-def _support_device(common: dict[str, Any]) -> Iterator[Reason]:
+def _support_device(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
     devices = common["support_device"]
     if not isinstance(devices, list):
         yield Reason(f"{_PATH}.support_device", f"{shown(devices)} is not an array", "write [0, 1, 2, ...]")
         return
+    if not devices and state.device != "CPU":
+        state.warn(f"{_PATH}.support_device: empty, so no device dumps anything")
     for index, device in enumerate(devices):
         # Numbers and booleans are converted without a check.
         if not isinstance(device, int | float):

@@ -33,8 +33,12 @@ class StrictJsonError(ValueError):
         self.offset = offset
 
 
-def parse(text: bytes) -> Any:
+def parse(text: bytes, *, whole: bool = True) -> Any:
     """Return the value of ``text``.
+
+    Args:
+        text: JSON in UTF-8.
+        whole: refuse anything after the value; nlohmann's stream operator, which MindSpore uses, does not.
 
     Raises:
         StrictJsonError: the text is not JSON, or is nested deeper than can be followed.
@@ -44,10 +48,10 @@ def parse(text: bytes) -> Any:
         decoded = text[start:].decode("utf-8")
     except UnicodeDecodeError as error:
         raise StrictJsonError("invalid UTF-8", start + error.start) from None
-    return _parse(decoded, start)
+    return _parse(decoded, start, whole=whole)
 
 
-def _parse(text: str, start: int) -> Any:
+def _parse(text: str, start: int, *, whole: bool) -> Any:
     begin = len(text) - len(text.lstrip(_BLANK))
     try:
         value, end = _decoder(text).raw_decode(text, begin)
@@ -56,7 +60,7 @@ def _parse(text: str, start: int) -> Any:
     except RecursionError:
         raise StrictJsonError("nested too deeply to be read") from None
     rest = text[end:].lstrip(_BLANK)
-    if rest and not rest.startswith("\0"):
+    if whole and rest and not rest.startswith("\0"):
         where = len(text) - len(rest)
         raise StrictJsonError(_place(text, where, "text after the value"), _offset(text, where, start))
     return value

@@ -1,0 +1,108 @@
+"""``npudump config``: judge a dump configuration before the runtime does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_npudump.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pytest_npudump.config.verdict import Verdict
+
+SUMMARY: Final = "check a dump configuration as CANN, GE, TorchAir or MindSpore would"
+
+_TARGETS = {
+    "acl": "aclmdlSetDump",
+    "ge": "GE",
+    "torchair": "TorchAir",
+    "mindspore": "MindSpore",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the sub-commands of ``npudump config``."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser(
+        "check",
+        help="say whether a configuration is accepted, and what it does",
+        description="Exit status: 0 accepted, 1 refused, 2 wrong usage.",
+    )
+    check.add_argument(
+        "file", type=Path, metavar="FILE", help="acl.json, options for TorchAir, or data_dump.json"
+    )
+    check.add_argument(
+        "--for",
+        dest="target",
+        choices=tuple(_TARGETS),
+        default="acl",
+        help="who will read it (default: acl); for torchair FILE is an object of dump_config options",
+    )
+    check.add_argument(
+        "--cann",
+        type=_version,
+        metavar="VERSION",
+        help="rules of this CANN release (default: the installed one, else 9.1.0)",
+    )
+    check.add_argument("--soc", default="", metavar="NAME", help="chip the file is for, such as Ascend910B3")
+    check.add_argument(
+        "--device",
+        choices=("Ascend", "CPU", "GPU"),
+        default="Ascend",
+        help="device_target, for mindspore (default: Ascend)",
+    )
+    check.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check ``args.file`` and print the verdict; return 0 if it is accepted, else 1."""
+    from pytest_npudump.config.check import check_file  # noqa: PLC0415 - only for this command
+
+    version = args.cann or _installed_version()
+    verdict = check_file(args.file, args.target, version=version, device=args.device, soc=args.soc)
+    if args.json:
+        text = json.dumps(verdict.to_json(), indent=2)
+    else:
+        text = _described(verdict, args.target, version)
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    return 0 if verdict.accepted else 1
+
+
+def _version(text: str) -> str:
+    from pytest_npudump.config.profile import profile_for  # noqa: PLC0415 - only for this command
+
+    try:
+        profile_for(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _installed_version() -> str:
+    from pytest_npudump.config.installed import installed_cann  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.profile import DEFAULT_VERSION  # noqa: PLC0415 - only for this command
+
+    return installed_cann() or DEFAULT_VERSION
+
+
+def _described(verdict: Verdict, target: str, version: str) -> str:
+    reader = _TARGETS[target]
+    if target == "acl":
+        reader += f" of CANN {version}"
+    lines = [f"{'accepted' if verdict.accepted else 'refused'} by {reader}: {_effect(verdict)}"]
+    lines += [f"error: {reason}" for reason in verdict.reasons]
+    lines += [f"warning: {warning}" for warning in verdict.warnings]
+    return "\n".join(lines)
+
+
+def _effect(verdict: Verdict) -> str:
+    code = getattr(verdict, "code", 0)
+    if not verdict.accepted or code:
+        return f"it returns {code}" if code else "see below"
+    if not verdict.need_dump:
+        return "nothing is switched on"
+    return f"switches on {verdict.dump_type}" if verdict.dump_type else "switches the dump on"
