@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 IO_ORDER = {"input": 0, "output": 1, "buffer": 2, "workspace": 3}
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(NamedTuple):
     """One execution of an operator, or the part of it that one file holds.
 
     Attributes:

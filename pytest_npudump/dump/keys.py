@@ -115,19 +115,7 @@ def _renamed(execution: Execution, names: Collection[str]) -> Execution:
     if execution.raw or len(names) != 1:
         return execution
     (name,) = names
-    return Execution(
-        execution.place,
-        execution.path,
-        execution.op_type,
-        name,
-        True,  # noqa: FBT003 - a field, in the order of the class
-        execution.time,
-        execution.task,
-        execution.stream,
-        execution.parts,
-        execution.thread,
-        execution.single,
-    )
+    return execution._replace(layer=name, raw=True)
 
 
 def _number_places(places: Collection[Place]) -> dict[Place, _Qualifiers]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_npudump.dump.dtypes import ALL, UNKNOWN
 
@@ -19,9 +19,10 @@ _SPELLINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TensorPart:
+class TensorPart(NamedTuple):
     """One tensor of one file; the attributes are those of ``TensorRecord``.
+
+    A tuple, because it takes a quarter of the time of a frozen dataclass and there is one for each record.
 
     ``dtype`` is a name after :mod:`pytest_npudump.dump.dtypes`, or the producer's own word in lower case
     where that is none of them; ``shape`` is None where it is unknown, ``()`` for a scalar.
@@ -40,6 +41,7 @@ class TensorPart:
     sub_format: int = 0
 
 
+@lru_cache(maxsize=1024)
 def dtype_name(text: str) -> str:
     """Return this package's name of the type a producer calls ``text``.
 

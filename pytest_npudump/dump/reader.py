@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump import mindspore
 from pytest_npudump.dump.keys import records_of
 from pytest_npudump.dump.reader_files import Job, jobs_of, read_job
 from pytest_npudump.dump.records import Dump
@@ -57,6 +58,8 @@ def read_dump(
     for found, failed in _read(jobs_of(files), stats=stats, acl=acl, executor=executor, progress=progress):
         executions += found
         problems += failed
+    executions, more = _mindspore(root, tree, executions, problems, latest=latest)
+    notes += more
     if not executions and not problems and not tree.overflow:
         raise DumpError(_nothing(root, tree))
     records, shared = records_of(executions)
@@ -67,6 +70,24 @@ def read_dump(
         (*tree.notes, *notes, *shared, *_left_out(tree)),
         raw_names=bool(executions) and all(execution.raw for execution in executions),
     )
+
+
+def _mindspore(
+    root: Path, tree: Tree, executions: list[Execution], problems: list[FormatError], *, latest: bool
+) -> tuple[list[Execution], list[str]]:
+    """Add merged statistics, and keep one run of those that MindSpore wrote into one directory."""
+    rows: list[Execution] = []
+    for file in tree.statistics:
+        found, failed = mindspore.statistic_executions(file)
+        rows += found
+        problems += failed
+    if rows:
+        executions = mindspore.merge_statistics(executions, rows) if executions else rows
+    if not any(execution.place.mindspore for execution in executions):
+        return executions, []
+    repeats, failed = mindspore.iteration_repeats(root, tree.other)
+    problems += failed
+    return mindspore.one_run(executions, repeats, latest=latest)
 
 
 def _read(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.dtypes import is_exact
 from pytest_npudump.dump.records import Stats
 
 if TYPE_CHECKING:
@@ -82,43 +82,40 @@ def _dimension(text: str) -> int:
     return int(stripped)
 
 
+@lru_cache(maxsize=4096)
 def parse_count(text: str) -> int | None:
     """Return a number of elements or bytes, or None where the cell has no value.
 
     Raises:
         ValueError: ``text`` is not a decimal number without a sign.
     """
-    if text.isdigit() and text.isascii():
-        return int(text)
     if text in NO_VALUE:
         return None
-    raise ValueError(f"{text!r} is no count")
+    if text.isdigit() and text.isascii():
+        return int(text)
+    raise ValueError(f"{text[:40]!r} is no count")
 
 
 def parse_float(text: str) -> float | None:
     """Return a float (``nan``, ``-nan``, ``inf``, ``NaN`` ... included), or None where there is no value.
 
     Raises:
-        ValueError: ``text`` is not a number as C++ streams print it.
+        ValueError: ``text`` is not a number.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        if text in NO_VALUE:
-            return None
-        raise
-    if "_" in text or text[-1:].isspace() or text[:1].isspace():
-        raise ValueError(f"{text!r} is no number")
-    return value
+    if text in NO_VALUE:
+        return None
+    if "_" in text:
+        raise ValueError(f"{text[:40]!r} is no number")
+    return float(text)
 
 
-def parse_extreme(text: str, *, exact: bool) -> float | int | None:
-    """Return a maximum or minimum: an int where the type is ``exact`` and the text is one, else a float.
+def parse_integer(text: str) -> float | int | None:
+    """Return an extreme of an integer tensor: an int where the text is one, else as :func:`parse_float`.
 
     Raises:
         ValueError: as :func:`parse_float`.
     """
-    if exact and text.removeprefix("-").isdigit() and text.isascii():
+    if text.removeprefix("-").isdigit() and text.isascii():
         return int(text)
     return parse_float(text)
 
@@ -130,14 +127,13 @@ def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
         ValueError: a cell is neither a number nor a "no value" mark.
     """
     count, high, low, avg, l2norm, nan, neg_inf, pos_inf, zero = cells
-    if high in NO_VALUE and all(cell in NO_VALUE for cell in cells):
+    if high in NO_VALUE and NO_VALUE.issuperset(cells):
         return None
-    found = BY_NAME.get(dtype)
-    exact = found is None or found.exact
+    extreme = parse_integer if is_exact(dtype) else parse_float
     return Stats(
         parse_count(count),
-        parse_extreme(high, exact=exact),
-        parse_extreme(low, exact=exact),
+        extreme(high),
+        extreme(low),
         parse_float(avg),
         parse_float(l2norm),
         parse_count(nan),

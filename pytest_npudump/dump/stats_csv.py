@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.host_values import doubtful, repaired
@@ -30,7 +31,7 @@ from pytest_npudump.dump.stats_cells import (
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 StatsRow = TensorPart
@@ -50,13 +51,13 @@ class _Layout:
 
     Attributes:
         columns: the columns of a row.
-        order: for each of ``STATISTICS`` the cell, or -1.
+        pick: picks the cells of ``STATISTICS`` from a row that has an empty cell behind its last.
         count: the cell that must equal the product of the shape, or -1.
         failed: only a row whose statistics failed looks like this.
     """
 
     columns: tuple[str, ...]
-    order: tuple[int, ...]
+    pick: Callable[[Sequence[str]], tuple[str, ...]]
     count: int = -1
     failed: bool = False
 
@@ -150,8 +151,8 @@ def _layouts(columns: list[str]) -> tuple[tuple[_Layout, ...], tuple[_Layout, ..
 
 
 def _layout(columns: list[str], *, checked: bool) -> _Layout:
-    order = tuple(columns.index(name) if name in columns else -1 for name in STATISTICS)
-    return _Layout(tuple(columns), order, order[0] if checked else -1)
+    order = [columns.index(name) if name in columns else -1 for name in STATISTICS]
+    return _Layout(tuple(columns), itemgetter(*order), order[0] if checked else -1)
 
 
 def _row(line: str, header: _Header, before: int, text: str) -> StatsRow:
@@ -181,7 +182,7 @@ def _missing(values: Sequence[str]) -> str:
     return _NO_STATISTICS if all(cell in NO_VALUE for cell in values[1:]) else ""
 
 
-def _assign(cells: list[str], header: _Header, before: int, shape: tuple[int, ...] | None) -> Sequence[str]:
+def _assign(cells: list[str], header: _Header, before: int, shape: tuple[int, ...] | None) -> tuple[str, ...]:
     """Return the cell of each of ``STATISTICS``, "" where there is none.
 
     Raises:
@@ -192,17 +193,17 @@ def _assign(cells: list[str], header: _Header, before: int, shape: tuple[int, ..
     if not fitting:
         expected = " or ".join(str(len(layout.columns)) for layout in layouts)
         raise ValueError(f"{len(cells)} cells under this header, expected {expected}")
-    readings = {_values(layout, cells) for layout in fitting if _consistent(layout, cells, shape)}
+    if len(fitting) > 1 or fitting[0].count >= 0 or fitting[0].failed:
+        return _choose([layout for layout in fitting if _consistent(layout, cells, shape)], cells)
+    return fitting[0].pick([*cells, ""])
+
+
+def _choose(layouts: Sequence[_Layout], cells: list[str]) -> tuple[str, ...]:
+    readings = {layout.pick([*cells, ""]) for layout in layouts}
     if len(readings) != 1:
-        raise ValueError(
-            "the cells cannot be assigned to columns without doubt: "
-            + ("no reading agrees with the shape" if not readings else "two readings agree with the shape")
-        )
+        which = "two readings agree" if readings else "no reading agrees"
+        raise ValueError(f"the cells cannot be assigned to columns without doubt: {which} with the shape")
     return readings.pop()
-
-
-def _values(layout: _Layout, cells: list[str]) -> tuple[str, ...]:
-    return tuple(cells[at] if at >= 0 else "" for at in layout.order)
 
 
 def _consistent(layout: _Layout, cells: list[str], shape: tuple[int, ...] | None) -> bool:
