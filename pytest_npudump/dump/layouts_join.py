@@ -55,6 +55,6 @@ def _check(
         block = blocks.get(name, 1) or 1
         if -(-extent // block) * block != whole:
             raise LayoutError(
-                f"host shape {shape}: {name} = {extent} does not fit the device's {whole} in blocks of {block}; "
+                f"host shape {shape}: {name} = {extent} does not fit {whole} in blocks of {block}: "
                 "is the host's axis order right?"
             )
