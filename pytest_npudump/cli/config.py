@@ -63,10 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
     version = args.cann or _installed_version()
     verdict = check_file(args.file, args.target, version=version, device=args.device, soc=args.soc)
-    if args.json:
-        text = json.dumps(verdict.to_json(), indent=2)
-    else:
-        text = _described(verdict, args.target, version)
+    text = json.dumps(verdict.to_json(), indent=2) if args.json else _described(verdict, args.target, version)
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     return 0 if verdict.accepted else 1

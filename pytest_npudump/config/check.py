@@ -43,24 +43,27 @@ def check_file(
     Raises:
         ConfigError: ``version`` is not a version.
     """
-    if target in ("acl", "ge"):
-        file = read_config_file(path, cwd=cwd)
-        if file.reason is not None:
-            return AdumpVerdict(accepted=False, code=file.code, reasons=(file.reason,))
-        if not file.text:
-            return AdumpVerdict(accepted=True, warnings=("the file is empty: nothing is configured",))
-        if target == "ge":
-            return ge.validate(file.text)
-        verdict = adump.validate(file.text, version=version, cwd=cwd, environ=environ)
-        limits = soc_warnings(verdict.dump, soc) if verdict.accepted else ()
-        return replace(verdict, warnings=verdict.warnings + limits)
-    file = read_plain_file(path, cwd=cwd)
+    plain = target in ("torchair", "mindspore")
+    file = read_plain_file(path, cwd=cwd) if plain else read_config_file(path, cwd=cwd)
     if file.reason is not None:
-        return Verdict(accepted=False, reasons=(file.reason,))
+        refused = Verdict(accepted=False, reasons=(file.reason,))
+        return refused if plain else AdumpVerdict(accepted=False, reasons=refused.reasons, code=file.code)
     if target == "torchair":
         return torchair.validate(file.text, cwd=cwd)
+    if target == "mindspore":
+        return _data_dump_json(path if cwd is None else cwd / path, file.text, device, environ)
+    if not file.text:
+        return AdumpVerdict(accepted=True, warnings=("the file is empty: nothing is configured",))
+    if target == "ge":
+        return ge.validate(file.text)
+    verdict = adump.validate(file.text, version=version, cwd=cwd, environ=environ)
+    limits = soc_warnings(verdict.dump, soc) if verdict.accepted else ()
+    return replace(verdict, warnings=verdict.warnings + limits)
+
+
+def _data_dump_json(path: Path, text: bytes, device: str, environ: Mapping[str, str] | None) -> Verdict:
     # MindSpore resolves links before it looks at the name.
-    if not os.path.realpath(path if cwd is None else cwd / path).endswith(".json"):
+    if not os.path.realpath(path).endswith(".json"):
         reason = Reason(str(path), "the name does not end in .json", "rename the file")
         return Verdict(accepted=False, reasons=(reason,))
-    return mindspore.validate(file.text, device=device, environ=environ)
+    return mindspore.validate(text, device=device, environ=environ)
