@@ -1,0 +1,139 @@
+"""``acl.mdl``: models, their descriptions, datasets, execution and the dump."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from pytest_npudump.emulator import codes, lifecycle
+from pytest_npudump.emulator.acl._datasets import (
+    add_dataset_buffer,
+    create_dataset,
+    destroy_dataset,
+    get_dataset_buffer,
+    get_dataset_num_buffers,
+    get_dataset_tensor_desc,
+    set_dataset_tensor_desc,
+)
+from pytest_npudump.emulator.acl._execution import execute, execute_async, execute_v2
+from pytest_npudump.emulator.acl._loading import (
+    load_from_file,
+    load_from_file_with_mem,
+    load_from_mem,
+    load_from_mem_with_mem,
+    query_size,
+    query_size_from_mem,
+    unload,
+)
+from pytest_npudump.emulator.acl._model_descs import (
+    create_desc,
+    destroy_desc,
+    get_cur_output_dims,
+    get_desc,
+    get_desc_from_file,
+    get_desc_from_mem,
+    get_dynamic_batch,
+    get_dynamic_hw,
+    get_input_data_type,
+    get_input_dims,
+    get_input_dims_v2,
+    get_input_format,
+    get_input_index_by_name,
+    get_input_name_by_index,
+    get_input_size_by_index,
+    get_num_inputs,
+    get_num_outputs,
+    get_output_data_type,
+    get_output_dims,
+    get_output_format,
+    get_output_index_by_name,
+    get_output_name_by_index,
+    get_output_size_by_index,
+)
+from pytest_npudump.emulator.arguments import parse
+from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.unsupported import NotEmulatedError, missing
+
+__all__ = [
+    "add_dataset_buffer",
+    "create_dataset",
+    "create_desc",
+    "destroy_dataset",
+    "destroy_desc",
+    "execute",
+    "execute_async",
+    "execute_v2",
+    "finalize_dump",
+    "get_cur_output_dims",
+    "get_dataset_buffer",
+    "get_dataset_num_buffers",
+    "get_dataset_tensor_desc",
+    "get_desc",
+    "get_desc_from_file",
+    "get_desc_from_mem",
+    "get_dynamic_batch",
+    "get_dynamic_hw",
+    "get_input_data_type",
+    "get_input_dims",
+    "get_input_dims_v2",
+    "get_input_format",
+    "get_input_index_by_name",
+    "get_input_name_by_index",
+    "get_input_size_by_index",
+    "get_num_inputs",
+    "get_num_outputs",
+    "get_output_data_type",
+    "get_output_dims",
+    "get_output_format",
+    "get_output_index_by_name",
+    "get_output_name_by_index",
+    "get_output_size_by_index",
+    "init_dump",
+    "load_from_file",
+    "load_from_file_with_mem",
+    "load_from_mem",
+    "load_from_mem_with_mem",
+    "query_size",
+    "query_size_from_mem",
+    "set_dataset_tensor_desc",
+    "set_dump",
+    "unload",
+]
+
+
+def init_dump(*_: object) -> int:
+    """``() -> ret``."""
+    with process().lock:
+        return lifecycle.init_dump(process())
+
+
+def set_dump(*args: object) -> int:
+    """``([path]) -> ret``; without a path 100000, as for NULL."""
+    parsed = parse("acl.mdl.set_dump", "|s", args)
+    with process().lock:
+        return lifecycle.set_dump(process(), parsed[0] if parsed else None)
+
+
+def finalize_dump(*_: object) -> int:
+    """``() -> ret``."""
+    with process().lock:
+        return lifecycle.finalize_dump(process())
+
+
+def dump_unreg_callback(*_: object) -> None:
+    """``() -> None``: there never is a callback."""
+
+
+def dump_reg_callback(*args: object) -> int:
+    """``(function, flag) -> ret``: 500001 for a bad argument; otherwise refused, dumps go to files.
+
+    Raises:
+        NotEmulatedError: the arguments are right.
+    """
+    function, flag = parse("acl.mdl.dump_reg_callback", "Oi", args)
+    if not callable(function) or flag:
+        return process().explain(codes.FAILURE, "acl.mdl.dump_reg_callback: NULL callback or flag not 0")
+    raise NotEmulatedError("acl.mdl.dump_reg_callback")
+
+
+def __getattr__(name: str) -> NoReturn:
+    missing("acl.mdl", name)

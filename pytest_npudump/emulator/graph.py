@@ -1,0 +1,76 @@
+"""From an ONNX graph to the operators that a dump knows."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One node of the graph.
+
+    Attributes:
+        name: the node's name, made unique; a node without one is called ``{OpType}_{k}``, where k counts
+            the unnamed nodes of that type from 0, which does not change while the graph does not.
+        op_type: the node's type.
+        inputs: names of the tensors it reads, without weights and constants (those never are in a dump).
+        outputs: names of the tensors it writes.
+        task: task id: operators counted from 1 in execution order.
+    """
+
+    name: str
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    task: int
+
+
+def operators(graph: Any) -> tuple[Operator, ...]:
+    """Return the operators of an ONNX ``GraphProto`` in execution order; constants are none.
+
+    Inputs of nodes inside control flow (the branches of ``If``, the body of ``Loop``) are not listed: a
+    branch is part of its operator.
+    """
+    nodes = [node for node in graph.node if node.op_type != "Constant"]
+    constants = _constants(graph)
+    return tuple(
+        Operator(
+            name=name,
+            op_type=node.op_type,
+            inputs=tuple(tensor for tensor in node.input if tensor and tensor not in constants),
+            outputs=tuple(tensor for tensor in node.output if tensor),
+            task=task,
+        )
+        for task, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True), 1)
+    )
+
+
+def _constants(graph: Any) -> set[str]:
+    names = {tensor.name for tensor in graph.initializer}
+    names.update(tensor.values.name for tensor in graph.sparse_initializer)
+    for node in graph.node:
+        if node.op_type == "Constant":
+            names.update(node.output)
+    return names
+
+
+def _names(nodes: Iterable[Any]) -> Iterator[str]:
+    nodes = list(nodes)
+    taken = {node.name for node in nodes}
+    unnamed: Counter[str] = Counter()
+    seen: set[str] = set()
+    for node in nodes:
+        name = node.name
+        if not name:
+            name = f"{node.op_type}_{unnamed[node.op_type]}"
+            unnamed[node.op_type] += 1
+        if name in seen or (not node.name and name in taken):
+            name = next(n for k in itertools.count(1) if (n := f"{name}_{k}") not in seen | taken)
+        seen.add(name)
+        yield name

@@ -1,0 +1,144 @@
+"""Device and host memory: real bytes at real addresses, and every access checked.
+
+Addresses are the true ones of buffers of this process, so that an application may hand them to ctypes or
+numpy as it does with pyACL. A pointer the emulator does not know is refused, never followed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+ALIGNMENT = 64
+DEVICE_BYTES = 32 << 30
+"""Memory of one emulated device; an allocation beyond it fails as it does on a device."""
+BORROWED_BYTES = 256 << 20
+"""How many bytes of the application's own objects are kept alive for pointers taken to them."""
+_OURS = 3
+"""References to a borrowed object that are ours: the region's, the view's and getrefcount's argument."""
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(slots=True)
+class Region:
+    """A range of memory that may be accessed.
+
+    Attributes:
+        address: first byte.
+        data: the bytes, writable.
+        kind: ``device``, ``host`` or ``borrowed`` (an object of the application).
+        owner: what keeps the bytes alive.
+        device: device the memory is on; -1 for host memory.
+    """
+
+    address: int
+    data: Bytes
+    kind: str
+    owner: object
+    device: int = -1
+
+    @property
+    def end(self) -> int:
+        """Address behind the last byte."""
+        return self.address + self.data.size
+
+
+class Memory:
+    """All memory that pointers may point to."""
+
+    def __init__(self) -> None:
+        self._regions: dict[int, Region] = {}
+        self._borrowed: OrderedDict[int, Region] = OrderedDict()
+        self._owned_order: list[int] = []
+        self._borrowed_order: list[int] = []
+        self._used: dict[int, int] = {}
+        self._borrowed_bytes = 0
+
+    def used(self, device: int) -> int:
+        """Bytes allocated on ``device``."""
+        return self._used.get(device, 0)
+
+    def allocate(self, size: int, kind: str, device: int) -> int:
+        """Allocate ``size`` zeroed bytes and return their address, aligned to 64 bytes.
+
+        Raises:
+            MemoryError: the device, or this machine, has no room.
+        """
+        if kind == "device" and self.used(device) + size > DEVICE_BYTES:
+            raise MemoryError(size)
+        whole = np.zeros(size + ALIGNMENT, np.uint8)
+        start = -whole.ctypes.data % ALIGNMENT
+        region = Region(whole.ctypes.data + start, whole[start : start + size], kind, whole, device)
+        self._regions[region.address] = region
+        insort(self._owned_order, region.address)
+        self._used[device] = self.used(device) + size
+        return region.address
+
+    def free(self, address: int, kind: str) -> bool:
+        """Give back what :meth:`allocate` returned; false if there is no such memory of that kind."""
+        region = self._regions.get(address)
+        if region is None or region.kind != kind:
+            return False
+        del self._regions[address]
+        del self._owned_order[bisect_right(self._owned_order, address) - 1]
+        self._used[region.device] -= region.data.size
+        return True
+
+    def release_device(self, device: int) -> None:
+        """Free what was allocated on ``device``, as resetting it does."""
+        for address in [a for a, r in self._regions.items() if r.kind == "device" and r.device == device]:
+            self.free(address, "device")
+
+    def borrow(self, address: int, size: int, owner: object) -> int:
+        """Let pointers reach ``size`` bytes of the application's own ``owner``; returns ``address``.
+
+        The object is kept alive. Once such objects hold more than 256 MiB, the oldest that nobody else
+        refers to are let go, so that an application that runs for days does not grow.
+        """
+        self._forget(address)
+        self._let_go(size)
+        insort(self._borrowed_order, address)
+        self._borrowed[address] = Region(address, _view(address, size, owner), "borrowed", owner)
+        self._borrowed_bytes += size
+        return address
+
+    def _forget(self, address: int) -> None:
+        region = self._borrowed.pop(address, None)
+        if region is not None:
+            self._borrowed_bytes -= region.data.size
+            del self._borrowed_order[bisect_right(self._borrowed_order, address) - 1]
+
+    def _let_go(self, wanted: int) -> None:
+        if self._borrowed_bytes + wanted <= BORROWED_BYTES:
+            return
+        for address, region in list(self._borrowed.items()):
+            if self._borrowed_bytes + wanted <= BORROWED_BYTES:
+                break
+            if sys.getrefcount(region.owner) <= _OURS:
+                self._forget(address)
+
+    def find(self, address: int, size: int) -> Bytes | None:
+        """Return ``size`` writable bytes at ``address``, or None where they are not all known memory."""
+        for order, regions in ((self._owned_order, self._regions), (self._borrowed_order, self._borrowed)):
+            for index in range(bisect_right(order, address) - 1, -1, -1):
+                region = regions[order[index]]
+                if address + size <= region.end:
+                    start = address - region.address
+                    return region.data[start : start + size]
+                if regions is self._regions:
+                    break
+        return None
+
+
+def _view(address: int, size: int, owner: object) -> Bytes:
+    """View memory of ``owner``, which then lives as long as the view."""
+    buffer: Any = (ctypes.c_uint8 * size).from_address(address)
+    buffer.owner = owner
+    return np.frombuffer(buffer, np.uint8, size)

@@ -1,0 +1,161 @@
+"""Models: ONNX files run by onnxruntime, one CANN operator a node.
+
+A model that is not dumped gives the result of ``InferenceSession(path).run`` with default options, bit for
+bit. A model that is dumped runs the graph as written (no optimisation, one thread), so its results may
+differ from those in the last bits, as a fused graph differs from its operators on a device.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.emulator import recorder, sessions, tensors
+from pytest_npudump.emulator.graph import Operator, operators
+from pytest_npudump.emulator.plan import Plan, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_npudump.dump.dtypes import DType
+    from pytest_npudump.emulator.dump_settings import DumpSettings
+    from pytest_npudump.emulator.tensors import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of a model.
+
+    Attributes:
+        name: as in the graph.
+        dtype: its type.
+        shape: its dimensions, -1 where one varies.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of it; 0 where a dimension varies."""
+        return tensors.nbytes(self.dtype, self.shape)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether a dimension varies."""
+        return -1 in self.shape
+
+
+@dataclass(slots=True)
+class Model:
+    """A loaded model.
+
+    Attributes:
+        source: its file, or its bytes.
+        name: model name in dumps: the file's stem, or the graph's name for a model from memory.
+        inputs, outputs: its ports, in order.
+        id: model id, unique in the process.
+        plan: which files it leaves; None if it was loaded while no dump was set.
+        executions: how often it ran: the ``data_index`` of the next execution.
+        current_shapes: output shapes of the last execution; None before the first.
+    """
+
+    source: Path | bytes
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    id: int
+    plan: Plan | None = None
+    executions: int = 0
+    current_shapes: tuple[tuple[int, ...], ...] | None = None
+    _session: Any = None
+    _exposed: Any = None
+    _previous: dict[str, Tensor] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, inputs: Sequence[Tensor], *, device: int, clock: Callable[[], int]) -> tuple[Tensor, ...]:
+        """Execute once, writing the dump if there is one, and return the outputs.
+
+        Raises:
+            ModelError: onnxruntime cannot run the model on these inputs.
+        """
+        feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
+        with self._lock:
+            results = self._run_dumped(feeds, device, clock) if self._dumped() else self._run_plain(feeds)
+            self.executions += 1
+            outputs = tuple(results[port.name] for port in self.outputs)
+            self.current_shapes = tuple(tensor.shape for tensor in outputs)
+        return outputs
+
+    def _dumped(self) -> bool:
+        return self.plan is not None and self.plan.active
+
+    def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return sessions.run(self._session, feeds, [port.name for port in self.outputs])
+
+    def _run_dumped(
+        self, feeds: Mapping[str, Tensor], device: int, clock: Callable[[], int]
+    ) -> dict[str, Tensor]:
+        if self.plan is None:
+            raise AssertionError
+        wanted = [name for name in self.plan.tensors if name not in feeds]
+        if self._exposed is None:
+            self._exposed = sessions.exposed_session(self.source, wanted)
+        names = list(dict.fromkeys([*(port.name for port in self.outputs), *wanted]))
+        results = {**feeds, **sessions.run(self._exposed, feeds, names)}
+        if self.plan.settings.step_selected(self.executions):
+            place = recorder.Place(device, self.name, self.id, self.executions)
+            recorder.record(self.plan, place, results, self._previous, clock)
+        self._previous = {name: results[name] for name in self.plan.tensors} if self.plan.watches else {}
+        return results
+
+
+def resolve(path: str) -> Path | None:
+    """Return the ONNX file that stands for ``path``: itself, or ``model.onnx`` beside ``model.om``."""
+    file = Path(path)
+    candidate = file.with_suffix(".onnx") if file.suffix == ".om" else file
+    return candidate if candidate.is_file() else None
+
+
+def load(source: Path | bytes, model_id: int, settings: DumpSettings | None) -> Model:
+    """Load a model; what it dumps is settled here, by the ``settings`` of now.
+
+    Raises:
+        ModelError: the source is no ONNX model, or one that onnxruntime refuses.
+        MissingExtraError: onnx or onnxruntime is not installed.
+    """
+    session = sessions.plain_session(source)
+    inputs, outputs = (
+        tuple(Port(*port) for port in sessions.ports(side))
+        for side in (session.get_inputs(), session.get_outputs())
+    )
+    graph_name, nodes = _nodes(source)
+    name = source.stem if isinstance(source, Path) else graph_name
+    model = Model(source, name, inputs, outputs, model_id, _session=session)
+    if settings is not None:
+        model.plan = plan(settings, (name, graph_name), nodes, {port.name for port in inputs})
+    return model
+
+
+def _nodes(source: Path | bytes) -> tuple[str, tuple[Operator, ...]]:
+    graph = sessions.read_model(source).graph
+    return graph.name, operators(graph)
+
+
+def operator_names(path: Path) -> tuple[str, ...]:
+    """Return the raw names of a model's operators in execution order.
+
+    ``path`` is an ``.onnx`` file, or an ``.om`` file with its ``.onnx`` beside it. Unnamed nodes have the
+    names that :class:`~pytest_npudump.emulator.graph.Operator` describes.
+
+    Raises:
+        ModelError: there is no such file, or it is no ONNX model.
+        MissingExtraError: onnx is not installed.
+    """
+    found = resolve(str(path))
+    if found is None:
+        raise sessions.ModelError(f"{path}: no such model; the emulator needs {path.with_suffix('.onnx')}")
+    return tuple(operator.name for operator in _nodes(found)[1])

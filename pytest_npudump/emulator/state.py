@@ -1,0 +1,143 @@
+"""The one process that ACL's state belongs to."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_npudump.emulator.handles import Handles
+from pytest_npudump.emulator.memory import Memory
+from pytest_npudump.emulator.writer import Clock
+
+if TYPE_CHECKING:
+    from pytest_npudump.emulator.dump_settings import DumpSettings
+    from pytest_npudump.emulator.models import Model
+
+DEVICES = 8
+"""Devices of the emulated machine."""
+DEFAULT_STREAM = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A runtime context of one device."""
+
+    device: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream of one device; work on it is done when the call returns.
+
+    Attributes:
+        id: stream id as dump files carry it.
+    """
+
+    device: int
+    id: int
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """What ``aclInit`` and its kin remember.
+
+    Attributes:
+        references: count of ``aclInit`` calls.
+        finalized: whether ``aclFinalize`` was called since the last ``aclInit``.
+        first_content: text of the first successful initialisation, frozen for the process.
+        dump_flag: whether ``aclmdlInitDump`` is open.
+    """
+
+    references: int = 0
+    finalized: bool = False
+    first_content: bytes | None = None
+    dump_flag: bool = False
+
+
+@dataclass(slots=True)
+class Dumping:
+    """What is dumped at present.
+
+    Attributes:
+        settings: what models loaded from now on dump; None if nothing.
+        statistics: mask of statistics, which only ever grows.
+        exception: whether an exception dump is on, so that further ones are ignored.
+        opened: whether a data dump was ever set, after which a new one also reaches loaded models.
+    """
+
+    settings: DumpSettings | None = None
+    statistics: int = 0
+    exception: bool = False
+    opened: bool = False
+
+
+@dataclass(slots=True)
+class Process:
+    """Everything that pyACL keeps for a process."""
+
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    dumping: Dumping = field(default_factory=Dumping)
+    memory: Memory = field(default_factory=Memory)
+    handles: Handles = field(default_factory=Handles)
+    clock: Clock = field(default_factory=Clock)
+    models: dict[int, Model] = field(default_factory=dict)
+    model_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    stream_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(DEFAULT_STREAM + 1))
+    operator_tasks: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    device_uses: Counter[int] = field(default_factory=Counter)
+    default_contexts: dict[int, int] = field(default_factory=dict)
+    operator_directory: str = ""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    thread: threading.local = field(default_factory=threading.local)
+
+    @property
+    def context(self) -> Context | None:
+        """Return the calling thread's context, or None if it has set no device."""
+        return self.handles.get(self.context_handle, Context)
+
+    @property
+    def device(self) -> int:
+        """Return the calling thread's device; 0 if it has set none."""
+        return 0 if self.context is None else self.context.device
+
+    @property
+    def context_handle(self) -> int:
+        """Handle of the calling thread's context; 0 if it has none."""
+        handle: int = getattr(self.thread, "context", 0)
+        return handle
+
+    @context_handle.setter
+    def context_handle(self, handle: int) -> None:
+        self.thread.context = handle
+
+    def explain(self, code: int, message: str) -> int:
+        """Leave ``message`` for ``acl.get_recent_err_msg`` and return ``code``."""
+        self.thread.message = message
+        return code
+
+    def take_message(self) -> str | None:
+        """Return the calling thread's last message, once."""
+        message: str | None = getattr(self.thread, "message", None)
+        self.thread.message = None
+        return message
+
+
+@dataclass(slots=True)
+class _Current:
+    process: Process = field(default_factory=Process)
+
+
+_current = _Current()
+
+
+def process() -> Process:
+    """Return the state that every call works on."""
+    return _current.process
+
+
+def reset() -> None:
+    """Start over with the state of a new process; handles and pointers given out before are void."""
+    _current.process = Process()
