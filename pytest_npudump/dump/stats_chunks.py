@@ -55,3 +55,17 @@ def _slabs(array: np.ndarray, limit: int) -> Iterator[np.ndarray]:
         return
     for start in range(0, len(array), step):
         yield np.ascontiguousarray(array[start : start + step]).reshape(-1)
+
+
+def c_order_chunks(array: np.ndarray, limit: int, *, flat: bool) -> Iterator[np.ndarray]:
+    """Contiguous pieces in C order of at most ``limit`` elements.
+
+    How the pieces are cut depends on the shape, ``limit`` and ``flat`` alone; ``flat`` asks for views and
+    is for contiguous arrays.
+    """
+    if not flat:
+        yield from _slabs(array, limit)
+        return
+    whole = array.reshape(-1)
+    for start in range(0, whole.size, limit):
+        yield whole[start : start + limit]

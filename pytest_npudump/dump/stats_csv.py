@@ -101,6 +101,8 @@ def parse_stats_csv(data: bytes, path: Path) -> tuple[StatsRow, ...]:
                 header, header_at = _header(line.rstrip("\r")), number
             else:
                 rows.append(_row(line.rstrip("\r"), header, number - header_at - 1, text))
+        if not rows:
+            raise ValueError("a header and no row: the file was cut short")  # noqa: TRY301 - the same
     except ValueError as error:
         offset = sum(len(line) + 1 for line in lines[:number])
         raise FormatError(path, f"line {number + 1}: {error}", offset=offset) from None

@@ -62,17 +62,31 @@ class Float32:
 
     def add_sums(self, chunk: np.ndarray, magnitude: float) -> None:
         """Add sum and squares of a finite chunk of float32 whose largest magnitude is given."""
-        whole = chunk.size - chunk.size % _BLOCK if _SQUARE_LOW < magnitude < _SQUARE_HIGH else 0
-        if whole:
-            rows = chunk[:whole].reshape(-1, _SUM_ROWS, _COLUMNS)
-            self.totals.sum += float(np.add.reduce(np.matmul(_ONES, rows), axis=None, dtype=np.float64))
-            rows = chunk[:whole].reshape(-1, _SQUARE_ROWS, _COLUMNS)
-            squares = np.einsum("kij,kij->kj", rows, rows)
-            self.totals.squares += float(np.add.reduce(squares, axis=None, dtype=np.float64))
-        if whole < chunk.size:
-            rest = chunk[whole:].astype(np.float64)
-            self.totals.sum += float(np.add.reduce(rest))
-            self.totals.squares += float(np.dot(rest, rest))
+        if _SQUARE_LOW < magnitude < _SQUARE_HIGH:
+            self.totals.sum += block_sum(chunk)
+            self.totals.squares += block_dot(chunk, chunk)
+        else:
+            _add_sums_64(self.totals, chunk.astype(np.float64))
+
+
+def block_sum(values: np.ndarray) -> float:
+    """The sum of contiguous float32 of shape (n,), blocked as the module describes."""
+    whole = values.size - values.size % _BLOCK
+    rows = values[:whole].reshape(-1, _SUM_ROWS, _COLUMNS)
+    total = float(np.add.reduce(np.matmul(_ONES, rows), axis=None, dtype=np.float64))
+    return total + float(np.add.reduce(values[whole:], dtype=np.float64))
+
+
+def block_dot(one: np.ndarray, other: np.ndarray) -> float:
+    """The inner product of contiguous float32 of shape (n,), blocked as the module describes."""
+    whole = one.size - one.size % _BLOCK
+    rows = (values[:whole].reshape(-1, _SQUARE_ROWS, _COLUMNS) for values in (one, other))
+    products = np.einsum("kij,kij->kj", *rows)
+    total = float(np.add.reduce(products, axis=None, dtype=np.float64))
+    if whole == one.size:
+        return total
+    rest = one[whole:].astype(np.float64)
+    return total + float(np.dot(rest, rest if other is one else other[whole:].astype(np.float64)))
 
 
 class Float64:

@@ -7,6 +7,7 @@ any is negative. For the sums two neighbours are taken apart as one int32, by sh
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,17 +97,40 @@ class Half:
         return int(codes.size - np.count_nonzero(magnitudes))
 
     def _float32(self, chunk: np.ndarray) -> np.ndarray:
-        """The finite values of ``chunk`` as float32, in an order that suits the conversion."""
         if self._values.size < chunk.size:
             self._values = np.empty(chunk.size, np.float32)
-        pairs = chunk.size // 2
-        values = self._values[: chunk.size]
-        if chunk.size % 2:
-            values[-1] = chunk[-1]
-        self._kind.split(_pairs(chunk, pairs), values[:pairs], values[pairs : 2 * pairs])
-        return values
+        return to_float32(chunk, self._kind, self._values[: chunk.size])
+
+
+def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray:
+    """Fill ``out`` with the values of ``chunk``: those at odd places, those at even places, the odd one out.
+
+    Codes of NaN and infinities of float16 do not come out as such; those of bf16 do.
+    """
+    pairs = chunk.size // 2
+    if chunk.size % 2:
+        out[-1] = chunk[-1]
+    high_first = sys.byteorder == "big"
+    places = (
+        (slice(pairs, 2 * pairs), slice(0, pairs))
+        if high_first
+        else (slice(0, pairs), slice(pairs, 2 * pairs))
+    )
+    kind.split(_pairs(chunk, pairs), out[places[0]], out[places[1]])
+    return out
+
+
+def in_order(values: np.ndarray) -> np.ndarray:
+    """A copy of ``values``, which :func:`to_float32` made, in the order of the elements."""
+    pairs = values.size // 2
+    found = values.copy()
+    found[1 : 2 * pairs : 2] = values[:pairs]
+    found[0 : 2 * pairs : 2] = values[pairs : 2 * pairs]
+    return found
 
 
 def _pairs(chunk: np.ndarray, pairs: int) -> np.ndarray:
     found: np.ndarray = chunk[: 2 * pairs].view(np.int32)
-    return found if found.flags.aligned else found.copy()
+    if not found.flags.aligned:
+        found = found.copy()
+    return found

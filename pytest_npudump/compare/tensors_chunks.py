@@ -1,0 +1,29 @@
+"""Two arrays of one shape, cut into the same contiguous pieces in C order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.stats_chunks import c_order_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+CHUNK = 1 << 17
+"""Elements compared at a time: the dozen buffers this takes stay in a last-level cache."""
+
+
+def paired_chunks(golden: np.ndarray, actual: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pieces of one axis and equal length, aligned and native."""
+    flat = golden.flags.c_contiguous and actual.flags.c_contiguous
+    pieces = (c_order_chunks(array, CHUNK, flat=flat) for array in (golden, actual))
+    for one, other in zip(*pieces, strict=True):
+        yield _ready(one), _ready(other)
+
+
+def _ready(piece: np.ndarray) -> np.ndarray:
+    if piece.flags.aligned and piece.dtype.isnative:
+        return piece
+    return piece.astype(piece.dtype.newbyteorder("="))

@@ -1,0 +1,130 @@
+"""The elements that are farthest apart, kept while chunks go by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ROW = 128
+
+
+@dataclass(frozen=True, slots=True)
+class WorstElement:
+    """One element.
+
+    Attributes:
+        index: its coordinates.
+        golden, actual: the two values.
+        abs: their distance; NaN where one is NaN, inf where one is infinite.
+        rel: the distance over |golden|; inf where golden is 0, NaN where the distance is.
+    """
+
+    index: tuple[int, ...]
+    golden: float | int | complex
+    actual: float | int | complex
+    abs: float | int
+    rel: float
+
+    def to_json(self) -> dict[str, Any]:
+        """A dictionary of plain values; NaN, infinities and complex numbers as text."""
+        values = {"golden": self.golden, "actual": self.actual, "abs": self.abs, "rel": self.rel}
+        return {
+            "index": list(self.index),
+            **{
+                name: str(value) if isinstance(value, complex) or not math.isfinite(value) else value
+                for name, value in values.items()
+            },
+        }
+
+
+class Worst:
+    """The ``limit`` elements farthest apart; different special pairs come first, then lower indices."""
+
+    def __init__(self, limit: int, shape: tuple[int, ...]) -> None:
+        self.first_special: int | None = None
+        self._limit = limit
+        self._shape = shape
+        self._special: list[tuple[int, Any, Any]] = []
+        self._finite: list[tuple[float | int, int, Any, Any]] = []
+
+    @property
+    def threshold(self) -> float | int:
+        """Distances up to this one change nothing."""
+        return self._finite[-1][0] if len(self._finite) >= self._limit else 0
+
+    def add(self, distance: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
+        """Take a chunk whose element 0 is element ``offset`` of the tensor; no distance is NaN."""
+        places = self._candidates(distance)
+        if not len(places):
+            return
+        found = zip(
+            distance[places].tolist(),
+            places.tolist(),
+            _values(golden, places),
+            _values(actual, places),
+            strict=True,
+        )
+        self._finite += [(d, place + offset, g, a) for d, place, g, a in found]
+        self._finite.sort(key=lambda item: (-item[0], item[1]))
+        del self._finite[self._limit :]
+
+    def add_special(self, places: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
+        """Take the different special pairs at ``places`` of a chunk."""
+        if self.first_special is None and len(places):
+            self.first_special = int(places[0]) + offset
+        places = places[: self._limit - len(self._special)]
+        pairs = zip(places.tolist(), _values(golden, places), _values(actual, places), strict=True)
+        self._special += [(place + offset, g, a) for place, g, a in pairs]
+
+    def _candidates(self, distance: np.ndarray) -> np.ndarray:
+        """Places of at most ``limit`` elements, among which are all that belong in the list."""
+        if not self._limit:
+            return np.empty(0, np.intp)
+        threshold = max(self.threshold, _lower_bound(distance, self._limit))
+        above = np.flatnonzero(distance > threshold)
+        if threshold > self.threshold:
+            equal = np.flatnonzero(distance == threshold)[: self._limit]
+            above = np.concatenate([above, equal])
+        if len(above) > self._limit:
+            order = np.lexsort((above, -distance[above].astype(np.float64)))
+            above = above[order[: self._limit]]
+        return above
+
+    def index(self, flat: int) -> tuple[int, ...]:
+        """Coordinates of an element."""
+        return tuple(int(i) for i in np.unravel_index(flat, self._shape))
+
+    def elements(self) -> tuple[WorstElement, ...]:
+        """The list, worst first."""
+        special = [
+            WorstElement(self.index(place), g, a, math.nan if g != g or a != a else math.inf, math.nan)  # noqa: PLR0124 - only NaN differs from itself
+            for place, g, a in self._special
+        ]
+        finite = [
+            WorstElement(self.index(place), g, a, d, d / abs(g) if g else math.inf)
+            for d, place, g, a in self._finite
+        ]
+        return tuple((special + finite)[: self._limit])
+
+
+def _lower_bound(distance: np.ndarray, limit: int) -> Any:
+    """A value that at least ``limit`` elements reach: the maxima of rows tell, at the cost of one pass."""
+    rows = len(distance) // _ROW
+    if rows <= limit:
+        return 0
+    highest = np.maximum.reduce(distance[: rows * _ROW].reshape(rows, _ROW), axis=1)
+    return np.partition(highest, rows - limit)[rows - limit]
+
+
+def _values(array: np.ndarray, places: np.ndarray) -> Sequence[Any]:
+    picked = array[places]
+    if picked.dtype.kind not in "biufc":
+        picked = picked.astype(np.float64)
+    values: list[Any] = picked.tolist()
+    return values
