@@ -16,7 +16,7 @@ from pytest_npudump.config.adump_legacy import legacy_reasons
 from pytest_npudump.config.adump_path import exception_path
 from pytest_npudump.config.adump_rules import constraint_reasons, value_reasons
 from pytest_npudump.config.adump_types import type_reasons
-from pytest_npudump.config.adump_warnings import adump_warnings
+from pytest_npudump.config.adump_warnings import adump_warnings, unknown_key_warnings
 from pytest_npudump.config.profile import DEFAULT_VERSION, profile_for, profile_warnings
 from pytest_npudump.config.strict_json import StrictJsonError, parse
 from pytest_npudump.config.verdict import AdumpVerdict, Reason, shown
@@ -91,7 +91,13 @@ def _reasons(dump: object, cwd: Path, profile: str) -> tuple[Reason, ...]:
 
 def _refused(reasons: tuple[Reason, ...], dump: object = None) -> AdumpVerdict:
     held = dump if isinstance(dump, dict) else {}
-    return AdumpVerdict(accepted=False, reasons=reasons, code=ACL_ERROR_INVALID_DUMP_CONFIG, dump=held)
+    return AdumpVerdict(
+        accepted=False,
+        reasons=reasons,
+        warnings=tuple(unknown_key_warnings(held)),
+        code=ACL_ERROR_INVALID_DUMP_CONFIG,
+        dump=held,
+    )
 
 
 def _accepted(

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _POSITION = re.compile(r"(input|output)[0-9]+")
+_NESTED_KEYS = {
+    "optype_blacklist": BLACKLIST_KEYS,
+    "opname_blacklist": BLACKLIST_KEYS,
+    "opname_range": RANGE_KEYS,
+}
 _IGNORED_BY_EXCEPTIONS = ("dump_list", "dump_step", "dump_stats", "dump_mode", "dump_level", "dump_data")
 _IGNORED_BY_OVERFLOW = ("dump_list", "dump_step", "dump_stats", "dump_data")
 
@@ -45,8 +50,19 @@ def _no_dump(root: object) -> Iterator[str]:
     yield f'no key "dump" at the top: nothing is configured, and aclmdlSetDump returns 0{hint}'
 
 
-def _warnings(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
+def unknown_key_warnings(dump: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys that nothing reads, at every level, whatever else may be wrong with ``dump``."""
     yield from _unknown_keys(dump, DUMP_KEYS, "")
+    for index, item in enumerate(_objects(dump.get("dump_list"))):
+        path = f"dump_list[{index}]"
+        yield from _unknown_keys(item, ITEM_KEYS, f"{path}.")
+        for key, known in _NESTED_KEYS.items():
+            for place, entry in enumerate(_objects(item.get(key))):
+                yield from _unknown_keys(entry, known, f"{path}.{key}[{place}].")
+
+
+def _warnings(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
+    yield from unknown_key_warnings(dump)
     if profile == "8.5.0" and "dump_kernel_data" in dump:
         yield "dump_kernel_data: unknown to CANN 8.5.0, ignored"
     scene = dump.get("dump_scene", "")
@@ -65,7 +81,7 @@ def _warnings(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
 def _ignored(dump: Mapping[str, Any], keys: Iterable[str], condition: str) -> Iterator[str]:
     for key in keys:
         if key in dump:
-            yield f"{key}: ignored, and not even checked, with {condition}"
+            yield f"{key}: ignored with {condition}"
 
 
 def _overflow(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
@@ -91,7 +107,7 @@ def _data(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
     if profile in ("8.5.0", "9.0.0"):
         yield from _stats(dump)
     if listed:
-        yield from _items([item if isinstance(item, dict) else {} for item in dump["dump_list"]])
+        yield from _items(_objects(dump["dump_list"]))
 
 
 def _stats(dump: Mapping[str, Any]) -> Iterator[str]:
@@ -115,20 +131,17 @@ def _items(items: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _item(item: Mapping[str, Any], path: str) -> Iterator[str]:
-    yield from _unknown_keys(item, ITEM_KEYS, f"{path}.")
     for key in ("optype_blacklist", "opname_blacklist"):
         for index, entry in enumerate(_objects(item.get(key))):
             place = f"{path}.{key}[{index}]"
-            yield from _unknown_keys(entry, BLACKLIST_KEYS, f"{place}.")
             for slot, position in enumerate(entry.get("pos", ())):
                 if not _POSITION.fullmatch(position):
                     yield f'{place}.pos[{slot}]: {shown(position)} is ignored, write "input0" or "output0"'
-    for index, entry in enumerate(_objects(item.get("opname_range"))):
-        yield from _unknown_keys(entry, RANGE_KEYS, f"{path}.opname_range[{index}].")
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    """Return the members of an array; what is no object counts as an empty one."""
+    return [entry if isinstance(entry, dict) else {} for entry in value] if isinstance(value, list) else []
 
 
 def _unknown_keys(holder: Mapping[str, Any], known: Iterable[str], prefix: str) -> Iterator[str]:

@@ -13,18 +13,22 @@ if TYPE_CHECKING:
 _ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_HOME")
 _LIMIT = 64 * 1024
 _LINE = re.compile(
-    r"^\s*(?:version|runtime_running_version|toolkit_running_version|Version)\s*=\s*\[?(?P<version>[^\]\s]+)",
-    re.MULTILINE,
+    r"^[ \t]*(?:version|version_dir|(?:runtime|toolkit|compiler)_running_version)[ \t]*="
+    r"[ \t]*\[?(?P<value>[^\]\s]+)",
+    re.MULTILINE | re.IGNORECASE,
 )
-_NUMBER = re.compile(r"\d+\.\d+(?:\.[0-9A-Za-z.-]+)?")
+# A part's own number has four places or more (7.3.0.1.231); what is wanted is the release: 8.5.0, 8.1.RC1.
+_RELEASE = re.compile(
+    r"(?<![\d.])\d{1,2}\.\d{1,2}(?:\.(?:\d{1,2}|RC\d+))?(?![\d.]*\d)(?:[-.][A-Za-z][\w.-]*)?"
+)
 
 
 def installed_cann(environ: Mapping[str, str] | None = None) -> str | None:
     """Return the version of the CANN toolkit that the environment points at, or None where there is none.
 
     Looks below ``ASCEND_HOME_PATH``, ``ASCEND_TOOLKIT_HOME`` and ``ASCEND_HOME`` for
-    ``<arch>-linux/ascend_toolkit_install.info``, ``version.cfg``, ``version.info`` and
-    ``runtime/version.info``; the first that tells a version counts.
+    ``ascend_toolkit_install.info``, ``version.cfg`` and the ``version.info`` of the runtime; the first file
+    that tells a release counts.
     """
     environment = os.environ if environ is None else environ
     for variable in _ROOTS:
@@ -55,7 +59,7 @@ def _version_in(file: Path) -> str | None:
     except OSError:
         return None
     for line in _LINE.finditer(text):
-        number = _NUMBER.search(line["version"])
-        if number:
-            return number.group()
+        release = _RELEASE.search(line["value"].rpartition(":")[2])
+        if release:
+            return release.group()
     return None

