@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TIME = re.compile(r"\d{14}|\d{17}|gm_\d{20}_dump", re.ASCII)
+_GRAPH_MODULE = "gm_"
 _RANK = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d+)", re.ASCII)
 _STEP = re.compile(r"step_?(\d+)", re.ASCII)
 _DEVICE = re.compile(r"device_?(\d+)", re.ASCII)
 _PROCESS = re.compile(r"pid_?\d+", re.ASCII)
 _MARKS = (_TIME, _RANK, _STEP, _DEVICE, _PROCESS)
 _EXCEPTION = "data-dump"
+_CONSTANTS = "constants"
 
 # The levels below the device by which of them are numbers: all exist only where the task carries them.
 _LEVELS: dict[tuple[bool, ...], tuple[str, ...]] = {
@@ -87,6 +89,8 @@ def read_place(parts: Sequence[str]) -> Place:
     place = replace(place, run=tuple(run), step=place.step if place.step >= 0 else last_int)
     if place.rank >= 0 and not any(_TIME.fullmatch(part) for part in head) and len(tail) > 1:
         return _mindspore(place, tail)
+    if head and head[-1].startswith(_GRAPH_MODULE) and len(tail) == 1 and tail[0].isdecimal():
+        return replace(place, step=int(tail[0]))
     return _acl(place, tail)
 
 
@@ -96,8 +100,11 @@ def context(parts: Sequence[str]) -> tuple[str, ...]:
     A dump may be given by a directory inside it, such as its time directory or one step.
     """
     near = parts[-6:]
-    for at in range(len(near)):
-        if _TIME.fullmatch(near[at]) or _RANK.fullmatch(near[at]) or near[at] == _EXCEPTION:
+    for at, part in enumerate(near):
+        inner = near[at + 1 : at + 2]
+        if _RANK.fullmatch(part) or part == _EXCEPTION:
+            return tuple(near[at:])
+        if _TIME.fullmatch(part) and all(name.isdecimal() or _STEP.fullmatch(name) for name in inner):
             return tuple(near[at:])
     return ()
 
@@ -122,7 +129,7 @@ def _split(parts: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _mindspore(place: Place, tail: Sequence[str]) -> Place:
-    net, *rest = tail
+    net, *rest = (part for part in tail if part != _CONSTANTS)
     graph = rest.pop(0) if rest and rest[0].isdecimal() else ""
     step = rest.pop(0) if rest and rest[0].isdecimal() else ""
     return replace(

@@ -22,15 +22,15 @@ def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[
 
     One run may write several time directories (GE's and adump's, beside or inside each other). They are
     two runs if an operator of the same rank, device, model and step lies in both, unless one is inside
-    the other. ``latest`` drops every directory up to the start of the last run.
+    the other. ``latest`` drops every directory whose last file is not younger than the last run's rival.
 
     Raises:
         DumpError: two runs, and ``latest`` was not asked for.
     """
-    runs = {file.place.run for file in files}
-    if len(runs) < 2:  # noqa: PLR2004 - one run is the rule
+    last = _last_stamps(files)
+    if len(last) < 2:  # noqa: PLR2004 - one run is the rule
         return list(files), []
-    pair = _conflict(files)
+    pair = _conflict(files, last)
     if pair is None:
         return list(files), []
     older, newer = ("/".join((str(root), *run)) for run in pair)
@@ -39,17 +39,28 @@ def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[
             f"two runs in one dump: {older} and {newer} hold the same operators. Give one of the two "
             "directories, clear the dump path before each run, or ask for the latest run"
         )
-    kept = [file for file in files if _is_later(file.place.run, *pair)]
-    return kept, [f"only the latest run was read: everything up to {older} was left out"]
+    kept = [file for file in files if _is_later(file.place.run, *pair, last)]
+    return kept, [f"only the latest run was read, {newer}: {older} and everything before it was left out"]
 
 
-def _is_later(run: _Run, older: _Run, newer: _Run) -> bool:
+def _last_stamps(files: Iterable[DumpFile]) -> dict[_Run, int]:
+    """Return the time of the last file of each run, 0 where no name tells one."""
+    last: dict[_Run, int] = {}
+    for file in files:
+        time = 0 if file.name is None else file.name.time
+        run = file.place.run
+        if time >= last.get(run, 0):
+            last[run] = time
+    return last
+
+
+def _is_later(run: _Run, older: _Run, newer: _Run, last: dict[_Run, int]) -> bool:
     """Whether ``run`` came after ``older``; directories beside it inside one time directory did not."""
     beside = run[:1] == older[:1] != newer[:1]
-    return run > older and not beside
+    return run == newer or (last[run] > last[older] and not beside)
 
 
-def _conflict(files: Iterable[DumpFile]) -> tuple[_Run, _Run] | None:
+def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[_Run, _Run] | None:
     """Return the last two runs that hold the same operator, in order of time; None if all is one run."""
     held: defaultdict[_Run, set[object]] = defaultdict(set)
     for file in files:
@@ -58,9 +69,14 @@ def _conflict(files: Iterable[DumpFile]) -> tuple[_Run, _Run] | None:
             held[place.run].add(
                 (place.rank, place.device, place.model, place.step, name.op_type, name.op_name, name.suffix)
             )
+    runs = sorted(held, key=lambda run: (last[run], run))
     pairs = [
         (older, newer)
-        for older, newer in combinations(sorted(held), 2)
-        if newer[: len(older)] != older and held[older] & held[newer]
+        for newer, older in combinations(reversed(runs), 2)
+        if not _nested(older, newer) and held[older] & held[newer]
     ]
-    return max(pairs) if pairs else None
+    return pairs[0] if pairs else None
+
+
+def _nested(one: _Run, other: _Run) -> bool:
+    return one[: len(other)] == other or other[: len(one)] == one

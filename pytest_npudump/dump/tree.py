@@ -20,6 +20,10 @@ STATISTIC = "statistic.csv"
 _TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
 _PROTOBUF_START = b"\x0a\x03"
 _SNIFFED = 12
+_UNCONVERTED = (
+    "statistics as the device sent them, which CANN's host process did not convert to CSV: "
+    "let the process end properly and collect the dump again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def find_files(root: Path) -> Tree:
     above = context(root.resolve().parts)
     for parts, names in _walk(root, tree):
         place = read_place(parts if marks_layout(parts) else (*above, *parts))
-        _Directory(root, parts, place, tree).add(names)
+        _Directory(root, parts, place, tree, len(tree.files)).add(names)
     return tree
 
 
@@ -106,6 +110,7 @@ class _Directory:
     parts: tuple[str, ...]
     place: Place
     tree: Tree
+    first: int
 
     def add(self, names: Sequence[str]) -> None:
         base = self.root.joinpath(*self.parts)
@@ -115,8 +120,23 @@ class _Directory:
             if name == MAPPING:
                 continue
             self._add_file(base / name, mapping.get(name, name), place)
+        self._drop_converted()
         missing = [long for short, long in mapping.items() if short not in names and parse_name(long)]
         self.tree.notes.extend(f"{base / MAPPING} names a file that is not there: {long}" for long in missing)
+
+    def _drop_converted(self) -> None:
+        """Put aside what ``msaccucmp -t msnpy`` made of a dump file in this directory.
+
+        Its names are MindSpore's, but it copies the ids and the time from the file it converted.
+        """
+        added = self.tree.files[self.first :]
+        dumped = {_ids(file) for file in added if file.name is not None and file.name.suffix != ".npy"}
+        converted = [
+            file for file in added if file.name and file.name.suffix == ".npy" and _ids(file) in dumped
+        ]
+        for file in converted:
+            self.tree.files.remove(file)
+            self.tree.other.append("/".join((*self.parts, file.path.name)))
 
     def _mapping(self, base: Path) -> dict[str, str]:
         try:
@@ -159,6 +179,8 @@ class _Directory:
         start = _start(path)
         if start is None:
             self.tree.problems.append(FormatError(path, "cannot be read"))
+        elif path.suffix == ".bin" and parse_name(path.stem) is not None:
+            self.tree.problems.append(FormatError(path, _UNCONVERTED))
         elif start[8:] == _TLV_MAGIC or start[8:10] == _PROTOBUF_START:
             self.tree.files.append(DumpFile(path, place, None))
         elif start.startswith(b"Input/Output") or path.stem.isdecimal():
@@ -167,6 +189,11 @@ class _Directory:
             )
         else:
             self.tree.other.append("/".join((*self.parts, path.name)))
+
+
+def _ids(file: DumpFile) -> tuple[str, int | None, int | None, str] | None:
+    name = file.name
+    return None if name is None else (name.op_type, name.task, name.stream, name.stamp)
 
 
 def _start(path: Path) -> bytes | None:

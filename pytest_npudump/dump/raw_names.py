@@ -1,0 +1,88 @@
+"""Raw operator names for the sanitised ones of a dump, found in the model file.
+
+Statistics dumps know operators by file names only, where CANN replaced characters. The model, an ``.om``
+or ``.onnx`` file, holds the raw names as length-prefixed protobuf strings: ``OpDef.name`` of GE is field
+1, ``NodeProto.name`` of ONNX field 3. They are found without the schema, by tag, length and content.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.errors import DumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+_TAGS = (0x0A, 0x1A)
+_CHUNK = 1 << 20
+_ONE_BYTE = 0x80
+_LONGEST = 1 << 14
+
+
+def find_raw_names(wanted: Collection[str], path: Path) -> dict[str, tuple[str, ...]]:
+    """Return, for each sanitised name of ``wanted`` that ``path`` has, the raw names it stands for, sorted.
+
+    Sanitising keeps a name's length in characters, so that only strings of a wanted length are looked
+    at. Memory does not grow with the file. Names of 16,384 bytes and more are not found.
+
+    Raises:
+        DumpError: the file cannot be read.
+    """
+    names = {name: len(name.encode("utf-8", "surrogateescape")) for name in wanted}
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    if not names:
+        return {}
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, 2) == 0:
+                return {}
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                for raw in _strings(data, set(names.values())):
+                    name = sanitise(raw)
+                    if name in names:
+                        found[name].add(raw)
+    except OSError as error:
+        raise DumpError(f"{path}: cannot be read for operator names: {error.strerror}") from error
+    return {name: tuple(sorted(raw)) for name, raw in found.items()}
+
+
+def _strings(data: mmap.mmap, lengths: Collection[int]) -> Iterator[str]:
+    """Yield every UTF-8 string of one of ``lengths`` (bytes) that stands behind a tag and its length."""
+    short = np.zeros(256, dtype=bool)
+    short[[length for length in lengths if length < _ONE_BYTE]] = True
+    long = sorted(length for length in lengths if _ONE_BYTE <= length < _LONGEST)
+    for start in range(0, len(data), _CHUNK):
+        chunk = np.frombuffer(data[start : start + _CHUNK + 2], dtype=np.uint8)
+        for tag in _TAGS:
+            tagged = np.flatnonzero(chunk[:-1][:_CHUNK] == tag)
+            lengths_at = chunk[tagged + 1]
+            for at in tagged[short[lengths_at]].tolist():
+                yield from _string(data, start + at + 2, int(chunk[at + 1]))
+        yield from _long_strings(data, start, long)
+
+
+def _long_strings(data: mmap.mmap, start: int, lengths: Collection[int]) -> Iterator[str]:
+    end = min(start + _CHUNK + 2, len(data))
+    for length in lengths:
+        for tag in _TAGS:
+            head = bytes((tag, length & 0x7F | 0x80, length >> 7))
+            at = data.find(head, start, end)
+            while at >= 0:
+                yield from _string(data, at + len(head), length)
+                at = data.find(head, at + 1, end)
+
+
+def _string(data: mmap.mmap, start: int, length: int) -> Iterator[str]:
+    raw = data[start : start + length]
+    if len(raw) == length:
+        try:
+            yield raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return
