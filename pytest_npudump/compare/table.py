@@ -47,7 +47,8 @@ class StatsTable:
         values: float64 (n, 7), one column for each of :data:`STATISTICS`; NaN where not known.
         known: bool (n, 7), which of ``values`` the producer told.
         digits: int8 (n,), significant decimal digits the float values carry; 0 for full precision.
-        wide: integers of 2**53 and beyond by (row, column), exact; ``values`` holds them rounded.
+        wide: integers of 2**53 and beyond by (row, column), exact; ``values`` holds them rounded. Only
+            cells that are integers by :func:`is_integral`.
     """
 
     keys: tuple[str, ...]
@@ -71,25 +72,25 @@ class StatsTable:
         if exact is not None:
             return exact
         number = float(self.values[row, column])
-        integral = column >= MEASURED or (column < EXTREMES and is_exact(self.dtypes[row]))
-        return int(number) if integral and number.is_integer() else number
+        return int(number) if is_integral(self.dtypes[row], column) and number.is_integer() else number
 
     @classmethod
     def from_records(cls, records: Iterable[TensorRecord]) -> StatsTable:
         """Put records into columns; their order is kept.
 
         Raises:
-            DumpError: two records claim one key.
+            DumpError: two records claim one key, or a value is beyond the range of float64.
         """
         rows = tuple(records)
         keys = tuple([str(record.key) for record in rows])
         _refuse_duplicates(keys, rows)
         cells = [_cells(record.stats) for record in rows]
-        known, values, wide = _columns(cells)
+        dtypes = tuple([record.dtype or UNKNOWN for record in rows])
+        known, values, wide = _columns(cells, dtypes)
         return cls(
             keys=keys,
             op_types=tuple([record.op_type for record in rows]),
-            dtypes=tuple([record.dtype or UNKNOWN for record in rows]),
+            dtypes=dtypes,
             shapes=tuple([shape_text(record.shape) for record in rows]),
             counts=tuple([_count(record) for record in rows]),
             values=values,
@@ -97,6 +98,11 @@ class StatsTable:
             digits=_digits([record.stats for record in rows], known),
             wide=wide,
         )
+
+
+def is_integral(dtype: str, column: int) -> bool:
+    """Whether a statistic is an integer: a count, or an extreme of a tensor of integers."""
+    return column >= MEASURED or (column < EXTREMES and is_exact(dtype))
 
 
 def shape_text(shape: tuple[int, ...] | None) -> str:
@@ -128,14 +134,17 @@ def _cells(stats: Stats | None) -> tuple[float | int | None, ...]:
 
 
 def _columns(
-    cells: Sequence[tuple[float | int | None, ...]],
+    cells: Sequence[tuple[float | int | None, ...]], dtypes: Sequence[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], dict[tuple[int, int], int]]:
     grid = np.array(cells, dtype=object).reshape(-1, len(STATISTICS))
     known: NDArray[np.bool_] = np.not_equal(grid, np.array(None, dtype=object)).astype(np.bool_)
-    values = grid.astype(np.float64)
+    try:
+        values = grid.astype(np.float64)
+    except OverflowError:
+        raise DumpError("a statistic of the dump is an integer beyond the range of float64") from None
     wide = {}
     for row, column in np.argwhere(np.abs(values) >= EXACT_LIMIT).tolist():
-        if isinstance(grid[row, column], (int, np.integer)):
+        if is_integral(dtypes[row], column) and isinstance(grid[row, column], (int, np.integer)):
             wide[row, column] = int(grid[row, column])
     return known, values, wide
 

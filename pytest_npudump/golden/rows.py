@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.table import EXACT_LIMIT, EXTREMES, MEASURED, STATISTICS, StatsTable, shape_count
-from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.compare.table import (
+    EXACT_LIMIT,
+    MEASURED,
+    STATISTICS,
+    StatsTable,
+    is_integral,
+    shape_count,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,13 +76,13 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
         RowError: a key, dtype or shape would not be read back as it is.
     """
     _check_heads(table.keys, table.dtypes, table.shapes)
-    integral = {dtype: is_exact(dtype) for dtype in set(table.dtypes)}
-    values, known = table.values.tolist(), table.known.tolist()
+    values: list[list[float | int]] = table.values.tolist()
+    known = table.known.tolist()
+    for (row, column), exact in table.wide.items():
+        values[row][column] = exact
     with_count, with_digits = "count" in columns, "digits" in columns
     for row, head in enumerate(zip(table.keys, table.dtypes, table.shapes, strict=True)):
         cells = [_number(v) if k else _ABSENT for v, k in zip(values[row], known[row], strict=True)]
-        if table.wide:
-            _exact_cells(table, row, cells, exact=integral[head[1]])
         if with_count:
             cells.append(_ABSENT if table.counts[row] is None else str(table.counts[row]))
         if with_digits:
@@ -86,12 +92,6 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
 
 def _number(value: float) -> str:
     return repr(value).removesuffix(".0")
-
-
-def _exact_cells(table: StatsTable, row: int, cells: list[str], *, exact: bool) -> None:
-    for column in range(len(STATISTICS)):
-        if (row, column) in table.wide and (exact or column >= MEASURED):
-            cells[column] = str(table.wide[row, column])
 
 
 def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
@@ -150,7 +150,7 @@ def _check_heads(keys: Sequence[str], dtypes: Sequence[str], shapes: Sequence[st
 
 
 def _plain_keys(keys: Sequence[str]) -> bool:
-    """Whether all are ``layer:io.slot`` without qualifiers; one pattern for each key takes 10 times as long."""
+    """Whether all are ``layer:io.slot`` without qualifiers: a pattern a key takes 10 times as long."""
     joined = " ".join(keys)
     if "#" in joined or len(joined.split()) != len(keys):
         return False
@@ -195,13 +195,17 @@ def _plain_text(text: str) -> None:
 
 
 def _bad_number(texts: Sequence[str], name: str) -> RowError:
-    for row, text in enumerate(texts):
-        try:
-            _plain_text(text)
-            float(text)
-        except ValueError:
-            return RowError(row, f"{text[:120]!r} in column {name} is not a number")
-    raise AssertionError(name)
+    row = next(row for row, text in enumerate(texts) if not _is_number(text))
+    return RowError(row, f"{texts[row][:120]!r} in column {name} is not a number")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        _plain_text(text)
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_counts(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -245,7 +249,6 @@ def _wide(
     wide = {}
     large = np.abs(values) >= EXACT_LIMIT
     for row, column in np.argwhere(large).tolist() if large.any() else ():
-        exact = column >= MEASURED or (column < EXTREMES and is_exact(dtypes[row]))
-        if exact and _INTEGER.fullmatch(columns[column][row]):
+        if is_integral(dtypes[row], column) and _INTEGER.fullmatch(columns[column][row]):
             wide[row, column] = int(columns[column][row])
     return wide

@@ -1,0 +1,89 @@
+"""Where a difference began: the first divergence in execution order, and what is known of its origin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.dump.records import TensorKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_npudump.compare.verdict import Comparison, Verdict
+
+LAYER = "layer"
+UNSEEN = "unseen"
+BEFORE = "before"
+STRUCTURE = "structure"
+
+
+def first_divergence(failing: Sequence[Verdict]) -> Verdict | None:
+    """The verdict to look at first.
+
+    An input that only one side has tells that other tensors were dumped, not that a value changed: it is
+    the first divergence only if there is no other. In a dump's order a failing output stands before the
+    inputs it feeds, and a layer's inputs before its outputs; should they not, its failing input counts.
+
+    Args:
+        failing: verdicts other than ``pass`` in execution order.
+    """
+    telling = (v for v in failing if v.status == FAIL or v.key.io != "input")
+    first = next(telling, failing[0] if failing else None)
+    if first is None or first.status != FAIL or first.key.io == "input":
+        return first
+    fed = execution(first.key)
+    inputs = (v for v in failing if v.status == FAIL and v.key.io == "input" and execution(v.key) == fed)
+    return next(inputs, first)
+
+
+def execution(key: TensorKey) -> TensorKey:
+    """The key all tensors of one execution of a layer share."""
+    return replace(key, io="", slot=0)
+
+
+def origin_of(first: Verdict | None, compared: Iterable[str]) -> str:
+    """What is known of where ``first`` comes from.
+
+    Args:
+        first: the first divergence.
+        compared: texts of the keys, on either side, of the tensors that both sides have.
+
+    Returns:
+        ``layer``: its inputs agree, its output does not. ``unseen``: its inputs were not compared.
+        ``before``: it is an input: the difference was there already. ``structure``: the tensor is on one
+        side only. "" where nothing diverges.
+    """
+    if first is None:
+        return ""
+    if first.status in {MISSING, EXTRA}:
+        return STRUCTURE
+    if first.key.io == "input":
+        return BEFORE
+    fed = execution(first.key.sanitised)
+    inputs = (TensorKey.parse(text).sanitised for text in compared if ":input." in text)
+    return LAYER if any(execution(key) == fed for key in inputs) else UNSEEN
+
+
+def explain_first(comparison: Comparison) -> str:
+    """One sentence on the first divergence and its origin; "" where nothing diverges."""
+    first = comparison.first
+    if first is None:
+        return ""
+    key = first.key
+    tensor = f"{key.io} {key.slot} of {key.layer}"
+    if comparison.origin == STRUCTURE:
+        side = "only in the golden" if first.status == MISSING else "only in the dump"
+        return f"{tensor} is {side}: the model or what is dumped of it has changed there"
+    if comparison.origin == BEFORE:
+        return (
+            f"{tensor} is the first tensor that differs: the difference comes from before {key.layer}, from "
+            f"a layer that was not dumped or from what the test fed in"
+        )
+    if comparison.origin == LAYER:
+        return f"{tensor} is the first tensor that differs, and the inputs of {key.layer} agree"
+    return (
+        f"{tensor} is the first tensor that differs; its inputs were not dumped, so the difference comes "
+        f"from {key.layer} or from a layer before it that was not dumped"
+    )

@@ -1,0 +1,134 @@
+"""Tolerance rules as people write them: mappings in a marker or in a YAML file.
+
+A rule that allows more than the preset must say why: the reason is what a reviewer reads, and what a
+report quotes where the rule decided.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump import safeyaml
+from pytest_npudump.compare.presets import bound
+from pytest_npudump.compare.table import STATISTICS
+from pytest_npudump.compare.tolerance import ANY, SIDES, Rule, Tolerances
+from pytest_npudump.dump.dtypes import ALL, UNKNOWN
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+_KEYS = ("layer", "dtype", "statistic", "rtol", "atol", "one_sided", "reason")
+_FILE_KEYS = ("preset", "rules")
+
+
+def parse_rules(items: Iterable[Mapping[str, Any]], *, preset: str, source: str) -> tuple[Rule, ...]:
+    """Rules from mappings with the keys layer, dtype, statistic, rtol, atol, one_sided and reason.
+
+    Args:
+        items: one mapping a rule; ``rtol`` and ``atol`` are required, the others have defaults.
+        preset: the preset the rules stand on: one that allows more needs a reason.
+        source: where they were given, quoted in errors and verdicts.
+
+    Raises:
+        RequestError: an unknown key, a value out of range, or a missing reason.
+    """
+    return tuple(_rule(item, preset, source, number) for number, item in enumerate(items, start=1))
+
+
+def load_tolerances(path: Path) -> Tolerances:
+    """Read a YAML file with the keys ``preset`` (a name) and ``rules`` (a list of mappings).
+
+    Raises:
+        RequestError: the file cannot be read, is not YAML, or holds a rule that is refused.
+    """
+    try:
+        data = safeyaml.load_mapping(path.read_text(encoding="utf-8")).data
+    except safeyaml.YamlError as error:
+        raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
+    except (OSError, UnicodeError) as error:
+        raise RequestError(f"{path}: the tolerance file cannot be read: {error}") from error
+    unknown = [key for key in data if key not in _FILE_KEYS]
+    if unknown:
+        raise RequestError(f"{path}: unknown key {unknown[0]!r}, expected {' or '.join(_FILE_KEYS)}")
+    preset = data.get("preset", "default")
+    rules = data.get("rules", [])
+    if not isinstance(preset, str):
+        raise RequestError(f"{path}: preset is {preset!r}, expected a name such as default")
+    if not isinstance(rules, list) or not all(isinstance(item, dict) for item in rules):
+        raise RequestError(f"{path}: rules must be a list of mappings with the keys {', '.join(_KEYS)}")
+    base = Tolerances(preset)
+    return base.extended(parse_rules(rules, preset=preset, source=path.name))
+
+
+def _rule(item: Mapping[str, Any], preset: str, source: str, number: int) -> Rule:
+    where = f"{source}, rule {number}"
+    unknown = [key for key in item if key not in _KEYS]
+    if unknown:
+        raise RequestError(f"{where}: unknown key {unknown[0]!r}, expected {', '.join(_KEYS)}")
+    rule = Rule(
+        rtol=_bound(item, "rtol", where),
+        atol=_bound(item, "atol", where),
+        layer=_text(item, "layer", where, ANY),
+        dtype=_text(item, "dtype", where, ANY),
+        statistic=_choice(item, "statistic", where, (ANY, *STATISTICS)),
+        one_sided=_choice(item, "one_sided", where, SIDES),
+        reason=_text(item, "reason", where, ""),
+        source=source,
+    )
+    if not rule.reason and (loosened := _loosened(rule, preset)):
+        raise RequestError(
+            f"{where} allows more than the preset {preset!r} ({loosened}): say why with "
+            f"reason='...', or tighten it"
+        )
+    return rule
+
+
+def _bound(item: Mapping[str, Any], key: str, where: str) -> float:
+    if key not in item:
+        raise RequestError(f"{where}: {key} is missing, expected both rtol and atol (0 for none)")
+    value = item[key]
+    if isinstance(value, str):
+        value = _number(value)
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not good or not math.isfinite(value) or value < 0:
+        raise RequestError(f"{where}: {key} is {item[key]!r}, expected a finite number, 0 or greater")
+    return float(value)
+
+
+def _number(text: str) -> float:
+    """YAML 1.1 takes ``1e-3`` for text, as it has no dot."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _text(item: Mapping[str, Any], key: str, where: str, default: str) -> str:
+    value = item.get(key, default)
+    if not isinstance(value, str) or (not value.strip() and default):
+        raise RequestError(f"{where}: {key} is {value!r}, expected text")
+    return value.strip() if key == "reason" else value
+
+
+def _choice(item: Mapping[str, Any], key: str, where: str, allowed: tuple[str, ...]) -> str:
+    value = item.get(key, allowed[0])
+    if value not in allowed:
+        raise RequestError(f"{where}: {key} is {value!r}, expected one of {', '.join(allowed)}")
+    return str(value)
+
+
+def _loosened(rule: Rule, preset: str) -> str:
+    """Say where ``rule`` allows more than the preset does; "" where it nowhere does."""
+    for dtype in (*(d.name for d in ALL), UNKNOWN):
+        for statistic in STATISTICS:
+            if not rule.covers(dtype, statistic):
+                continue
+            rtol, atol = bound(preset, dtype, statistic)
+            if rule.one_sided != "both":
+                return f"{rule.one_sided} only"
+            if rule.rtol > rtol or rule.atol > atol:
+                return f"rtol={rtol:g} atol={atol:g} for {statistic} of {dtype}"
+    return ""

@@ -1,0 +1,71 @@
+"""Golden files on disk: read with a reason for everything that is wrong, written whole or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.errors import GoldenError, GoldenMissingError
+from pytest_npudump.golden.atomic import locked, replace_file
+from pytest_npudump.golden.text import Golden, parse, render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGEST = 1 << 28
+"""Bytes a golden file may have: a million tensors take half of it."""
+
+
+def read_golden(path: Path) -> Golden:
+    """Read the golden file at ``path``.
+
+    Raises:
+        GoldenMissingError: there is no such file.
+        GoldenError: it cannot be read, is not a golden file, or is damaged; names the line.
+    """
+    return parse(_decode(_read(path), path), path)
+
+
+def write_golden(path: Path, golden: Golden) -> bool:
+    """Make ``golden`` the content of the file at ``path``, atomically; a symbolic link is followed.
+
+    Returns:
+        Whether the content changed; where it did not, the file is not touched.
+
+    Raises:
+        GoldenError: the golden cannot be written; the old file is as it was.
+    """
+    content = render(golden).encode()
+    with locked(path) as target:
+        try:
+            unchanged = target.read_bytes() == content
+        except OSError:
+            unchanged = False
+        if not unchanged:
+            replace_file(target, [content])
+    return not unchanged
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        raise GoldenMissingError(
+            f"{path}: the golden file does not exist; look at the values with --npudump-update-golden, which "
+            f"writes it, and commit it"
+        ) from None
+    except OSError as error:
+        raise GoldenError(f"{path}: the golden file cannot be read: {error.strerror or error}") from error
+    if len(content) > LARGEST:
+        raise GoldenError(f"{path}: more than {LARGEST} bytes, which is no golden file of ours")
+    return content
+
+
+def _decode(content: bytes, path: Path) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise GoldenError(
+            f"{path}, line {line}: byte {error.start} is not UTF-8; restore the file from version control"
+        ) from None

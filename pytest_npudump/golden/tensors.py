@@ -1,0 +1,177 @@
+"""Golden tensors: a safetensors file beside the golden file, memory-mapped when read, never pickle.
+
+The file is laid out here rather than by the safetensors package, whose writing interface differs between
+its versions and wants all tensors in memory; what is read is checked by that package first.
+Layout: u64 little-endian length of the header, the header (JSON, padded with spaces), the data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.atomic import locked, replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    Tensor = np.ndarray[Any, np.dtype[Any]]
+
+_NAMES = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+"""Types that every version of safetensors knows; others are kept as bytes with their name in the metadata."""
+
+_COMPLEX = ("complex64", "complex128")
+_BYTES = "npudump.bytes"
+_DTYPES = "npudump.dtypes"
+_ALIGNMENT = 8
+_CHUNK = 1 << 22
+
+
+def save_tensors(
+    path: Path, tensors: Mapping[str, tuple[Tensor, str]], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write tensors to ``path``, atomically.
+
+    Args:
+        path: the file; an existing one is replaced.
+        tensors: by key text, the values and the name of the type they had on the device, which is kept in
+            the metadata where the array has another one.
+        metadata: further texts to keep.
+
+    Raises:
+        GoldenError: the file cannot be written; an existing one is as it was.
+    """
+    # Larger elements first, as safetensors orders them: every tensor is then aligned to its own type.
+    ordered = sorted(tensors, key=lambda key: (-tensors[key][0].dtype.itemsize, key))
+    arrays = {key: _portable(tensors[key][0]) for key in ordered}
+    header = _header(arrays, {key: tensors[key][1] for key in ordered}, metadata or {})
+    with locked(path) as target:
+        replace_file(target, chain([struct.pack("<Q", len(header)), header], *map(_chunks, arrays.values())))
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read-only views of the tensors in ``path`` by key text, of their own shape and type.
+
+    The types are numpy's and ml_dtypes'. Nothing is read before an element is looked at.
+
+    Raises:
+        GoldenError: the file cannot be read, or is not one that :func:`save_tensors` wrote.
+    """
+    try:
+        with safe_open(path, framework="numpy"):
+            header, start = _read_header(path)
+        data = np.memmap(path, dtype=np.uint8, mode="r") if start < path.stat().st_size else None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise GoldenError(
+            f"{path}: not a file of golden tensors: {error}; restore it from version control, or record it "
+            f"anew with --npudump-update-golden"
+        ) from error
+    kept = _json_metadata(header.pop("__metadata__", {}), _BYTES, path)
+    views = {}
+    for key, entry in header.items():
+        begin, end = entry["data_offsets"]
+        chunk = np.empty(0, np.uint8) if data is None else data[start + begin : start + end]
+        views[key] = _view(np.asarray(chunk), entry, kept.get(key), f"{path}: tensor {key}")
+    return views
+
+
+def _portable(array: Tensor) -> Tensor:
+    little: Tensor = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return little.reshape(array.shape)
+
+
+def _header(arrays: Mapping[str, Tensor], dtypes: Mapping[str, str], metadata: Mapping[str, str]) -> bytes:
+    entries: dict[str, Any] = {}
+    kept: dict[str, tuple[str, tuple[int, ...]]] = {}
+    position = 0
+    for key, array in arrays.items():
+        name = _NAMES.get(array.dtype.name)
+        if name is None:
+            kept[key] = (array.dtype.name, array.shape)
+        entries[key] = {
+            "dtype": name or "U8",
+            "shape": list(array.shape) if name else [array.nbytes],
+            "data_offsets": [position, position + array.nbytes],
+        }
+        position += array.nbytes
+    foreign = {key: name for key, name in dtypes.items() if name != arrays[key].dtype.name}
+    texts = {**metadata, _BYTES: json.dumps(kept), _DTYPES: json.dumps(foreign)}
+    text = json.dumps({"__metadata__": texts, **entries}, separators=(",", ":")).encode()
+    return text + b" " * (-len(text) % _ALIGNMENT)
+
+
+def _chunks(array: Tensor) -> Iterator[memoryview]:
+    flat: Any = array.reshape(-1).view(np.uint8)
+    return (memoryview(flat[at : at + _CHUNK]) for at in range(0, flat.size, _CHUNK))
+
+
+def _read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header of a file that safetensors has found sound, and where the data begins."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header: dict[str, Any] = json.loads(file.read(length))
+    return header, 8 + length
+
+
+def _json_metadata(metadata: Mapping[str, str], name: str, path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(metadata.get(name, "{}"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise GoldenError(f"{path}: the metadata {name} is not JSON; restore the file from version control")
+    return found
+
+
+def _view(chunk: Tensor, entry: Mapping[str, Any], kept: Any, what: str) -> Tensor:
+    name = next((ours for ours, theirs in _NAMES.items() if theirs == entry["dtype"]), entry["dtype"])
+    shape = entry["shape"]
+    if isinstance(kept, list) and len(kept) == len(("name", "shape")):
+        name, shape = kept
+    dtype = _dtype(name) if _is_shape(shape) else None
+    if dtype is None or math.prod(shape) * dtype.itemsize != chunk.size:
+        raise GoldenError(
+            f"{what} has {chunk.size} bytes, type {name!r} and shape {shape!r}, which do not go together; "
+            f"restore the file from version control"
+        )
+    view: Tensor = chunk.view(dtype)
+    return view.reshape(shape)
+
+
+def _is_shape(shape: object) -> bool:
+    return isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+
+
+def _dtype(name: object) -> np.dtype[Any] | None:
+    """The type of that name, little-endian; None for what is no plain number (objects, texts, records)."""
+    if not isinstance(name, str):
+        return None
+    if name in _NAMES.keys() - {"bfloat16", "float8_e4m3fn", "float8_e5m2"} or name in _COMPLEX:
+        return np.dtype(name).newbyteorder("<")
+    scalar = getattr(ml_dtypes, name, None)
+    return np.dtype(scalar) if isinstance(scalar, type) and issubclass(scalar, np.generic) else None
