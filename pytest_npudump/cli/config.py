@@ -60,8 +60,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check ``args.file`` and print the verdict; return 0 if it is accepted, else 1."""
     from pytest_npudump.config.check import check_file  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
 
-    version = args.cann or _installed_version()
+    version = args.cann or rules_version()
     verdict = check_file(args.file, args.target, version=version, device=args.device, soc=args.soc)
     text = json.dumps(verdict.to_json(), indent=2) if args.json else _described(verdict, args.target, version)
     encoding = sys.stdout.encoding or "utf-8"
@@ -77,13 +78,6 @@ def _version(text: str) -> str:
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
-
-
-def _installed_version() -> str:
-    from pytest_npudump.config.installed import installed_cann  # noqa: PLC0415 - only for this command
-    from pytest_npudump.config.profile import DEFAULT_VERSION  # noqa: PLC0415 - only for this command
-
-    return installed_cann() or DEFAULT_VERSION
 
 
 def _described(verdict: Verdict, target: str, version: str) -> str:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 ACL_SUCCESS = 0
 ACL_ERROR_INVALID_DUMP_CONFIG = 100009
 ACL_ERROR_INTERNAL_ERROR = 500000
+
+MOST_REASONS = 50
+"""How many reasons a verdict carries; CANN itself stops at the first."""
 
 _C_BLANK = " \t\n\v\f\r"
 _LEGACY = ("8.5.0", "9.0.0")
@@ -83,9 +87,9 @@ def _reasons(dump: object, cwd: Path, profile: str) -> tuple[Reason, ...]:
         problem = f"{shown(dump)} must be of the JSON type object"
         return (Reason("dump", problem, 'write {"dump": {"dump_path": ...}}', "EP0001"),)
     return (
-        tuple(type_reasons(dump))
-        or tuple(value_reasons(dump))
-        or tuple(constraint_reasons(dump, cwd, strict=profile == "9.1.0-beta.3"))
+        tuple(islice(type_reasons(dump), MOST_REASONS))
+        or tuple(islice(value_reasons(dump), MOST_REASONS))
+        or tuple(islice(constraint_reasons(dump, cwd, strict=profile == "9.1.0-beta.3"), MOST_REASONS))
     )
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _POSITION = re.compile(r"(input|output)[0-9]+")
+_MOST_UNKNOWN = 20
+_LONGEST_KEY = 80
 _NESTED_KEYS = {
     "optype_blacklist": BLACKLIST_KEYS,
     "opname_blacklist": BLACKLIST_KEYS,
@@ -145,8 +147,11 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 
 def _unknown_keys(holder: Mapping[str, Any], known: Iterable[str], prefix: str) -> Iterator[str]:
-    for key in holder:
-        if key not in known:
-            close = get_close_matches(key.strip().lower(), known, n=1, cutoff=0.8)
-            hint = f", {close[0]} was meant?" if close else ""
-            yield f"{prefix}{key}: unknown key, ignored{hint}"
+    unknown = [key for key in holder if key not in known]
+    for key in unknown[:_MOST_UNKNOWN]:
+        close = get_close_matches(key[:_LONGEST_KEY].strip().lower(), known, n=1, cutoff=0.8)
+        hint = f", {close[0]} was meant?" if close else ""
+        yield f"{prefix}{key[:_LONGEST_KEY]}: unknown key, ignored{hint}"
+    if len(unknown) > _MOST_UNKNOWN:
+        rest = len(unknown) - _MOST_UNKNOWN
+        yield f"{prefix.rstrip('.') or 'dump'}: {rest} more unknown keys, ignored"

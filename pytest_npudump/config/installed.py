@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.config.profile import DEFAULT_VERSION
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -38,6 +40,11 @@ def installed_cann(environ: Mapping[str, str] | None = None) -> str | None:
                 if version:
                     return version
     return None
+
+
+def rules_version(environ: Mapping[str, str] | None = None) -> str:
+    """Return the CANN release whose rules count here: the installed one, else 9.1.0."""
+    return installed_cann(environ) or DEFAULT_VERSION
 
 
 def _candidates(root: Path) -> Iterator[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from pytest_npudump.config.mindspore_state import (
     unsigned_reasons,
 )
 from pytest_npudump.config.mindspore_statistics import saved_data_reasons, statistics_reasons
-from pytest_npudump.config.verdict import Reason, shown
+from pytest_npudump.config.verdict import Reason, as_json, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +134,7 @@ def _kernels(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
 
 def _kernel_name(kernel: object) -> str:
     """Return a member of ``kernels`` as the parser reads it: any value as text, without quotes and blanks."""
-    return json.dumps(kernel, ensure_ascii=False, separators=(",", ":")).replace('"', "").replace(" ", "")
+    return as_json(kernel).replace('"', "").replace(" ", "")
 
 
 def _kernel_regex(name: str, path: str) -> Iterator[Reason]:

@@ -106,15 +106,23 @@ class AdumpVerdict(Verdict):
 
 def shown(value: object) -> str:
     """``value`` as JSON, cut to a length that fits a message."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = as_json(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def as_json(value: object) -> str:
+    """``value`` as JSON, whatever its depth."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "[...]"
 
 
 def one_of(options: Iterable[str], value: object = None) -> str:
     """Which of ``options`` to write instead of ``value``: the one that was meant, else all of them."""
     names = sorted(options)
     meant = None
-    if isinstance(value, str):
+    if isinstance(value, str) and len(value) <= _SHOWN:
         folded = {name.lower(): name for name in names}
         close = get_close_matches(value.strip().lower(), folded, n=1, cutoff=0.75)
         meant = folded[close[0]] if close else None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.config.adump import validate
+from pytest_npudump.config.adump import MOST_REASONS, validate
 from pytest_npudump.config.profile import PROFILES
 from pytest_npudump.errors import ConfigError
 
@@ -187,6 +187,21 @@ def test_the_environment_moves_exception_dumps_only_into_a_usable_directory(tmp_
 def test_a_version_that_is_none_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"9\.1\.0"):
         validate(b"{}", version="latest")
+
+
+def test_a_value_of_any_depth_can_be_shown(tmp_path: Path) -> None:
+    for depth in (100, 400, 900):
+        text = b'{"dump": {"dump_path": ' + b"[" * depth + b"]" * depth + b"}}"
+        verdict = validate(text, cwd=tmp_path, environ={})
+        assert not verdict.accepted
+        assert len(verdict.message) < 400
+
+
+def test_a_flood_of_mistakes_is_cut(tmp_path: Path) -> None:
+    wrong = check({"dump_list": [{"layer": [1] * 5000}]}, tmp_path)
+    assert len(wrong.reasons) == MOST_REASONS
+    unknown = check({"dump_path": ".", "dump_op_switch": "on"} | {f"x{n}": 1 for n in range(5000)}, tmp_path)
+    assert unknown.warnings[-1] == "dump: 4980 more unknown keys, ignored"
 
 
 def test_nesting_without_end_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.config.adump import validate
-from pytest_npudump.config.installed import installed_cann
+from pytest_npudump.config.installed import installed_cann, rules_version
 from pytest_npudump.config.profile import PROFILES, profile_for
 from pytest_npudump.errors import ConfigError
 
@@ -75,3 +75,4 @@ def test_the_installed_release_is_read_from_the_toolkit(
 @pytest.mark.parametrize("environ", [{}, {"ASCEND_HOME_PATH": ""}, {"ASCEND_HOME_PATH": "/nonexistent/cann"}])
 def test_without_a_toolkit_there_is_no_release(environ: dict[str, str]) -> None:
     assert installed_cann(environ) is None
+    assert rules_version(environ) == "9.1.0"

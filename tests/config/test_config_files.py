@@ -85,9 +85,7 @@ def test_mindspore_wants_json_in_the_name_of_the_file_itself(tmp_path: Path) -> 
         ('{"dump_scene": "aic_err_norm_dump"}', "", False),
     ],
 )
-def test_limits_of_a_chip_are_warnings_since_cann_does_not_check_them(
-    tmp_path: Path, dump: str, soc: str, *, warned: bool
-) -> None:
+def test_limits_of_a_chip_are_warnings(tmp_path: Path, dump: str, soc: str, *, warned: bool) -> None:
     (tmp_path / "acl.json").write_text(f'{{"dump": {dump}}}')
     verdict = check_file(Path("acl.json"), "acl", soc=soc, cwd=tmp_path, environ={})
     assert verdict.accepted
