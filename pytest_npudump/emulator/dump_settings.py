@@ -1,13 +1,12 @@
 """What a dump configuration means for the models and operators that run under it.
 
-The rules are GE's (hicann/ge ``dump_manager.cc``, ``dump_properties.cc``, ``dump_callback.cc``), the second
-and silent reader of the configuration: what it refuses is simply not dumped.
+The rules are GE's (hicann/ge ``dump_manager.cc``, ``dump_properties.cc``, ``dump_callback.cc``), which reads
+the configuration after adump has accepted it.
 """
 
 from __future__ import annotations
 
 import re
-import string
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 EVERY_MODEL = ""
 """Key of what a ``dump_list`` item without ``model_name`` asks for: it holds for every model."""
 
-_PATH_CHARACTERS = frozenset(string.ascii_letters + string.digits + "-=[];\\,./!@#$%^&*()_+{}:?")
 _POSITION = re.compile(r"(input|output)(\d+)\Z")
 
 Blacklist = dict[str, set[tuple[str, int]]]
@@ -58,15 +56,6 @@ class DumpSettings:
     def step_selected(self, index: int) -> bool:
         """Whether the execution with this ``data_index`` is dumped."""
         return not self.step or any(first <= index <= last for first, last in self.step)
-
-
-def refusal(dump: Mapping[str, Any]) -> str:
-    """Why GE dumps no model and no operator under a configuration that adump accepts; "" if it does."""
-    if set(dump["dump_path"]) - _PATH_CHARACTERS:
-        return "dump_path has characters that GE refuses (anything but ASCII letters, digits and signs)"
-    if dump.get("dump_level") == "kernel":
-        return "dump_level is kernel, which switches the dump of model operators off"
-    return ""
 
 
 def settings(dump: Mapping[str, Any], root: str, statistics: int) -> DumpSettings:

@@ -51,6 +51,12 @@ def operators(graph: Any) -> tuple[Operator, ...]:
     )
 
 
+def inputs(graph: Any) -> tuple[str, ...]:
+    """Return the names of the graph's inputs, weights that are declared as inputs left out."""
+    weights = {tensor.name for tensor in graph.initializer}
+    return tuple(value.name for value in graph.input if value.name not in weights)
+
+
 def _constants(graph: Any) -> set[str]:
     names = {tensor.name for tensor in graph.initializer}
     names.update(tensor.values.name for tensor in graph.sparse_initializer)

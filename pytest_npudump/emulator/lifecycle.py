@@ -10,12 +10,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config import adump
+from pytest_npudump.config import adump, ge
 from pytest_npudump.config.adump_path import remote_path
 from pytest_npudump.config.files import read_config_file
 from pytest_npudump.config.strict_json import StrictJsonError, parse
 from pytest_npudump.emulator import codes
-from pytest_npudump.emulator.dump_settings import DumpSettings, refusal, settings, statistics_mask
+from pytest_npudump.emulator.dump_settings import DumpSettings, settings, statistics_mask
 from pytest_npudump.emulator.writer import data_directory
 
 if TYPE_CHECKING:
@@ -119,12 +119,16 @@ def finalize_dump(process: Process) -> int:
     if code:
         return code
     process.lifecycle.dump_flag = False
-    process.dumping.settings = None
     process.dumping.exception = False
+    _switch_off(process)
+    return codes.SUCCESS
+
+
+def _switch_off(process: Process) -> None:
+    process.dumping.settings = None
     for model in process.models.values():
         if model.plan is not None:
             model.plan.active = False
-    return codes.SUCCESS
 
 
 def _apply(process: Process, text: bytes, call: str) -> int:
@@ -137,7 +141,7 @@ def _apply(process: Process, text: bytes, call: str) -> int:
     if verdict.dump_type == "OPERATOR":
         return _dump_data(process, verdict.dump, call)
     if verdict.dump_type == "OP_OVERFLOW":
-        if not verdict.dump.get("dump_list"):
+        if ge.validate_dump(dict(verdict.dump)).accepted:
             process.dumping.settings = None
     else:
         process.dumping.exception = True
@@ -150,9 +154,13 @@ def _dump_data(process: Process, dump: Mapping[str, Any], call: str) -> int:
         return process.explain(codes.INTERNAL_ERROR, message)
     dumping = process.dumping
     dumping.statistics |= statistics_mask(dump)
-    why = refusal(dump)
-    if why:
-        return process.explain(codes.SUCCESS, f"{call} succeeds, and yet nothing is dumped: {why}")
+    second = ge.validate_dump(dict(dump))
+    if not second.accepted:
+        message = f"{call} succeeds, and yet nothing is dumped, as GE refuses: {second.message}"
+        return process.explain(codes.SUCCESS, message)
+    if dump.get("dump_level") == "kernel":
+        _switch_off(process)
+        return process.explain(codes.SUCCESS, f"{call}: dump_level kernel dumps no operator of a model")
     root = data_directory(dump["dump_path"], time.time())
     dumping.settings = settings(dump, root, dumping.statistics)
     if dumping.opened:

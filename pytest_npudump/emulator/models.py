@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.emulator import graph as graph_module
 from pytest_npudump.emulator import recorder, sessions, tensors
-from pytest_npudump.emulator.graph import Operator, operators
 from pytest_npudump.emulator.plan import Plan, plan
 
 if TYPE_CHECKING:
@@ -84,32 +84,30 @@ class Model:
         """
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
         with self._lock:
-            results = self._run_dumped(feeds, device, clock) if self._dumped() else self._run_plain(feeds)
+            active = self.plan if self.plan is not None and self.plan.active else None
+            results = (
+                self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, device, clock)
+            )
             self.executions += 1
             outputs = tuple(results[port.name] for port in self.outputs)
             self.current_shapes = tuple(tensor.shape for tensor in outputs)
         return outputs
 
-    def _dumped(self) -> bool:
-        return self.plan is not None and self.plan.active
-
     def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if self._session is None:
+            self._session = sessions.plain_session(self.source)
         return sessions.run(self._session, feeds, [port.name for port in self.outputs])
 
     def _run_dumped(
-        self, feeds: Mapping[str, Tensor], device: int, clock: Callable[[], int]
+        self, files: Plan, feeds: Mapping[str, Tensor], device: int, clock: Callable[[], int]
     ) -> dict[str, Tensor]:
-        if self.plan is None:
-            raise AssertionError
-        wanted = [name for name in self.plan.tensors if name not in feeds]
-        if self._exposed is None:
-            self._exposed = sessions.exposed_session(self.source, wanted)
+        wanted = [name for name in files.tensors if name not in feeds]
         names = list(dict.fromkeys([*(port.name for port in self.outputs), *wanted]))
         results = {**feeds, **sessions.run(self._exposed, feeds, names)}
-        if self.plan.settings.step_selected(self.executions):
+        if files.settings.step_selected(self.executions):
             place = recorder.Place(device, self.name, self.id, self.executions)
-            recorder.record(self.plan, place, results, self._previous, clock)
-        self._previous = {name: results[name] for name in self.plan.tensors} if self.plan.watches else {}
+            recorder.record(files, place, results, self._previous, clock)
+        self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
         return results
 
 
@@ -127,22 +125,28 @@ def load(source: Path | bytes, model_id: int, settings: DumpSettings | None) -> 
         ModelError: the source is no ONNX model, or one that onnxruntime refuses.
         MissingExtraError: onnx or onnxruntime is not installed.
     """
-    session = sessions.plain_session(source)
-    inputs, outputs = (
-        tuple(Port(*port) for port in sessions.ports(side))
-        for side in (session.get_inputs(), session.get_outputs())
-    )
-    graph_name, nodes = _nodes(source)
-    name = source.stem if isinstance(source, Path) else graph_name
-    model = Model(source, name, inputs, outputs, model_id, _session=session)
     if settings is not None:
-        model.plan = plan(settings, (name, graph_name), nodes, {port.name for port in inputs})
-    return model
+        return _load_dumped(source, model_id, settings)
+    session = sessions.plain_session(source)
+    name = source.stem if isinstance(source, Path) else session.get_modelmeta().graph_name
+    inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs())
+    return Model(source, name, inputs, outputs, model_id, _session=session)
 
 
-def _nodes(source: Path | bytes) -> tuple[str, tuple[Operator, ...]]:
-    graph = sessions.read_model(source).graph
-    return graph.name, operators(graph)
+def _load_dumped(source: Path | bytes, model_id: int, settings: DumpSettings) -> Model:
+    proto = sessions.read_model(source)
+    graph = proto.graph
+    own_outputs = len(graph.output)
+    name = source.stem if isinstance(source, Path) else graph.name
+    data = graph_module.inputs(graph)
+    files = plan(settings, (name, graph.name), graph_module.operators(graph), data)
+    session = sessions.exposed_session(source, proto, [t for t in files.tensors if t not in data])
+    inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs()[:own_outputs])
+    return Model(source, name, inputs, outputs, model_id, plan=files, _exposed=session)
+
+
+def _ports(arguments: Sequence[Any]) -> tuple[Port, ...]:
+    return tuple(Port(*port) for port in sessions.ports(arguments))
 
 
 def operator_names(path: Path) -> tuple[str, ...]:
@@ -158,4 +162,5 @@ def operator_names(path: Path) -> tuple[str, ...]:
     found = resolve(str(path))
     if found is None:
         raise sessions.ModelError(f"{path}: no such model; the emulator needs {path.with_suffix('.onnx')}")
-    return tuple(operator.name for operator in _nodes(found)[1])
+    graph = sessions.read_model(found).graph
+    return tuple(operator.name for operator in graph_module.operators(graph))

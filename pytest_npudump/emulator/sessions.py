@@ -72,8 +72,8 @@ def plain_session(source: Path | bytes) -> Any:
     return _session(str(source) if isinstance(source, Path) else source, options, _named(source))
 
 
-def exposed_session(source: Path | bytes, tensors: Sequence[str]) -> Any:
-    """Return a session that also hands out the inner ``tensors``.
+def exposed_session(source: Path | bytes, model: Any, tensors: Sequence[str]) -> Any:
+    """Return a session of ``model``, read from ``source``, that also hands out the inner ``tensors``.
 
     The graph runs as it is written, without optimisation, on one thread, so that every operator of the
     file is there and two runs give the same bits.
@@ -82,7 +82,6 @@ def exposed_session(source: Path | bytes, tensors: Sequence[str]) -> Any:
         ModelError: onnxruntime refuses the model.
     """
     runtime = onnxruntime()
-    model = read_model(source)
     known = {value.name for value in (*model.graph.output, *model.graph.input)}
     model.graph.output.extend(onnx().ValueInfoProto(name=name) for name in tensors if name not in known)
     options = runtime.SessionOptions()

@@ -88,13 +88,23 @@ def _default_cells(tensor: Tensor) -> str:
     values = _as_numbers(tensor)
     largest, smallest = _extremes(values)
     nans, negative, positive = _specials(values)
-    mean = running_mean(values)
-    if negative and not positive:
-        mean = -math.inf
-    elif positive and not negative:
-        mean = math.inf
+    mean = _special_mean(values, negative, positive) if nans or negative or positive else running_mean(values)
     head = f"{_number(largest)},{_number(smallest)},{_number(mean)}"
     return f"{head},{values.size},{nans},{negative},{positive}"
+
+
+def _special_mean(values: Array, negative: int, positive: int) -> float:
+    """Mean of values that are not all finite: an infinity of one sign decides, else it is NaN.
+
+    The NaN is the first one of the tensor, with its sign, unless the infinities made one before it.
+    """
+    if bool(negative) != bool(positive):
+        return math.inf if positive else -math.inf
+    missing, infinite = np.isnan(values), np.isinf(values)
+    first = int(np.argmax(missing)) if missing.any() else values.size
+    if first == values.size or (infinite.any() and first > int(np.argmax(infinite)) + 1):
+        return math.nan
+    return float(values[first])
 
 
 def _custom_cells(tensor: Tensor, items: int) -> str:
@@ -155,7 +165,7 @@ def running_mean(values: Array) -> float:
     """Mean as the device computes it: ``mean += (x - mean) / n`` in double, element by element.
 
     That loop is slow here, so the exact order is followed only where it can show in six digits: the
-    rounding errors of ``n`` steps are less than ``4 * eps * n * max(|x|)``.
+    rounding errors of ``n`` steps are less than ``4 * eps * n * max(|x|)``. ``values`` must be finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         total = float(values.sum(dtype=np.float64))
@@ -174,7 +184,9 @@ def running_mean(values: Array) -> float:
 
 
 def _number(value: Any) -> str:
-    """Print as an ``ostringstream`` does: integers in full, floats with 6 significant digits."""
+    """Print as an ``ostringstream`` does: integers in full, floats with 6 digits, a NaN with its sign."""
     if isinstance(value, (int, np.integer)):
         return str(int(value))
+    if math.isnan(value):
+        return "-nan" if np.signbit(value) else "nan"
     return format(float(value), "g")
