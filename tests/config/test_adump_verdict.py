@@ -189,6 +189,13 @@ def test_a_version_that_is_none_is_an_error() -> None:
         validate(b"{}", version="latest")
 
 
+@pytest.mark.parametrize("item", [{"model_name": []}, {"opname_blacklist": [{"pos": [1]}]}, 5, {"layer": 1}])
+def test_8_5_looks_into_no_watchers_list(item: Any, tmp_path: Path) -> None:
+    dump = {"dump_scene": "watcher", "dump_mode": "output", "dump_path": ".", "dump_list": [item]}
+    assert check(dump, tmp_path, version="8.5.0").accepted
+    assert not check(dump, tmp_path, version="9.0.0").accepted
+
+
 def test_a_value_of_any_depth_can_be_shown(tmp_path: Path) -> None:
     for depth in (100, 400, 900):
         text = b'{"dump": {"dump_path": ' + b"[" * depth + b"]" * depth + b"}}"
