@@ -10,6 +10,7 @@ from pytest_npudump.dump.keys import records_of
 from pytest_npudump.dump.reader_files import Job, jobs_of, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.runs import select_run
+from pytest_npudump.dump.torchair import flat_slots
 from pytest_npudump.dump.tree import Tree, find_files
 from pytest_npudump.errors import DumpError, FormatError
 
@@ -55,7 +56,9 @@ def read_dump(
     files, notes = select_run(tree.files, root, latest=latest)
     executions: list[Execution] = []
     problems = list(tree.problems)
-    for found, failed in _read(jobs_of(files), stats=stats, acl=acl, executor=executor, progress=progress):
+    for found, failed in _read(
+        jobs_of(flat_slots(files)), stats=stats, acl=acl, executor=executor, progress=progress
+    ):
         executions += found
         problems += failed
     executions, more = _mindspore(root, tree, executions, problems, latest=latest)

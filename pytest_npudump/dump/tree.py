@@ -156,7 +156,7 @@ class _Directory:
             self.tree.statistics.append(DumpFile(path, place, None))
             return
         name = parse_name(long)
-        if name is None or name.kind == "operator":
+        if name is None or name.kind in {"operator", "capture"}:
             captured = self._captured(long, place)
             if captured is not None:
                 name, place = captured
@@ -183,12 +183,17 @@ class _Directory:
             self.tree.problems.append(FormatError(path, _UNCONVERTED))
         elif start[8:] == _TLV_MAGIC or start[8:10] == _PROTOBUF_START:
             self.tree.files.append(DumpFile(path, place, None))
-        elif start.startswith(b"Input/Output") or path.stem.isdecimal():
+        elif start.startswith(b"Input/Output") or _is_hash(path):
             self.tree.problems.append(
                 FormatError(path, f"its name tells no operator, and no {MAPPING} beside it does")
             )
         else:
             self.tree.other.append("/".join((*self.parts, path.name)))
+
+
+def _is_hash(path: Path) -> bool:
+    """Whether the name is one that only ``mapping.csv`` explains: CANN's hash, or MindSpore's number."""
+    return path.suffix in {"", ".npy"} and path.stem.isdecimal()
 
 
 def _ids(file: DumpFile) -> tuple[str, int | None, int | None, str] | None:
