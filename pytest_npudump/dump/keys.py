@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_npudump.dump.executions import IO_ORDER, Execution
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.turns import number_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.dump.places import Place
 
 _SHOWN = 5
+_GRAPH_INPUT = "Data"
 
 
-@dataclass(frozen=True, slots=True)
-class _Qualifiers:
+class _Qualifiers(NamedTuple):
     """The part of a key that a directory decides."""
 
     step: int
@@ -33,11 +32,15 @@ class _Qualifiers:
 def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...], list[str]]:
     """Return the records of all executions, in execution order, and notes.
 
-    The order is that of the time of the dump, then the task id, then inputs before outputs by slot.
+    The order is that of the time of the dump, then the task id, then inputs before outputs by slot. A
+    ``Data`` operator, an input of the graph, stands before its consumer: CANN dumps it with the consumer's
+    task, and maybe after it.
     A layer that ran several times in a step gets turns by time. So do operators whose raw names differ
     only in characters that CANN replaces in file names, where only file names are known.
     """
-    ordered = sorted(_with_raw_names(executions), key=_order)
+    named = _with_raw_names(executions)
+    consumers = _consumers(named)
+    ordered = sorted(named, key=lambda execution: _order(execution, consumers))
     qualifiers = _number_places({execution.place for execution in ordered})
     groups: defaultdict[tuple[_Qualifiers, str], list[Execution]] = defaultdict(list)
     for execution in ordered:
@@ -56,15 +59,29 @@ def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...
     return tuple(records), _shared_names(groups.values())
 
 
-def _order(execution: Execution) -> tuple[int, int, int, int, str]:
+def _consumers(executions: Iterable[Execution]) -> dict[object, int]:
+    """Return when each task was first dumped, graph inputs apart."""
+    times: dict[object, int] = {}
+    for execution in executions:
+        if execution.op_type != _GRAPH_INPUT:
+            task = (execution.place, execution.task, execution.stream)
+            times[task] = min(execution.time, times.get(task, execution.time))
+    return times
+
+
+def _order(execution: Execution, consumers: Mapping[object, int]) -> tuple[int, bool, int, int, int, str]:
     first = execution.parts[0] if execution.parts else None
     io, slot = (IO_ORDER[first.io], first.slot) if first is not None else (0, 0)
     task = -1 if execution.task is None else execution.task
-    return (execution.time, task, io, slot, execution.layer)
+    time, consumer = execution.time, execution.op_type != _GRAPH_INPUT
+    if not consumer:
+        time = min(time, consumers.get((execution.place, execution.task, execution.stream), time))
+    return (time, consumer, task, io, slot, execution.layer)
 
 
 def _records(execution: Execution, place: _Qualifiers, turn: int) -> Iterable[TensorRecord]:
-    for part in sorted(execution.parts, key=_part_order):
+    parts = execution.parts
+    for part in sorted(parts, key=_part_order) if len(parts) > 1 else parts:
         key = TensorKey(
             execution.layer,
             part.io,

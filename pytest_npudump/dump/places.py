@@ -15,8 +15,7 @@ Layouts (CANN, TorchAir, msprobe, MindSpore), below the dump path::
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +42,7 @@ _LEVELS: dict[tuple[bool, ...], tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """What the directory of a dump file says.
 
     Attributes:
@@ -77,20 +75,20 @@ def read_place(parts: Sequence[str]) -> Place:
     for part in head:
         rank, step, device = _RANK.fullmatch(part), _STEP.fullmatch(part), _DEVICE.fullmatch(part)
         if rank is not None:
-            place = replace(place, rank=int(rank[1]))
+            place = place._replace(rank=int(rank[1]))
         elif step is not None:
-            place = replace(place, step=int(step[1]))
+            place = place._replace(step=int(step[1]))
         elif device is not None:
-            place = replace(place, device=int(device[1]))
+            place = place._replace(device=int(device[1]))
         elif part.isdecimal() and _TIME.fullmatch(part) is None:
             last_int = int(part)
         elif part not in {"extra-info", _EXCEPTION}:
             run.append(part)
-    place = replace(place, run=tuple(run), step=place.step if place.step >= 0 else last_int)
+    place = place._replace(run=tuple(run), step=place.step if place.step >= 0 else last_int)
     if place.rank >= 0 and not any(_TIME.fullmatch(part) for part in head) and len(tail) > 1:
         return _mindspore(place, tail)
     if head and head[-1].startswith(_GRAPH_MODULE) and len(tail) == 1 and tail[0].isdecimal():
-        return replace(place, step=int(tail[0]))
+        return place._replace(step=int(tail[0]))
     return _acl(place, tail)
 
 
@@ -116,7 +114,7 @@ def marks_layout(parts: Sequence[str]) -> bool:
 
 def swapped(place: Place) -> Place:
     """Return ``place`` with model and model id exchanged, as the TLV writer orders them."""
-    return replace(place, model=str(place.model_id), model_id=int(place.model), either=False)
+    return place._replace(model=str(place.model_id), model_id=int(place.model), either=False)
 
 
 def _split(parts: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -132,8 +130,7 @@ def _mindspore(place: Place, tail: Sequence[str]) -> Place:
     net, *rest = (part for part in tail if part != _CONSTANTS)
     graph = rest.pop(0) if rest and rest[0].isdecimal() else ""
     step = rest.pop(0) if rest and rest[0].isdecimal() else ""
-    return replace(
-        place,
+    return place._replace(
         model="/".join((net, *rest)),
         model_id=int(graph) if graph else -1,
         step=int(step) if step else place.step,
@@ -144,14 +141,13 @@ def _mindspore(place: Place, tail: Sequence[str]) -> Place:
 def _acl(place: Place, tail: Sequence[str]) -> Place:
     rest = list(tail)
     if rest and rest[0].isdecimal() and place.device < 0:
-        place = replace(place, device=int(rest.pop(0)))
+        place = place._replace(device=int(rest.pop(0)))
     numbers = tuple(part.isdecimal() for part in rest)
     fields = _LEVELS.get(numbers)
     if fields is None:
-        return replace(place, model="/".join(rest))
+        return place._replace(model="/".join(rest))
     values = dict(zip(fields, rest, strict=True))
-    return replace(
-        place,
+    return place._replace(
         model=values.get("model", place.model),
         model_id=int(values.get("model_id", place.model_id)),
         step=int(values.get("step", place.step)),

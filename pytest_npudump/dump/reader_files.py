@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_npudump.dump.executions import Execution
 from pytest_npudump.dump.stats_csv import read_stats_csv
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.tree import DumpFile
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A dump file to read; ``csv`` is the statistics CSV of the same execution, where both exist."""
 
     file: DumpFile
@@ -30,7 +28,7 @@ def jobs_of(files: Sequence[DumpFile]) -> list[Job]:
     listed = [file for file in files if file.name is not None and file.name.suffix == ".csv"]
     if not listed or len(listed) == len(files):
         return [Job(file) for file in files]
-    tables = {(file.path.parent, replace(file.name, suffix="")): file for file in listed if file.name}
+    tables = {(file.path.parent, file.name._replace(suffix="")): file for file in listed if file.name}
     jobs = []
     for file in files:
         if file.name is None or file.name.suffix == "":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.dtypes import is_exact
+from pytest_npudump.dump.dtypes import ALL
 from pytest_npudump.dump.records import Stats
 
 if TYPE_CHECKING:
@@ -120,6 +120,9 @@ def parse_integer(text: str) -> float | int | None:
     return parse_float(text)
 
 
+_EXTREMES = {found.name: parse_float for found in ALL if not found.exact}
+
+
 def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
     """Return the statistics in ``cells``, one for each of ``STATISTICS``; None if no cell has a value.
 
@@ -129,7 +132,7 @@ def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
     count, high, low, avg, l2norm, nan, neg_inf, pos_inf, zero = cells
     if high in NO_VALUE and NO_VALUE.issuperset(cells):
         return None
-    extreme = parse_integer if is_exact(dtype) else parse_float
+    extreme = _EXTREMES.get(dtype, parse_integer)
     return Stats(
         parse_count(count),
         extreme(high),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def _numbered(file: DumpFile, listed: dict[object, list[tuple[int, int]]]) -> Du
     if name is None or name.kind != "torchair" or _direction(file, name) not in listed:
         return file
     slot = listed[_direction(file, name)].index(_position(name))
-    return replace(file, name=replace(name, slot=slot, part=None))
+    return file._replace(name=name._replace(slot=slot, part=None))
 
 
 def _direction(file: DumpFile, name: DumpName) -> object:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_npudump.dump.mapping import read_mapping
 from pytest_npudump.dump.names import DumpName, parse_name
@@ -26,8 +26,7 @@ _UNCONVERTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DumpFile:
+class DumpFile(NamedTuple):
     """One file of a dump.
 
     Attributes:
@@ -121,7 +120,8 @@ class _Directory:
                 continue
             self._add_file(base / name, mapping.get(name, name), place)
         self._drop_converted()
-        missing = [long for short, long in mapping.items() if short not in names and parse_name(long)]
+        present = set(names)
+        missing = [long for short, long in mapping.items() if short not in present and parse_name(long)]
         self.tree.notes.extend(f"{base / MAPPING} names a file that is not there: {long}" for long in missing)
 
     def _drop_converted(self) -> None:
@@ -129,14 +129,17 @@ class _Directory:
 
         Its names are MindSpore's, but it copies the ids and the time from the file it converted.
         """
-        added = self.tree.files[self.first :]
+        files = self.tree.files
+        added = files[self.first :]
         dumped = {_ids(file) for file in added if file.name is not None and file.name.suffix != ".npy"}
-        converted = [
-            file for file in added if file.name and file.name.suffix == ".npy" and _ids(file) in dumped
-        ]
-        for file in converted:
-            self.tree.files.remove(file)
-            self.tree.other.append("/".join((*self.parts, file.path.name)))
+        if len(dumped) in {0, len(added)}:
+            return
+        del files[self.first :]
+        for file in added:
+            if file.name is not None and file.name.suffix == ".npy" and _ids(file) in dumped:
+                self.tree.other.append("/".join((*self.parts, file.path.name)))
+            else:
+                files.append(file)
 
     def _mapping(self, base: Path) -> dict[str, str]:
         try:
@@ -172,7 +175,7 @@ class _Directory:
         if place.model_id >= 0 or "." not in place.model:
             return None
         name = parse_name(f"{place.model}/{long}")
-        return (name, replace(place, model="")) if name is not None and name.kind == "capture" else None
+        return (name, place._replace(model="")) if name is not None and name.kind == "capture" else None
 
     def _add_unnamed(self, path: Path, place: Place) -> None:
         """Keep what is a container by its content: adump takes any name, and mapping.csv may be lost."""
