@@ -10,8 +10,17 @@ from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
-from pytest_npudump.layers import absent_layers, resolve_raw_names, select_layers, suggest, with_raw_names
+from pytest_npudump.layers import (
+    absent_layers,
+    both_spellings,
+    resolve_raw_names,
+    select_layers,
+    suggest,
+    with_raw_names,
+)
 from pytest_npudump.outcome import Outcome
+from pytest_npudump.request import matches_any
+from pytest_npudump.tolerating import MARKER_RULES
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
@@ -24,9 +33,8 @@ def judge(test: MarkedTest) -> Outcome:
 
     Whatever cannot be read or decided is an outcome that fails the test, never an exception.
     """
-    golden = None
     try:
-        golden = test.goldens.read_if_any()
+        golden = _golden(test)
         test.dump = collect(test, golden)
     except (DumpError, GoldenError) as error:
         return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
@@ -34,6 +42,16 @@ def judge(test: MarkedTest) -> Outcome:
     if test.settings.update_golden:
         return _record(test, golden, table)
     return _compare(test, golden, table)
+
+
+def _golden(test: MarkedTest) -> Golden | None:
+    """Read the golden, if there is one; a damaged one stands in the way of a comparison, not of an update."""
+    try:
+        return test.goldens.read_if_any()
+    except GoldenError:
+        if test.settings.update_golden:
+            return None
+        raise
 
 
 def collect(test: MarkedTest, golden: Golden | None) -> Dump:
@@ -82,9 +100,14 @@ def _problems(test: MarkedTest, dump: Dump, table: StatsTable, known: set[str]) 
         f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
         f"correct its layer, dtype or statistic, or remove it"
         for rule in test.tolerances.unmatched(table)
-        if rule.source == "marker"
+        if rule.source == MARKER_RULES
     )
-    return unreadable + absent + unmatched
+    kept = tuple(
+        f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
+        for pattern in test.request.golden_tensors
+        if not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
+    )
+    return unreadable + absent + unmatched + kept
 
 
 def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:

@@ -13,6 +13,8 @@ from pytest_npudump.request import DumpRequest, check_combination, parse_marker
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_npudump.options import Settings
+
 MARKER = "npu_dump"
 
 
@@ -34,7 +36,7 @@ def request_of(item: pytest.Item) -> DumpRequest:
     return request
 
 
-def check_item(item: pytest.Item) -> str:
+def check_item(item: pytest.Item, settings: Settings) -> str:
     """Return what is wrong with a marked test, "" if nothing is."""
     if _is_hypothesis_test(item):
         return (
@@ -45,7 +47,12 @@ def check_item(item: pytest.Item) -> str:
     from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
 
     try:
-        check_request(request_of(item), version=rules_version(), cwd=item.config.rootpath)
+        request = request_of(item)
+        check_request(request, version=rules_version(), cwd=item.config.rootpath)
+        if request.tolerances or request.preset or settings.tolerances or settings.preset != "default":
+            from pytest_npudump.tolerating import tolerances_for  # noqa: PLC0415 - it needs numpy
+
+            tolerances_for(request, settings, item.config.rootpath)
     except (RequestError, ConfigError) as error:
         return str(error)
     return ""

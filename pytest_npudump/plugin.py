@@ -79,7 +79,8 @@ def pytest_make_collect_report(
     report = yield
     marked = [node for node in report.result if isinstance(node, pytest.Item) and is_marked(node)]
     if marked:
-        problems = [f"{item.nodeid}: {problem}" for item in marked if (problem := check_item(item))]
+        settings = collector.config.stash[SETTINGS]
+        problems = [f"{item.nodeid}: {text}" for item in marked if (text := check_item(item, settings))]
         if problems:
             report.outcome = "failed"
             report.longrepr = "\n".join(f"npu_dump: {problem}" for problem in problems)

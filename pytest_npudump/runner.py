@@ -13,23 +13,19 @@ import pytest
 
 from pytest_npudump import _compat
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.fixture import NpuDump
 from pytest_npudump.golden.naming import golden_path
-from pytest_npudump.goldens import Goldens
 from pytest_npudump.marked import Identity, is_marked, request_of
-from pytest_npudump.report.result import result_json, write_details
-from pytest_npudump.report.terminal import failure_text
-from pytest_npudump.runtime.select import select_runtime
-from pytest_npudump.session import MarkedTest
-from pytest_npudump.tolerating import tolerances_for
+from pytest_npudump.runtime.select import Choice, choose, load
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from pytest_npudump.fixture import NpuDump
     from pytest_npudump.options import Settings
     from pytest_npudump.runtime.pyacl import PyAclRuntime
+    from pytest_npudump.session import MarkedTest
 
-TEST = pytest.StashKey[MarkedTest]()
+TEST = pytest.StashKey["MarkedTest"]()
 _OURS = pytest.StashKey[bool]()
 _RESULT = pytest.StashKey[dict[str, Any]]()
 _NOT_ASCII = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -41,24 +37,29 @@ class Runner:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
+        self._choice: Choice | None = None
         self._runtime: PyAclRuntime | None = None
         self._base: Path | None = None
 
     def runtime(self) -> PyAclRuntime:
-        """Return the runtime of this session, chosen when it is first needed.
+        """Return the runtime of this session, loaded when a test first needs it.
 
         Raises:
             RuntimeUnavailableError: the one chosen cannot work here.
         """
         if self._runtime is None:
-            settings = self._settings
-            self._runtime = select_runtime(
-                settings.runtime, device=settings.device, require_npu=settings.require_npu
-            )
+            self._runtime = load(self._chosen(), self._settings.device)
         return self._runtime
+
+    def _chosen(self) -> Choice:
+        if self._choice is None:
+            self._choice = choose(self._settings.runtime)
+        return self._choice
 
     def fixture_for(self, item: pytest.Item) -> NpuDump:
         """Return what ``item`` gets as ``npu_dump``."""
+        from pytest_npudump.fixture import NpuDump  # noqa: PLC0415 - with the first test that runs
+
         return NpuDump(item.stash[TEST], item.path.parent)
 
     @pytest.hookimpl(tryfirst=True)
@@ -66,7 +67,7 @@ class Runner:
         """Refuse two tests that would share one golden file."""
         owners: dict[str, pytest.Item] = {}
         for item in filter(is_marked, items):
-            path = str(self._goldens(item).common)
+            path = str(self._golden_path(item))
             other = owners.setdefault(path, item)
             if other is not item and str(Identity.of(other)) != str(Identity.of(item)):
                 raise pytest.UsageError(
@@ -78,11 +79,10 @@ class Runner:
         if not any(map(is_marked, items)):
             return None
         try:
-            runtime = self.runtime()
+            choice = self._chosen()
         except NpudumpError as error:
             return f"npudump: no runtime: {error}"
-        facts = ", ".join(f"{name} {value}" for name, value in runtime.producer().items())
-        return f"npudump: {facts} (--npudump-runtime={self._settings.runtime})"
+        return f"npudump: runtime {choice.name} ({choice.why})"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -102,9 +102,8 @@ class Runner:
             test = item.stash.get(TEST, None)
             if test is not None:
                 test.clean_up()
-            for key in (TEST, _RESULT, _OURS):
-                if key in item.stash:
-                    del item.stash[key]
+                del item.stash[TEST]
+            item.stash[_OURS] = False
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
@@ -117,7 +116,7 @@ class Runner:
         abandoned = [report for report in first if report.failed]
         if second[0].passed:
             return abandoned + second
-        test.abandon_second_run(f"setup of the second run: {_last_line(second[0])}")
+        test.abandon_second_run(f"setup of the second run: {_why(second[0])}")
         return [*abandoned, self._failed_call(item, test), second[-1]]
 
     def _attempt(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
@@ -146,12 +145,13 @@ class Runner:
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Switch the dump on, after skip marks have been heeded and before the first fixture."""
-        if not is_marked(item) or _only_setup(item):
+        if not is_marked(item):
             return
         try:
             if TEST not in item.stash:
                 item.stash[TEST] = self._marked_test(item)
-            item.stash[TEST].start()
+            if not _only_setup(item):
+                item.stash[TEST].start()
         except NpudumpError as error:
             pytest.fail(f"npudump: {error}", pytrace=False)
 
@@ -191,6 +191,9 @@ class Runner:
         """Fail the test where its outcome is bad and no further run will say more."""
         if _will_run_again(item):
             return
+        from pytest_npudump.report.result import result_json, write_details  # noqa: PLC0415 - after a run
+        from pytest_npudump.report.terminal import failure_text  # noqa: PLC0415 - the same
+
         details = None if test.good else write_details(test)
         result = result_json(test, details)
         item.user_properties.append(("npudump", json.dumps(result, separators=(",", ":"))))
@@ -225,28 +228,37 @@ class Runner:
             self._runtime.close()
 
     def _marked_test(self, item: pytest.Item) -> MarkedTest:
+        from pytest_npudump.goldens import Goldens  # noqa: PLC0415 - with the first test that runs
+        from pytest_npudump.session import MarkedTest  # noqa: PLC0415 - the same
+        from pytest_npudump.tolerating import tolerances_for  # noqa: PLC0415 - the same
+
         request = request_of(item)
         identity = str(Identity.of(item))
+        variant = self._settings.golden_variant
         return MarkedTest(
             nodeid=identity,
             request=request,
             settings=self._settings,
             runtime=self.runtime(),
-            goldens=self._goldens(item),
+            goldens=Goldens(
+                identity,
+                request,
+                self._golden_path(item),
+                self._golden_path(item, variant) if variant else None,
+            ),
             tolerances=tolerances_for(request, self._settings, self._config.rootpath),
             directory=self._directory(identity),
         )
 
-    def _goldens(self, item: pytest.Item) -> Goldens:
+    def _golden_path(self, item: pytest.Item, variant: str = "") -> Path:
         identity = Identity.of(item)
-        root = self._config.rootpath / self._settings.golden_dir
-        common = _golden_path(root, identity, "")
-        variant = self._settings.golden_variant
-        return Goldens(
-            test=str(identity),
-            request=request_of(item),
-            common=common,
-            variant=_golden_path(root, identity, variant) if variant else None,
+        return golden_path(
+            self._config.rootpath / self._settings.golden_dir,
+            test_file=identity.test_file,
+            classes=identity.classes,
+            name=identity.name,
+            param_id=identity.param_id,
+            variant=variant,
         )
 
     def _directory(self, identity: str) -> Path:
@@ -261,17 +273,6 @@ class Runner:
             if not directory.exists():
                 return directory
         raise AssertionError
-
-
-def _golden_path(root: Path, identity: Identity, variant: str) -> Path:
-    return golden_path(
-        root,
-        test_file=identity.test_file,
-        classes=identity.classes,
-        name=identity.name,
-        param_id=identity.param_id,
-        variant=variant,
-    )
 
 
 def _only_setup(item: pytest.Item) -> bool:
@@ -292,6 +293,7 @@ def _may_run_again(item: pytest.Item) -> bool:
     return not stopping and item.get_closest_marker("xfail") is None
 
 
-def _last_line(report: pytest.TestReport) -> str:
-    lines = [line for line in report.longreprtext.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else report.outcome
+def _why(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = (crash.message if crash else report.longreprtext).strip().splitlines()
+    return lines[0] if lines else report.outcome

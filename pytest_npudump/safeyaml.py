@@ -101,6 +101,8 @@ class _Builder:
 
     def _content(self) -> Any:
         for event in self._events:
+            if isinstance(event, yaml.StreamEndEvent):
+                break
             if not isinstance(event, (yaml.StreamStartEvent, yaml.DocumentStartEvent)):
                 return event
         raise YamlError(1, "the file is empty")

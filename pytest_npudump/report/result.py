@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.report.verdicts import COLUMNS, row, table
+from pytest_npudump.compare.verdict import EXTRA, FAIL, MISSING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,8 +42,10 @@ def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
         "attempts": len(test.attempts),
     }
     if outcome.comparison is not None:
-        result |= outcome.comparison.summary()
-        first = outcome.comparison.first
+        comparison = outcome.comparison
+        result |= {name: getattr(comparison, name) for name in ("expected", "compared", "passed", "unjudged")}
+        result |= {name: comparison.count(name) for name in (FAIL, MISSING, EXTRA)}
+        first = comparison.first
         result["first"] = str(first.key) if first else None
     if escalation is not None:
         result["reproduced"] = None if escalation.problem else escalation.reproduced
@@ -80,10 +82,3 @@ def write_details(test: MarkedTest) -> Details:
     except OSError as error:
         return Details(details.text, details.data, f"the report files could not be written: {error}")
     return details
-
-
-def all_rows(test: MarkedTest) -> list[str]:
-    """Return the table of every failing tensor."""
-    comparison = test.outcome.comparison if test.outcome else None
-    failing = comparison.failing if comparison else ()
-    return table([row(verdict) for verdict in failing], COLUMNS) if failing else []

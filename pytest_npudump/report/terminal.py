@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
+from pytest_npudump.compare.first import explain_first
 from pytest_npudump.report.elements import finding_lines
 from pytest_npudump.report.verdicts import COLUMNS, row, sentence, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.outcome import Escalation, Outcome
+    from pytest_npudump.outcome import Escalation, Finding, Outcome
     from pytest_npudump.report.result import Details
     from pytest_npudump.session import MarkedTest
 
@@ -26,8 +27,7 @@ def headline(test: MarkedTest) -> str:
     outcome = test.outcome
     assert outcome is not None  # noqa: S101 - there is no failure without a judgement
     if outcome.comparison is not None and outcome.comparison.first is not None:
-        first = outcome.comparison.first
-        return f"npudump: first diverging layer: {sentence(first)}"
+        return f"npudump: {sentence(outcome.comparison.first)}"
     if outcome.problems:
         return f"npudump: {outcome.problems[0]}"
     problem = test.escalation.problem if test.escalation else ""
@@ -57,22 +57,24 @@ def _body(test: MarkedTest, rows: int | None, findings: int | None) -> list[str]
     shown = 0 if outcome.comparison and outcome.comparison.failing else 1
     lines += [f"also: {problem}" for problem in outcome.problems[shown:]]
     if outcome.comparison is not None and outcome.comparison.failing:
-        lines += _comparison_lines(test, outcome, rows)
+        lines += _comparison_lines(outcome, rows)
     if test.escalation is not None:
         lines += _escalation_lines(test.escalation, findings)
     lines += [f"note: {note}" for note in outcome.notes[: rows or None]]
     return lines
 
 
-def _comparison_lines(test: MarkedTest, outcome: Outcome, rows: int | None) -> list[str]:
+def _comparison_lines(outcome: Outcome, rows: int | None) -> list[str]:
     comparison = outcome.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
-    total = comparison.expected
-    lines = [f"{len(failing)} of {total} tensors fail against {outcome.golden} ({test.runtime.name})"]
+    lines = [
+        f"first:      {explain_first(comparison)}",
+        f"golden:     {len(failing)} of {comparison.expected} tensors fail against {outcome.golden}",
+    ]
     if outcome.environment:
         changed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in outcome.environment.items())
-        lines.append(f"the golden was recorded elsewhere: {changed}")
+        lines.append(f"            it was recorded elsewhere: {changed}")
     lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)
     if rows is not None and len(failing) > rows:
         lines.append(f"  ... and {len(failing) - rows} more")
@@ -92,16 +94,21 @@ def _escalation_lines(escalation: Escalation, limit: int | None) -> list[str]:
         verdict = (
             f"NOT REPRODUCED in {len(findings) - agreeing} of {len(findings)} tensors: the runs disagree"
         )
-    lines = [f"second run: {verdict} ({len(escalation.layers)} layers dumped as tensors)"]
+    lines = [f"second run: {verdict} ({_layers(escalation)} dumped as tensors)"]
     for finding in _most_telling(findings)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += [f"note: {note}" for note in escalation.notes]
     return [*lines, f"tensors:    {escalation.directory}"]
 
 
-def _most_telling(findings: Iterable[object]) -> list[object]:
+def _layers(escalation: Escalation) -> str:
+    count = len(escalation.layers)
+    return f"{count} layer{'' if count == 1 else 's'}"
+
+
+def _most_telling(findings: Iterable[Finding]) -> list[Finding]:
     """Put tensors that did not reproduce first, else keep execution order."""
-    return sorted(findings, key=lambda finding: finding.reproduced is not False)  # type: ignore[attr-defined]
+    return sorted(findings, key=lambda finding: finding.reproduced is not False)
 
 
 def _ways_out(test: MarkedTest) -> list[str]:

@@ -83,19 +83,19 @@ def row(verdict: Verdict) -> tuple[str, ...]:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Return one failing verdict as a sentence."""
-    layer = f"{verdict.key.layer} ({verdict.op_type})" if verdict.op_type else verdict.key.layer
+    """Return one failing verdict as a sentence, the layer first."""
+    place = f"{verdict.key.layer} ({verdict.op_type} {tensor(verdict)})".replace("( ", "(")
     if verdict.status == "missing":
-        return f"{layer} {tensor(verdict)} is missing: the golden has it, the dump does not"
+        return f"{place} is missing: the golden has it, the dump does not"
     if verdict.status == "extra":
-        return f"{layer} {tensor(verdict)} is new: the dump has it, the golden does not"
+        return f"{place} is new: the dump has it, the golden does not"
     reason = worst(verdict)
     if reason is None:
-        return f"{layer} {tensor(verdict)} differs"
-    text = f"{statistic(reason)} is {number(reason.actual)} instead of {number(reason.golden)}"
+        return f"{place} differs"
     times = excess(reason)
     far = f", {times:.3g} times the allowed difference" if math.isfinite(times) else ""
-    return f"{layer} {tensor(verdict)}: {text}{far}"
+    values = f"is {number(reason.actual)} instead of {number(reason.golden)}"
+    return f"{place} differs: {statistic(reason)} {values}{far}"
 
 
 def table(

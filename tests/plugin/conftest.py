@@ -1,0 +1,120 @@
+"""Projects under test: a small ONNX model, a test with the marker, and a pytest that runs them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
+
+
+def small_model(*, change: float = 0.0, without: str = "", nan: bool = False, extra: bool = False) -> bytes:
+    """Conv, Relu, Conv, Softmax with names that files cannot carry; ``change`` goes into the second Conv."""
+    rng = np.random.default_rng(3)
+    first = rng.normal(size=(4, 1, 3, 3)).astype(np.float32)
+    second = rng.normal(scale=0.1, size=(2, 4, 3, 3)).astype(np.float32)
+    second[0] += np.float32(change)
+    if nan:
+        second[0, 0, 0, 0] = np.nan
+    weights = [numpy_helper.from_array(first, "w1"), numpy_helper.from_array(second, "w2")]
+    nodes = [
+        helper.make_node("Conv", ["image", "w1"], ["a"], name=LAYERS[0]),
+        helper.make_node("Relu", ["a"], ["b"], name=LAYERS[1]),
+        helper.make_node("Conv", ["b", "w2"], ["c"], name=LAYERS[2]),
+        helper.make_node("Softmax", ["c"], ["out"], name=LAYERS[3], axis=1),
+    ]
+    if without:
+        nodes = [node for node in nodes if node.name != without]
+        nodes[1].input[0] = "a"
+    if extra:
+        nodes[3].input[0] = "d"
+        nodes.insert(3, helper.make_node("Neg", ["c"], ["d"], name="block/neg"))
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 1, 8, 8])],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [1, 2, 4, 4])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    return model.SerializeToString()
+
+
+BODY = """
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+
+HEADER = """
+import numpy as np
+import pytest
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with a model, tests and goldens."""
+
+    pytester: pytest.Pytester
+
+    @property
+    def path(self) -> Path:
+        return self.pytester.path
+
+    @property
+    def body(self) -> str:
+        """Body of a test that runs the model once, to which lines can be added."""
+        return BODY
+
+    def test_file(self, source: str, name: str = "test_small.py") -> None:
+        self.path.joinpath(name).write_text(dedent(HEADER) + dedent(source), encoding="utf-8")
+
+    def marked(self, marker: str = "", body: str = BODY) -> None:
+        """Write one test, ``test_small``, with the marker's arguments ``marker``."""
+        self.test_file(f"@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{body}")
+
+    def model(self, **changes: object) -> None:
+        self.path.joinpath("small.onnx").write_bytes(small_model(**changes))  # type: ignore[arg-type]
+
+    def run(self, *options: str) -> pytest.RunResult:
+        return self.pytester.runpytest_inprocess("--npudump-runtime=emulator", *options)
+
+    def record(self, *options: str) -> None:
+        result = self.run("--npudump-update-golden", *options)
+        assert result.ret == 0, result.stdout.str()
+
+    @property
+    def golden(self) -> Path:
+        (path,) = self.path.joinpath("golden").rglob("*.yaml")
+        return path
+
+    def report(self) -> dict[str, object]:
+        """Return the one report.json that failing tests left below ``dumps``."""
+        (path,) = self.path.joinpath("dumps").rglob("report.json")
+        data: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
+        return data
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with the unchanged model and no test yet."""
+    for name in ("CI", "GITHUB_ACTIONS", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    project = Project(pytester)
+    pytester.makeini(
+        "[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider -p no:asyncio\n"
+    )
+    project.model()
+    return project

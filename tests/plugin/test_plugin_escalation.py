@@ -1,0 +1,207 @@
+"""The second run: tensors of just the failing layers, and what they show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from pytest_npudump.dump.container import read_container
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Project
+
+DUMPS = "--npudump-dump-dir=dumps"
+
+
+def tensor_files(project: Project) -> dict[str, Path]:
+    """Files of the second run's dump by the raw name in their headers."""
+    files = [path for path in project.path.glob("dumps/*/run2/dump/**/*") if path.is_file()]
+    return {read_container(path)[0].op_name: path for path in files}
+
+
+def test_only_the_failing_layers_are_dumped_under_their_raw_names(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    project.run(DUMPS)
+    assert set(tensor_files(project)) == {"block/conv.2", "head/softmax"}
+    config = next(project.path.glob("dumps/*/run2/acl.json")).read_text()
+    assert '"dump_data": "tensor"' in config
+    assert '"block/conv.2"' in config
+
+
+def test_dumped_tensor_is_what_onnxruntime_computes(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    project.run(DUMPS)
+    (record,) = read_container(tensor_files(project)["head/softmax"])
+    payload = record.tensors[-1].payload
+    assert payload is not None
+    dumped = np.frombuffer(payload.path.read_bytes()[payload.offset :][: payload.nbytes], np.float32)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(project.path / "small.onnx"), options)
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    (expected,) = session.run(None, {"image": image})
+    np.testing.assert_array_equal(dumped.reshape(expected.shape), expected)
+
+
+def test_failure_that_reproduces_is_said_to(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    project.run(DUMPS)
+    escalation = project.report()["escalation"]
+    assert escalation["reproduced"] is True
+    assert [finding["reproduced"] for finding in escalation["findings"]] == [True, True]
+
+
+def test_failure_that_does_not_reproduce_still_fails(project: Project) -> None:
+    project.marked(
+        body="""
+    import pathlib
+    flag = pathlib.Path("second")
+    scale = 1 if flag.exists() or not pathlib.Path("wrong").exists() else 2
+    if pathlib.Path("wrong").exists():
+        flag.touch()
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8) * np.float32(scale)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+    )
+    project.record()
+    project.path.joinpath("wrong").touch()
+    result = project.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["second run: NOT REPRODUCED in *", "*first and second run disagree: *"])
+    assert project.report()["escalation"]["reproduced"] is False
+
+
+def test_golden_tensors_are_compared_element_by_element(project: Project) -> None:
+    project.marked("golden_tensors=['block/conv.2']")
+    project.record()
+    assert project.golden.with_suffix(".safetensors").exists()
+    project.model(change=0.01)
+    result = project.run(DUMPS)
+    result.stdout.fnmatch_lines(["*block/conv.2:output.0: against the golden tensor: max abs *cosine 0.99*"])
+    finding = project.report()["escalation"]["findings"][0]
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    outputs = []
+    for change in (0.0, 0.01):
+        project.model(change=change)
+        outputs.append(second_conv(project, image))
+    difference = np.abs(outputs[1].astype(np.float64) - outputs[0])
+    assert finding["elements"]["max_abs"] == pytest.approx(difference.max(), rel=1e-6)
+    assert tuple(finding["elements"]["worst"][0]["index"]) == np.unravel_index(
+        difference.argmax(), difference.shape
+    )
+
+
+def second_conv(project: Project, image: np.ndarray) -> np.ndarray:
+    """Output of the second Conv, computed by onnxruntime alone."""
+    import onnx
+
+    model = onnx.load(str(project.path / "small.onnx"))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.FLOAT, None))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    (output,) = session.run(["c"], {"image": image})
+    return np.asarray(output)
+
+
+def test_without_golden_tensors_the_tensor_is_described(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(nan=True)
+    result = project.run(DUMPS)
+    result.stdout.fnmatch_lines(["*block/conv.2:output.0: float32 [[]1, 2, 4, 4], *NaN, first at [[]0, 0, *"])
+
+
+def test_names_nothing_knows_make_the_second_run_dump_all_and_keep_the_failing(project: Project) -> None:
+    project.marked(
+        body="""
+    import acl, shutil
+    acl.init(), acl.rt.set_device(0)
+    from pytest_npudump.runtime.pyacl_model import PyAclModel
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    from pathlib import Path
+    with PyAclModel.load(acl, Path("small.onnx"), on_run=lambda: None) as model:
+        model.run(image)
+"""
+    )
+    project.record()
+    assert "block_conv_2:output.0" in project.golden.read_text()
+    project.model(change=0.01)
+    result = project.run(DUMPS)
+    result.stdout.fnmatch_lines(
+        ["note: the raw operator name behind block_conv_2, head_softmax is not known *"]
+    )
+    assert set(tensor_files(project)) == {"block/conv.2", "head/softmax"}
+
+
+def test_size_limit_is_stated_when_hit(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    result = project.run(DUMPS, "--npudump-dump-limit=200")
+    result.stdout.fnmatch_lines(["note: the tensors of 2 layers exceed --npudump-dump-limit (200 bytes)*"])
+    assert set(tensor_files(project)) == {"block/conv.2"}
+    project.path.joinpath("dumps").rename(project.path / "before")
+    result = project.run(DUMPS, "--npudump-dump-limit=10")
+    result.stdout.fnmatch_lines(["second run: not run: the tensors of 2 layers exceed --npudump-dump-limit*"])
+
+
+def test_escalation_can_be_switched_off(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    result = project.run(DUMPS, "--npudump-escalate=off")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*second run*")
+    project.marked("escalate=False")
+    result = project.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*second run*")
+
+
+def test_second_run_whose_body_fails_leaves_the_verdict_standing(project: Project) -> None:
+    project.marked(
+        body="""
+    import pathlib
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+    if pathlib.Path("wrong").exists():
+        assert npu_dump.config["dump"]["dump_data"] == "stats"
+"""
+    )
+    project.record()
+    project.model(change=0.01)
+    project.path.joinpath("wrong").touch()
+    result = project.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: block/conv.2 *",
+            "second run: body of the second run: AssertionError*",
+        ]
+    )
+
+
+def test_dumps_of_passing_tests_are_removed_and_kept_on_demand(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.run(DUMPS)
+    assert not list(project.path.glob("dumps/*/*"))
+    project.run(DUMPS, "--npudump-keep-dumps=all")
+    (directory,) = project.path.glob("dumps/*/run1/dump")
+    assert any(directory.rglob("*.csv"))
+    assert directory.stat().st_mode & 0o077 == 0
+    assert directory.parent.parent.stat().st_mode & 0o077 == 0

@@ -1,0 +1,162 @@
+"""What a CI gate relies on."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.options import OPTIONS
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+
+@pytest.mark.parametrize("value", ["true", "1", "yes"])
+def test_update_is_refused_under_ci(project: Project, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("CI", value)
+    project.marked()
+    result = project.run("--npudump-update-golden")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-update-golden is refused*"])
+    assert not project.path.joinpath("golden").exists()
+
+
+def test_update_under_ci_is_possible_when_told_so(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    project.marked()
+    project.record("--npudump-allow-update-in-ci")
+    assert project.golden.exists()
+
+
+def test_comparison_runs_under_ci(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.marked()
+    project.record()
+    monkeypatch.setenv("CI", "true")
+    project.model(change=0.01)
+    project.run().assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize(
+    "option", ["--npudump-runtime=auto", "--npudump-runtime=acl", "--npudump-runtime=emulator"]
+)
+def test_required_npu_ends_the_run_before_the_first_test(project: Project, option: str) -> None:
+    project.test_file("def test_other():\n    open('ran', 'w').close()\n")
+    result = project.pytester.runpytest_inprocess("--npudump-require-npu", option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-require-npu*"])
+    assert not project.path.joinpath("ran").exists()
+
+
+def test_required_npu_can_be_asked_for_in_the_ini_file(project: Project) -> None:
+    project.pytester.makeini("[pytest]\nnpudump_require_npu = true\n")
+    project.test_file("def test_other():\n    pass\n")
+    assert project.pytester.runpytest_inprocess().ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_runtime_acl_without_a_device_is_an_error_that_names_the_emulator(project: Project) -> None:
+    project.marked()
+    result = project.pytester.runpytest_inprocess("--npudump-runtime=acl")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*--npudump-runtime=acl: no module 'acl'*--npudump-runtime=emulator*"])
+
+
+def test_header_says_which_runtime_auto_chose(project: Project) -> None:
+    project.marked()
+    result = project.pytester.runpytest_inprocess("--npudump-runtime=auto")
+    result.stdout.fnmatch_lines(["npudump: runtime emulator (--npudump-runtime=auto, no module 'acl'*"])
+
+
+def test_every_option_is_an_ini_key(project: Project) -> None:
+    values = {
+        "runtime": "emulator",
+        "escalate": "off",
+        "keep-dumps": "all",
+        "device": "0",
+        "golden-dir": "approved",
+        "dump-dir": "dumps",
+        "dump-limit": "1MiB",
+        "preset": "torch",
+    }
+    lines = [f"npudump_{name.replace('-', '_')} = {value}" for name, value in values.items()]
+    project.pytester.makeini("\n".join(["[pytest]", "addopts = --strict-config", *lines]))
+    project.marked()
+    project.pytester.runpytest_inprocess("--npudump-update-golden").assert_outcomes(passed=1)
+    assert list(project.path.joinpath("approved").rglob("*.yaml"))
+    assert list(project.path.joinpath("dumps").rglob("*.csv"))
+    assert {option.name for option in OPTIONS} >= set(values)
+
+
+@pytest.mark.parametrize(
+    ("ini", "message"),
+    [
+        ("npudump_runtime = gpu", "ini key npudump_runtime is 'gpu', expected one of auto, acl, emulator"),
+        ("npudump_device = first", "--npudump-device is 'first', expected a device id such as 0"),
+        ("npudump_dump_limit = big", "--npudump-dump-limit is 'big', expected a size such as 512MiB"),
+    ],
+)
+def test_bad_ini_value_is_a_usage_error(project: Project, ini: str, message: str) -> None:
+    project.pytester.makeini(f"[pytest]\n{ini}\n")
+    project.test_file("def test_other():\n    pass\n")
+    result = project.pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: npudump: {message}*"])
+
+
+def test_variant_is_read_before_the_common_golden_and_written_when_named(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    project.record("--npudump-golden-variant=ascend310p")
+    assert len(list(project.path.joinpath("golden").rglob("*.yaml"))) == 2
+    project.run("--npudump-golden-variant=ascend310p").assert_outcomes(passed=1)
+    project.run().assert_outcomes(failed=1)
+    project.model()
+    project.run("--npudump-golden-variant=ascend910b").assert_outcomes(passed=1)
+
+
+def test_nothing_heavy_is_imported_where_no_test_is_marked(project: Project) -> None:
+    heavy = (
+        "numpy",
+        "yaml",
+        "google.protobuf",
+        "rich",
+        "onnxruntime",
+        "ml_dtypes",
+        "safetensors",
+        "filelock",
+    )
+    project.path.joinpath("test_cost.py").write_text(
+        f"import sys\n\ndef test_cost(request):\n"
+        f"    assert request.config.pluginmanager.has_plugin('npudump')\n"
+        f"    assert not [name for name in {heavy!r} if name in sys.modules]\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:hypothesispytest", "test_cost.py"]
+    result = project.pytester.run(*command)
+    assert result.ret == 0, result.stdout.str()
+
+
+def test_emulator_takes_the_place_of_acl_only_where_it_was_chosen(project: Project) -> None:
+    project.test_file(
+        """
+        def test_import():
+            try:
+                import acl
+            except ImportError:
+                pass
+            else:
+                raise AssertionError("acl was offered although nothing asked for it")
+        """
+    )
+    project.pytester.runpytest_inprocess().assert_outcomes(passed=1)
+    assert "acl" not in sys.modules
+
+
+def test_module_that_imports_acl_at_the_top_works_on_the_emulator(project: Project) -> None:
+    project.test_file(
+        "import acl\n\ndef test_import():\n    assert acl.init() == 0\n    assert acl.finalize() == 0\n"
+    )
+    project.run().assert_outcomes(passed=1)
+    result = project.pytester.runpytest_inprocess()
+    result.stdout.fnmatch_lines(["*No module named 'acl'*"])

@@ -1,0 +1,327 @@
+"""The job itself: record, pass, fail with the layer that diverged first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+
+def test_unchanged_model_passes_against_its_golden(project: Project) -> None:
+    project.marked()
+    project.record()
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
+
+
+def test_changed_weight_fails_and_names_that_layer_first(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    result = project.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: block/conv.2 (Conv output.0) differs: *",
+            "golden:     2 of 5 tensors fail against *test_small.yaml",
+            "*block/conv.2*Conv*output.0*",
+            "second run: the failure reproduced (2 layers dumped as tensors)",
+            "to approve: pytest --npudump-update-golden 'test_small.py::test_small'",
+        ]
+    )
+
+
+def test_failure_is_one_line_in_the_short_summary(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    result = project.run("-rf")
+    result.stdout.fnmatch_lines(["FAILED test_small.py::test_small - *npudump: block/conv.2*"])
+
+
+def test_removed_operator_is_missing(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(without="block/relu.1")
+    result = project.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*block/relu.1*missing*in the golden*not in the dump*"])
+
+
+def test_added_operator_is_new(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(extra=True)
+    result = project.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*block_neg*new*not in the golden*in the dump*"])
+
+
+def test_nan_in_a_weight_fails_without_a_warning_of_ours(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(nan=True)
+    result = project.run("-W", "error")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: block/conv.2 (Conv output.0) differs: *nan*"])
+
+
+def test_missing_golden_fails_and_names_the_command_that_creates_it(project: Project) -> None:
+    project.marked()
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: no golden file *",
+            "to create:  pytest --npudump-update-golden 'test_small.py::test_small'",
+        ]
+    )
+    assert not project.path.joinpath("golden").exists()
+
+
+def test_layers_limit_the_golden_to_the_layers_named(project: Project) -> None:
+    project.marked("layers=['block/conv.1', 'head/softmax']")
+    project.record()
+    keys = [line.split()[0] for line in yaml.safe_load(project.golden.read_text())["tensors"].splitlines()]
+    assert keys == ["block/conv.1:output.0", "head/softmax:output.0"]
+
+
+def test_glob_selects_layers_after_the_dump(project: Project) -> None:
+    project.marked("layers='block/conv.*'")
+    project.record()
+    keys = [line.split()[0] for line in yaml.safe_load(project.golden.read_text())["tensors"].splitlines()]
+    assert keys == ["block/conv.1:output.0", "block/conv.2:output.0"]
+
+
+def test_a_layer_the_model_does_not_have_is_an_error_even_when_recording(project: Project) -> None:
+    project.marked("layers=['block/conv.1', 'block/conv.9']")
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: layer 'block/conv.9', named in the marker, is not in the dump*"])
+    assert not project.path.joinpath("golden").exists()
+
+
+def test_golden_records_raw_names_and_where_it_comes_from(project: Project) -> None:
+    project.marked()
+    project.record()
+    golden = yaml.safe_load(project.golden.read_text())
+    assert golden["npudump-golden"] == 1
+    assert golden["test"] == "test_small.py::test_small"
+    assert golden["producer"]["runtime"] == "emulator"
+    assert golden["producer"]["scene"] == "model"
+    assert golden["columns"] == "tensor dtype shape max min avg l2norm nan -inf +inf"
+    names = [line.split(":")[0] for line in golden["tensors"].splitlines()]
+    assert names == ["image", "block/conv.1", "block/relu.1", "block/conv.2", "head/softmax"]
+
+
+def test_update_touches_only_lines_whose_tensors_changed(project: Project) -> None:
+    project.marked()
+    project.record()
+    before = project.golden.read_text().splitlines()
+    project.model(change=0.01)
+    project.record()
+    after = project.golden.read_text().splitlines()
+    changed = [old.split(":")[0].strip() for old, new in zip(before, after, strict=True) if old != new]
+    assert changed == ["block/conv.2", "head/softmax"]
+
+
+def test_update_leaves_an_unchanged_golden_untouched(project: Project) -> None:
+    project.marked()
+    project.record()
+    stamp = project.golden.stat().st_mtime_ns
+    result = project.run("--npudump-update-golden")
+    assert project.golden.stat().st_mtime_ns == stamp
+    result.stdout.fnmatch_lines(["npudump: *1 unchanged*"])
+
+
+def test_test_without_the_fixture_is_dumped_around_its_call(project: Project) -> None:
+    project.test_file(
+        """
+        import json
+
+        def application():
+            import acl
+            assert acl.init() == 0
+            assert acl.rt.set_device(0) == 0
+            model, ret = acl.mdl.load_from_file("small.onnx")
+            assert ret == 0
+            image = np.linspace(-1, 1, 64, dtype=np.float32).tobytes()
+            source, target = acl.mdl.create_dataset(), acl.mdl.create_dataset()
+            for dataset, size in ((source, 256), (target, 128)):
+                pointer, ret = acl.rt.malloc(size, 0)
+                assert ret == 0
+                if dataset is source:
+                    assert acl.rt.memcpy(pointer, size, acl.util.bytes_to_ptr(image), size, 1) == 0
+                _, ret = acl.mdl.add_dataset_buffer(dataset, acl.create_data_buffer(pointer, size))
+                assert ret == 0
+            assert acl.mdl.execute(model, source, target) == 0
+            assert acl.mdl.unload(model) == 0
+            assert acl.rt.reset_device(0) == 0
+            assert acl.finalize() == 0
+
+        @pytest.mark.npu_dump
+        def test_application():
+            application()
+
+        @pytest.mark.npu_dump
+        def test_application_again():
+            application()
+        """
+    )
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(passed=2)
+    result = project.run()
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["npudump: 2 of 2 tests good, 10 of 10 tensors compared (emulator)"])
+
+
+def test_code_under_test_may_set_the_dump_itself_with_config_path(project: Project) -> None:
+    project.marked(
+        body="""
+    import acl
+    assert npu_dump.config["dump"]["dump_data"] == "stats"
+    path = str(npu_dump.config_path)
+    assert acl.init() in (0, 100002)
+    assert acl.mdl.init_dump() == 0
+    assert acl.mdl.set_dump(path) == 0
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+    assert acl.mdl.finalize_dump() == 0
+"""
+    )
+    project.record()
+    project.run().assert_outcomes(passed=1)
+
+
+def test_captures_are_dumped_apart(project: Project) -> None:
+    project.marked(
+        body="""
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    for name, factor in (("first", 1), ("second", 2)):
+        with npu_dump.capture(name), npu_dump.load_model("small.onnx") as model:
+            model.run(image * np.float32(factor))
+"""
+    )
+    project.record()
+    keys = [line.split()[0] for line in yaml.safe_load(project.golden.read_text())["tensors"].splitlines()]
+    assert [key for key in keys if key.startswith("block/conv.1")] == [
+        "block/conv.1#capture=first:output.0",
+        "block/conv.1#capture=second:output.0",
+    ]
+    project.run().assert_outcomes(passed=1)
+
+
+def test_records_can_be_looked_at_inside_the_test(project: Project) -> None:
+    project.marked(
+        body=f"""{project.body}
+    assert [record.op_type for record in npu_dump.records] == ["Data", "Conv", "Relu", "Conv", "Softmax"]
+"""
+    )
+    project.record()
+
+
+def test_several_executions_are_told_apart_by_step(project: Project) -> None:
+    project.marked(body=project.body + "        model.run(image * np.float32(2))\n")
+    project.record()
+    keys = [line.split()[0] for line in yaml.safe_load(project.golden.read_text())["tensors"].splitlines()]
+    assert "block/conv.1:output.0" in keys
+    assert "block/conv.1#step=1:output.0" in keys
+
+
+def test_scene_op_compares_single_operators(project: Project) -> None:
+    project.marked(
+        "scene='op'",
+        body="""
+    import acl
+    acl.init(), acl.rt.set_device(0)
+    stream, _ = acl.rt.create_stream()
+    desc = acl.create_tensor_desc(0, [4], 2)
+    values = np.arange(4, dtype=np.float32)
+    pointers = [acl.rt.malloc(16, 0)[0] for _ in range(3)]
+    for pointer in pointers[:2]:
+        acl.rt.memcpy(pointer, 16, acl.util.bytes_to_ptr(values.tobytes()), 16, 1)
+    buffers = [acl.create_data_buffer(pointer, 16) for pointer in pointers]
+    attr = acl.op.create_attr()
+    assert acl.op.execute_v2("Add", [desc, desc], buffers[:2], [desc], buffers[2:], attr, stream) == 0
+    assert acl.rt.synchronize_stream(stream) == 0
+""",
+    )
+    project.record()
+    (line,) = yaml.safe_load(project.golden.read_text())["tensors"].splitlines()
+    assert line.split()[1:5] == ["float32", "4", "6.0", "0.0"] or line.split()[1:5] == [
+        "float32",
+        "4",
+        "6",
+        "0",
+    ]
+    project.run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        ("    pass", "ACL was never initialised while the dump was on"),
+        ("    npu_dump.load_model('small.onnx').close()", "small.onnx was loaded but never run"),
+    ],
+)
+def test_empty_dump_fails_and_says_why(project: Project, body: str, cause: str) -> None:
+    project.marked(body=body)
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"npudump: the dump holds nothing: *{cause}*"])
+
+
+def test_model_loaded_by_a_wider_fixture_is_explained(project: Project) -> None:
+    project.test_file(
+        """
+        @pytest.fixture(scope="module")
+        def model():
+            import acl
+            acl.init(), acl.rt.set_device(0)
+            return acl.mdl.load_from_file("small.onnx")[0]
+
+        def test_first(model):
+            pass
+
+        @pytest.mark.npu_dump
+        def test_second(model):
+            pass
+        """
+    )
+    result = project.run()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: the dump holds nothing: *earlier (in a module or session fixture*"]
+    )
+
+
+def test_failing_body_is_reported_as_such_and_not_compared(project: Project) -> None:
+    project.marked(body=project.body + "    assert False, 'my own assertion'\n")
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*my own assertion*", "*its dump was not compared*"])
+    assert not project.path.joinpath("golden").exists()
+
+
+def test_fixture_without_marker_is_an_error_that_says_what_to_add(project: Project) -> None:
+    project.test_file("def test_small(npu_dump):\n    pass\n")
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*test_small uses the fixture npu_dump without the marker*"])
+
+
+def test_damaged_golden_is_an_error_that_names_file_and_line(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.golden.write_text(project.golden.read_text().replace("float32", "float32 float32", 1))
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: *test_small.yaml, line *"])
+    project.record()
+    project.run().assert_outcomes(passed=1)
