@@ -59,6 +59,10 @@ _STORAGE: Mapping[str, Any] = MappingProxyType(
 )
 
 
+_BUILTIN = frozenset(_ONNX_NUMBERS) - frozenset(_STORAGE) - {"int4"}
+"""Types of ONNX that numpy itself has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One tensor's type, shape and bytes.
@@ -118,7 +122,7 @@ def storage(dtype: DType) -> np.dtype[Any]:
 
 
 def _in_numpy(dtype: DType) -> bool:
-    return dtype.kind != "opaque" and dtype.name in np.sctypeDict
+    return dtype.kind != "opaque" and dtype.name in _BUILTIN
 
 
 def from_array(dtype: DType, array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:

@@ -101,8 +101,9 @@ def ptr_to_numpy(*args: object) -> np.ndarray[Any, Any]:
 
 def _numpy_type(call: str, number: int) -> np.dtype[Any]:
     for character in np.typecodes["All"]:
-        if np.dtype(character).num == number and character != "O":
-            return np.dtype(character)
+        dtype = np.dtype(character)
+        if dtype.num == number and dtype.itemsize and not dtype.hasobject:
+            return dtype
     raise TypeError(f"{call}: {number} is no type number of numpy that fixed-size memory can hold")
 
 

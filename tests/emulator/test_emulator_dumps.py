@@ -1,0 +1,380 @@
+"""What a dump of a small model holds under every key of the configuration."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from pytest_npudump.emulator.models import operator_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ARRAY = np.array([[1, 2, 3], [-4, 5, -6]], np.float32)
+EVERY = {"Add.Add_0", "Add.Add_1", "Mul.scale", "Relu.block_relu_1", "Data.x"}
+
+
+@pytest.fixture
+def dump(
+    set_dump: Callable[..., Path], started: Any, small_model: Path, run_model: Any
+) -> Callable[..., dict[str, Path]]:
+    """Runs the small model once under a configuration; files by type and name."""
+
+    def run(*, model: Path = small_model, runs: int = 1, **keys: Any) -> dict[str, Path]:
+        root = set_dump(**keys)
+        model_id, ret = started.mdl.load_from_file(str(model))
+        assert ret == 0, started.get_recent_err_msg()
+        for _ in range(runs):
+            run_model(model_id, ARRAY)
+        return files(root)
+
+    return run
+
+
+def files(root: Path) -> dict[str, Path]:
+    return {".".join(path.name.split(".")[:2]): path for path in root.rglob("*") if path.is_file()}
+
+
+def test_default_is_one_file_an_operator_with_its_outputs(dump: Any, wire: Any) -> None:
+    found = dump()
+    assert set(found) == EVERY
+    relu = wire.read(found["Relu.block_relu_1"])
+    assert relu.version == "2.0"
+    assert relu.op_name == "block/relu.1"
+    assert relu.inputs == ()
+    (output,) = relu.outputs
+    assert (output.dtype, output.format, output.shape, output.size) == (1, 2, (2, 3), 24)
+    assert output.data == np.maximum(ARRAY * [1, -2, 0.5], 0).astype(np.float32).tobytes()
+
+
+def test_path_is_time_device_model_id_and_data_index(dump: Any, small_model: Path) -> None:
+    path = dump()["Mul.scale"]
+    level = path.parent
+    assert level.name == "0"
+    assert [p.name for p in (level.parent, level.parent.parent, level.parent.parent.parent)] == [
+        "1",
+        small_model.stem,
+        "0",
+    ]
+    assert re.fullmatch(r"\d{14}", level.parent.parent.parent.parent.name)
+    assert re.fullmatch(r"Mul\.scale\.1\.3\.\d{16}", path.name)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_operators_come_in_order_each_before_the_data_it_reads(dump: Any) -> None:
+    level = dump(dump_mode="all")["Mul.scale"].parent
+    parts = sorted((path.name.split(".") for path in level.iterdir()), key=lambda part: part[4])
+    assert [(part[1], part[2]) for part in parts] == [
+        ("scale", "1"),
+        ("x", "1"),
+        ("block_relu_1", "2"),
+        ("Add_0", "3"),
+        ("x", "3"),
+        ("Add_1", "4"),
+    ]
+    assert len({part[4] for part in parts}) == len(parts)
+
+
+def test_data_is_dumped_once_for_each_edge_to_a_dumped_operator(
+    set_dump: Any, started: Any, small_model: Path, run_model: Any
+) -> None:
+    root = set_dump()
+    model_id, _ = started.mdl.load_from_file(str(small_model))
+    run_model(model_id, ARRAY)
+    tasks = sorted(path.name.split(".")[2] for path in root.rglob("Data.x.*"))
+    assert tasks == ["1", "3"]
+
+
+@pytest.mark.parametrize(("mode", "inputs", "outputs"), [("input", 2, 0), ("output", 0, 1), ("all", 2, 1)])
+def test_dump_mode_chooses_the_directions(dump: Any, wire: Any, mode: str, inputs: int, outputs: int) -> None:
+    found = dump(dump_mode=mode)
+    add = wire.read(found["Add.Add_0"])
+    assert (len(add.inputs), len(add.outputs)) == (inputs, outputs)
+    assert ("Data.x" in found) == (mode != "input")
+    # The constant that Add_1 reads is no input of a dump.
+    assert len(wire.read(found["Add.Add_1"]).inputs) == (0 if mode == "output" else 1)
+
+
+def test_stats_are_one_csv_an_operator(dump: Any) -> None:
+    found = dump(dump_data="stats", dump_mode="all")
+    assert set(found) == EVERY
+    assert found["Mul.scale"].read_text().splitlines()[1:] == [
+        "Input,0,24,DT_FLOAT,ND,2x3,5,-6,0.166667,6,0,0,0",
+        "Output,0,24,DT_FLOAT,ND,2x3,1.5,-10,-3.08333,6,0,0,0",
+    ]
+
+
+def test_statistics_that_were_asked_for_once_stay_for_the_process(dump: Any) -> None:
+    first = dump(dump_data="stats", dump_stats=["Max"], dump_list=[{"layer": ["scale"]}])
+    assert first["Mul.scale"].read_text().splitlines() == [
+        "Input/Output,Index,Data Size,Data Type,Format,Shape,Count,Max Value",
+        "Output,0,24,DT_FLOAT,ND,2x3,6,1.5",
+    ]
+    before = set(first["Mul.scale"].parents[4].rglob("*.csv"))
+    second = dump(dump_data="stats", dump_stats=["Min"], dump_list=[{"layer": ["scale"]}])
+    (new,) = set(second["Mul.scale"].parents[4].rglob("Mul*.csv")) - before
+    assert new.read_text().splitlines()[1] == "Output,0,24,DT_FLOAT,ND,2x3,6,1.5,-10"
+
+
+@pytest.mark.parametrize(
+    ("dump_list", "expected"),
+    [
+        ([{}], EVERY),
+        ([{"layer": ["scale"]}], {"Mul.scale", "Data.x"}),
+        ([{"layer": ["block/relu.1", "no such layer"]}], {"Relu.block_relu_1"}),
+        ([{"layer": ["block_relu_1"]}], set()),
+        ([{"model_name": "small"}], EVERY),
+        ([{"model_name": "small graph", "layer": ["block/relu.1"]}], {"Relu.block_relu_1"}),
+        ([{"model_name": "other"}], set()),
+        ([{"model_name": "other"}, {"model_name": "small", "layer": ["Add_1"]}], {"Add.Add_1"}),
+        ([{"model_name": "small", "layer": ["Add_1"]}, {}], EVERY),
+        ([{"model_name": "small", "layer": ["Add_1"]}, {"layer": ["scale"]}], {"Mul.scale", "Data.x"}),
+        (
+            [{"model_name": "small", "layer": ["Add_1"]}, {"model_name": "small", "layer": ["block/relu.1"]}],
+            {"Relu.block_relu_1"},
+        ),
+    ],
+)
+def test_dump_list_chooses_layers_by_their_exact_raw_names(
+    dump: Any, dump_list: list[dict[str, Any]], expected: set[str]
+) -> None:
+    assert set(dump(dump_list=dump_list)) == expected
+
+
+def test_opname_range_is_dumped_with_both_ends(dump: Any) -> None:
+    item = {"model_name": "small", "opname_range": [{"begin": "block/relu.1", "end": "Add_0"}]}
+    assert set(dump(dump_list=[item], dump_level="op")) == {"Relu.block_relu_1", "Add.Add_0", "Data.x"}
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "expected"),
+    [("Add_0", "block/relu.1", set()), ("block/relu.1", "block/relu.1", {"Relu.block_relu_1"})],
+)
+def test_opname_range_that_ends_before_it_begins_is_empty(
+    dump: Any, begin: str, end: str, expected: set[str]
+) -> None:
+    item = {"model_name": "small", "opname_range": [{"begin": begin, "end": end}]}
+    assert set(dump(dump_list=[item], dump_level="op")) == expected
+
+
+def test_blacklists_take_slots_away_and_the_rest_moves_up(dump: Any, wire: Any) -> None:
+    item = {
+        "opname_blacklist": [{"name": "Add_0", "pos": ["input0", "bad pos"]}],
+        "optype_blacklist": [
+            {"name": "Relu", "pos": ["output0", "input0"]},
+            {"name": "Data", "pos": ["output0"]},
+        ],
+    }
+    found = dump(dump_list=[item], dump_level="op", dump_mode="all")
+    assert set(found) == EVERY - {"Relu.block_relu_1", "Data.x"}
+    (only,) = wire.read(found["Add.Add_0"]).inputs
+    assert only.data == ARRAY.tobytes()
+
+
+def test_kernel_level_dumps_no_model(dump: Any) -> None:
+    assert dump(dump_level="kernel") == {}
+
+
+def test_dump_step_chooses_executions_by_data_index(
+    set_dump: Any, started: Any, small_model: Path, run_model: Any
+) -> None:
+    root = set_dump(dump_step="0|2-3|7")
+    model_id, _ = started.mdl.load_from_file(str(small_model))
+    for _ in range(5):
+        run_model(model_id, ARRAY)
+    assert sorted(int(path.name) for path in root.glob("*/0/small/1/*")) == [0, 2, 3]
+
+
+def test_model_loaded_before_the_first_set_dump_is_not_dumped(
+    set_dump: Any, started: Any, small_model: Path, run_model: Any
+) -> None:
+    early, _ = started.mdl.load_from_file(str(small_model))
+    root = set_dump()
+    late, _ = started.mdl.load_from_file(str(small_model))
+    for model_id in (early, late, early):
+        run_model(model_id, ARRAY)
+    assert {path.name for path in root.glob("*/0/small/*")} == {str(late)}
+
+
+def test_finalize_dump_ends_it_and_a_new_set_dump_reaches_models_that_were_dumped(
+    set_dump: Any, started: Any, small_model: Path, run_model: Any
+) -> None:
+    root = set_dump(dump_step="0|2")
+    model_id, _ = started.mdl.load_from_file(str(small_model))
+    run_model(model_id, ARRAY)
+    assert started.mdl.finalize_dump() == 0
+    run_model(model_id, ARRAY)
+    set_dump(dump_step="2", dump_mode="all", dump_list=[{"layer": ["scale"]}])
+    run_model(model_id, ARRAY)
+    executions = {path.parent.name: path for path in root.rglob("Relu.*")}
+    assert set(executions) == {"0", "2"}
+    assert len({path.stat().st_size for path in executions.values()}) == 1
+
+
+def test_configuration_that_needs_no_dump_leaves_a_running_one_on(
+    set_dump: Any, started: Any, small_model: Path, run_model: Any
+) -> None:
+    root = set_dump()
+    set_dump(dump_list=None)
+    model_id, _ = started.mdl.load_from_file(str(small_model))
+    run_model(model_id, ARRAY)
+    assert files(root)
+
+
+@pytest.mark.parametrize("keys", [{"dump_debug": "on"}, {"dump_scene": "lite_exception"}])
+def test_scenes_that_wait_for_a_fault_leave_nothing_in_a_healthy_run(dump: Any, keys: dict[str, str]) -> None:
+    assert dump(dump_list=None, **keys) == {}
+
+
+def test_directory_with_a_space_is_accepted_and_dumps_nothing(
+    started: Any, small_model: Path, run_model: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "a b").mkdir()
+    config = tmp_path / "acl.json"
+    config.write_text(f'{{"dump": {{"dump_path": "{tmp_path}/a b", "dump_list": [{{}}]}}}}')
+    started.mdl.init_dump()
+    assert started.mdl.set_dump(str(config)) == 0
+    assert "GE refuses" in started.get_recent_err_msg()
+    model_id, _ = started.mdl.load_from_file(str(small_model))
+    run_model(model_id, ARRAY)
+    assert files(tmp_path / "a b") == {}
+
+
+def test_watched_node_is_dumped_after_itself_and_after_each_layer(dump: Any, wire: Any) -> None:
+    found = dump(
+        dump_scene="watcher", dump_list=[{"layer": ["scale", "Add_0"], "watcher_nodes": ["block/relu.1"]}]
+    )
+    assert set(found) == {"Relu.block_relu_1", "Relu.scale_To_block_relu_1", "Relu.Add_0_To_block_relu_1"}
+    own = wire.read(found["Relu.block_relu_1"])
+    before = wire.read(found["Relu.scale_To_block_relu_1"])
+    after = wire.read(found["Relu.Add_0_To_block_relu_1"])
+    assert before.op_name == "scale_To_block/relu.1"
+    assert found["Relu.scale_To_block_relu_1"].name.split(".")[2] == "1"
+    assert found["Relu.Add_0_To_block_relu_1"].name.split(".")[2] == "3"
+    assert after.outputs[0].data == own.outputs[0].data
+    assert before.outputs[0].data == bytes(24)
+    assert before.outputs[0].address == own.outputs[0].address
+
+
+def test_watched_node_shows_the_last_execution_until_it_runs(
+    set_dump: Any, started: Any, small_model: Path, run_model: Any, wire: Any
+) -> None:
+    item = {"layer": ["scale"], "watcher_nodes": ["block/relu.1"]}
+    root = set_dump(dump_scene="watcher", dump_list=[item])
+    model_id, _ = started.mdl.load_from_file(str(small_model))
+    for factor in (1, 10):
+        run_model(model_id, ARRAY * np.float32(factor))
+    reads = {
+        (path.parent.name, path.name.split(".")[1]): wire.read(path).outputs[0].data
+        for path in root.rglob("Relu*")
+    }
+    assert reads["1", "scale_To_block_relu_1"] == reads["0", "block_relu_1"]
+    assert reads["1", "block_relu_1"] != reads["0", "block_relu_1"]
+
+
+def test_name_over_255_bytes_is_hashed_and_mapped(
+    set_dump: Any, started: Any, save_graph: Any, run_model: Any, wire: Any
+) -> None:
+    name = "n" * 300
+    node = helper.make_node("Neg", ["x"], ["y"], name=name)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "xy")
+    model = save_graph(helper.make_graph([node], "g", [x], [y]), "long.onnx")
+    root = set_dump()
+    model_id, _ = started.mdl.load_from_file(str(model))
+    run_model(model_id, ARRAY)
+    (mapping,) = root.rglob("mapping.csv")
+    short, original = mapping.read_text().rstrip("\n").split(",")
+    assert original.startswith(f"Neg.{name}.1.3.")
+    hashed = wire.read(mapping.parent / short)
+    assert hashed.op_name == name
+    assert hashed.outputs[0].data == (-ARRAY).tobytes()
+
+
+def test_types_that_numpy_lacks_keep_their_bytes(
+    set_dump: Any, started: Any, save_graph: Any, run_model: Any, wire: Any
+) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["half"], name="half", to=TensorProto.FLOAT16),
+        helper.make_node("Cast", ["x"], ["brain"], name="brain", to=TensorProto.BFLOAT16),
+        helper.make_node("Cast", ["brain"], ["back"], name="back", to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["half"], ["other"], name="other", to=TensorProto.FLOAT),
+        helper.make_node("Add", ["back", "other"], ["y"], name="sum"),
+        helper.make_node("Greater", ["x", "back"], ["greater"], name="greater"),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "xy")
+    model = save_graph(helper.make_graph(nodes, "g", [x], [y]), "types.onnx")
+    root = set_dump()
+    model_id, ret = started.mdl.load_from_file(str(model))
+    assert ret == 0, started.get_recent_err_msg()
+    run_model(model_id, ARRAY)
+    found = files(root)
+    brain = wire.read(found["Cast.brain"]).outputs[0]
+    assert (brain.dtype, brain.size) == (27, 12)
+    upper = (ARRAY.view(np.uint32) >> 16).astype("<u2")
+    assert brain.data == upper.tobytes()
+    assert wire.read(found["Cast.half"]).outputs[0].data == ARRAY.astype(np.float16).tobytes()
+    assert wire.read(found["Greater.greater"]).outputs[0].dtype == 11
+
+
+def test_scalars_and_empty_tensors_have_empty_shapes_and_no_bytes(
+    set_dump: Any, started: Any, save_graph: Any, run_model: Any, wire: Any
+) -> None:
+    starts = [helper.make_tensor(n, TensorProto.INT64, [1], [v]) for n, v in (("zero", 0), ("also", 0))]
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["total"], name="total", keepdims=0),
+        helper.make_node("Slice", ["x", "zero", "also"], ["nothing"], name="nothing"),
+        helper.make_node("Add", ["x", "total"], ["y"], name="sum"),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "xy")
+    model = save_graph(helper.make_graph(nodes, "g", [x], [y], starts), "empty.onnx")
+    root = set_dump(dump_mode="all")
+    model_id, _ = started.mdl.load_from_file(str(model))
+    run_model(model_id, ARRAY)
+    found = files(root)
+    total = wire.read(found["ReduceSum.total"])
+    assert total.outputs[0].shape == ()
+    assert b"\x1a\x00" in total.header
+    empty = wire.read(found["Slice.nothing"]).outputs[0]
+    assert (empty.shape, empty.size, empty.address) == ((0, 3), 0, 0)
+
+
+def test_operator_names_are_stable_and_unique(save_graph: Any) -> None:
+    names = ["", "Add_0", "twin", "twin", "twin_1", ""]
+    chain = [f"t{index}" for index in range(len(names) + 1)]
+    nodes = [
+        helper.make_node("Add", [a, a], [b], name=name)
+        for name, (a, b) in zip(names, itertools.pairwise(chain), strict=True)
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("t0", TensorProto.FLOAT, [1])], [value("t6", TensorProto.FLOAT, [1])]
+    )
+    path = save_graph(graph, "names.onnx")
+    found = operator_names(path)
+    assert found == operator_names(path.with_suffix(".om"))
+    assert len(set(found)) == len(names)
+    assert found[1:3] == ("Add_0", "twin")
+    assert found[4] == "twin_1"
+
+
+def test_unwritable_directory_is_an_error_of_the_execution(
+    set_dump: Any, started: Any, small_model: Path
+) -> None:
+    root = set_dump()
+    model_id, _ = started.mdl.load_from_file(str(small_model))
+    os.rmdir(root)  # noqa: PTH106 - pairs with the file put in its place
+    root.write_text("a file where the directory was")
+    address, _ = started.rt.malloc(24, 0)
+    datasets = [started.mdl.create_dataset() for _ in range(2)]
+    for dataset in datasets:
+        started.mdl.add_dataset_buffer(dataset, started.create_data_buffer(address, 24))
+    assert started.mdl.execute(model_id, *datasets) == 500000
+    assert "cannot be written" in started.get_recent_err_msg()
