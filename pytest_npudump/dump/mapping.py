@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -63,12 +64,8 @@ def read_mapping(path: Path) -> dict[str, str]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield the byte, the short name and the long name of each line that is not empty."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror}") from error
     offset = 0
-    for raw in data.splitlines(keepends=True):
+    for raw in read_small(path).splitlines(keepends=True):
         line = raw.rstrip(b"\r\n")
         if line:
             text = line.decode("utf-8", "surrogateescape")

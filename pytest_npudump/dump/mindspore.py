@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.executions import Execution
 from pytest_npudump.dump.places import read_place
 from pytest_npudump.dump.statistic_csv import read_statistic_csv
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
@@ -153,9 +154,9 @@ def iteration_repeats(root: Path, names: Iterable[str]) -> tuple[Counter[tuple[i
             continue
         rank = read_place((match["above"] or "").split("/")).rank
         try:
-            lines = (root / name).read_bytes().split()
-        except OSError as error:
-            problems.append(FormatError(root / name, f"cannot be read: {error.strerror}"))
+            lines = read_small(root / name).split()
+        except FormatError as error:
+            problems.append(error)
             continue
         counted = Counter(int(line) for line in lines if line.isdigit())
         for iteration, count in counted.items():

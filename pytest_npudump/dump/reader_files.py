@@ -50,7 +50,8 @@ def read_job(job: Job, *, stats: bool, acl: bool) -> tuple[list[Execution], list
     except FormatError as error:
         problems.append(error)
     try:
-        found = _read(job.file, table, stats=stats, acl=acl)
+        found, damaged = _read(job.file, table, stats=stats, acl=acl)
+        problems += damaged
     except FormatError as error:
         problems.append(error)
     except OSError as error:
@@ -58,14 +59,17 @@ def read_job(job: Job, *, stats: bool, acl: bool) -> tuple[list[Execution], list
     return found, problems
 
 
-def _read(file: DumpFile, table: tuple[TensorPart, ...], *, stats: bool, acl: bool) -> list[Execution]:
+def _read(
+    file: DumpFile, table: tuple[TensorPart, ...], *, stats: bool, acl: bool
+) -> tuple[list[Execution], list[FormatError]]:
     name = file.name
     if name is not None and name.suffix == ".csv":
-        return [_execution(file, name, _unique(read_stats_csv(file.path), file))]
+        return [_execution(file, name, _unique(read_stats_csv(file.path), file))], []
     from pytest_npudump.dump import reader_tensors  # noqa: PLC0415 - numpy and protobuf only where tensors are
 
     if name is not None and name.suffix == ".npy":
-        return [_execution(file, name, (reader_tensors.npy_part(file.path, name, stats=stats, acl=acl),))]
+        part = reader_tensors.npy_part(file.path, name, stats=stats, acl=acl)
+        return [_execution(file, name, (part,))], []
     return reader_tensors.container_executions(file, table, stats=stats, acl=acl)
 
 

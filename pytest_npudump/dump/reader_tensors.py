@@ -6,11 +6,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.container import ContainerRecord, ContainerTensor, read_container
+from pytest_npudump.dump.decode import DecodeError, why_opaque
 from pytest_npudump.dump.executions import Execution
 from pytest_npudump.dump.npy import load_npy, read_npy_header
 from pytest_npudump.dump.parts import TensorPart, dtype_name
-from pytest_npudump.dump.records import Payload, Stats
+from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats import payload_stats, tensor_stats
+from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,31 +45,38 @@ def npy_part(path: Path, name: DumpName, *, stats: bool, acl: bool) -> TensorPar
 
 def container_executions(
     file: DumpFile, table: tuple[TensorPart, ...], *, stats: bool, acl: bool
-) -> list[Execution]:
-    """Return an execution for each record of a dump file: one is the rule, CANN appends others.
+) -> tuple[list[Execution], list[FormatError]]:
+    """Return an execution for each record of a dump file, and problems of single tensors.
 
-    ``table`` holds the rows of the statistics CSV beside it. They stand for what the producer computed,
-    so they are kept where they have values; tensors that only one of the two has are kept as well.
+    One record is the rule, CANN appends others. ``table`` holds the rows of the statistics CSV beside it.
+    They stand for what the producer computed, so they are kept where they have values; tensors that only
+    one of the two has are kept as well.
 
     Raises:
         FormatError: the file is damaged.
     """
-    records = read_container(file.path)
     known = {(row.io, row.slot): row for row in table if row.stats is not None and row.stats.max is not None}
-    found = []
-    for record in records:
-        parts = [
-            _part(tensor, known.get((tensor.io, tensor.slot)), stats=stats, acl=acl)
-            for tensor in record.tensors
-        ]
+    executions: list[Execution] = []
+    problems: list[FormatError] = []
+    for record in read_container(file.path):
+        parts = []
+        for tensor in record.tensors:
+            row = known.get((tensor.io, tensor.slot))
+            part = _part(tensor)
+            if row is not None:
+                part = part._replace(stats=row.stats)
+            elif stats:
+                part, failed = _with_stats(part, file.path, acl=acl)
+                problems += failed
+            parts.append(part)
         held = {(part.io, part.slot) for part in parts}
         parts += [row for row in table if (row.io, row.slot) not in held]
-        found.append(_execution(file, record, tuple(parts)))
+        executions.append(_execution(file, record, tuple(parts)))
         known, table = {}, ()
-    return found
+    return executions, problems
 
 
-def _part(tensor: ContainerTensor, row: TensorPart | None, *, stats: bool, acl: bool) -> TensorPart:
+def _part(tensor: ContainerTensor) -> TensorPart:
     return TensorPart(
         tensor.io,
         tensor.slot,
@@ -75,7 +84,6 @@ def _part(tensor: ContainerTensor, row: TensorPart | None, *, stats: bool, acl: 
         tensor.shape,
         format=tensor.format,
         size=tensor.size,
-        stats=_stats(tensor, acl=acl) if row is None and stats else None if row is None else row.stats,
         note=tensor.note,
         payload=tensor.payload,
         original_shape=tensor.original_shape,
@@ -83,10 +91,19 @@ def _part(tensor: ContainerTensor, row: TensorPart | None, *, stats: bool, acl: 
     )
 
 
-def _stats(tensor: ContainerTensor, *, acl: bool) -> Stats | None:
-    if tensor.payload is None or tensor.shape is None:
-        return None
-    return payload_stats(tensor.payload, tensor.dtype, prod(tensor.shape), acl=acl)
+def _with_stats(part: TensorPart, path: Path, *, acl: bool) -> tuple[TensorPart, list[FormatError]]:
+    """Compute the statistics of one tensor; a note says why there are none, a problem what is damaged."""
+    if part.payload is None or part.shape is None:
+        return part, []
+    try:
+        found = payload_stats(part.payload, part.dtype, prod(part.shape), acl=acl)
+    except DecodeError as error:
+        problem = FormatError(path, f"{part.io} {part.slot}: {error}", offset=part.payload.offset)
+        return part._replace(note=str(error)), [problem]
+    if found is None:
+        why = why_opaque(part.dtype) or f"CANN computes no statistics for {part.dtype}"
+        return part._replace(note=part.note or why), []
+    return part._replace(stats=found), []
 
 
 def _execution(file: DumpFile, record: ContainerRecord, parts: tuple[TensorPart, ...]) -> Execution:

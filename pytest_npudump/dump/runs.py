@@ -67,7 +67,7 @@ def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[_Run, _
         if file.name is not None:
             place, name = file.place, file.name
             held[place.run].add(
-                (place.rank, place.device, place.model, place.step, name.op_type, name.op_name, name.suffix)
+                (place.rank, place.device, place.model, place.step, name.op_type, name.op_name)
             )
     runs = sorted(held, key=lambda run: (last[run], run))
     pairs = [

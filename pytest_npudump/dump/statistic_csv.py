@@ -22,6 +22,7 @@ from pytest_npudump.dump.stats_cells import (
     parse_shape,
     parse_stats,
 )
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -71,10 +72,7 @@ def read_statistic_csv(path: Path) -> tuple[StatisticRow, ...]:
         FormatError: the file cannot be read or is cut short, the header lacks a column, or a row does not
             have the cells the header asks for. It names the byte at which the line begins.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror}") from error
+    data = read_small(path)
     if not data.endswith(b"\n"):
         reason = "the last line has no line feed: the file was cut short" if data else "the file is empty"
         raise FormatError(path, f"{reason}; collect the dump again", offset=data.rfind(b"\n") + 1)

@@ -12,7 +12,6 @@ So the cells are counted, and what was taken for ``Count`` is checked: there it 
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -29,6 +28,7 @@ from pytest_npudump.dump.stats_cells import (
     parse_shape,
     parse_stats,
 )
+from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ _REQUIRED = ("io", "slot", "size", "dtype", "format", "shape")
 _BASE = len(_REQUIRED)
 _HEADER_START = "Input/Output,Index"
 _CHUNK_TENSORS = 10
-_READ = 1 << 20
 _NO_STATISTICS = "the producer gave no statistics for this tensor (data type, null address or zero size)"
 
 
@@ -80,23 +79,7 @@ def read_stats_csv(path: Path) -> tuple[StatsRow, ...]:
         FormatError: the file cannot be read or is cut short, the header is unknown, or a row's cells cannot
             be assigned to columns without doubt. It names the byte at which the line begins.
     """
-    try:
-        data = _contents(path)
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror}") from error
-    return parse_stats_csv(data, path)
-
-
-def _contents(path: Path) -> bytes:
-    """Return the bytes of a file; half the time of ``path.read_bytes()``, which counts for 10,000 files."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        chunks = [os.read(descriptor, _READ)]
-        while chunks[-1]:
-            chunks.append(os.read(descriptor, _READ))
-    finally:
-        os.close(descriptor)
-    return b"".join(chunks)
+    return parse_stats_csv(read_small(path), path)
 
 
 def parse_stats_csv(data: bytes, path: Path) -> tuple[StatsRow, ...]:

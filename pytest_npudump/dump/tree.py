@@ -93,8 +93,10 @@ def _walk(root: Path, tree: Tree) -> Iterator[tuple[tuple[str, ...], list[str]]]
                         tree.notes.append(f"symbolic link not followed: {entry.path}")
                     elif entry.is_dir():
                         directories.append(entry.name)
-                    else:
+                    elif entry.is_file():
                         names.append(entry.name)
+                    else:
+                        tree.notes.append(f"neither a file nor a directory: {entry.path}")
         except OSError as error:
             tree.problems.append(FormatError(path, f"the directory cannot be listed: {error.strerror}"))
         pending.extend((*parts, name) for name in sorted(directories, reverse=True))

@@ -292,6 +292,14 @@ def test_the_latest_run_is_the_one_dumped_last_and_not_the_last_by_name(tmp_path
     assert record.stats.max == 2.0
 
 
+def test_statistics_and_tensors_of_two_runs_are_not_mixed(tmp_path: Path) -> None:
+    table(tmp_path, f"20260101010101/0/net/1/0/A.a.1.2.{STAMP}.csv")
+    container(tmp_path, f"20260101020202/0/net/1/0/A.a.1.2.{STAMP + 9}", "a")
+    with pytest.raises(DumpError, match="two runs"):
+        read_dump(tmp_path)
+    assert [record.payload is None for record in read_dump(tmp_path, latest=True).records] == [False]
+
+
 def test_different_steps_in_their_own_directories_are_no_two_runs(tmp_path: Path) -> None:
     for step in range(2):
         table(tmp_path, f"{step}/2026010101010{step}/0/A.a.1.2.{STAMP + step}.csv")
@@ -325,6 +333,36 @@ def test_a_tensor_file_cut_at_any_byte_is_a_problem(tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         (problem,) = read_dump(tmp_path).problems
         assert problem.path == str(path)
+
+
+def test_one_tensor_that_cannot_be_decoded_costs_no_other(tmp_path: Path) -> None:
+    message = dump_data_class()(version="2.0", dump_time=STAMP, op_name="a")
+    for dims, kind in (([1], 1), ([1000], 1), ([1], 13), ([1], 99)):
+        tensor = message.output.add()
+        tensor.data_type, tensor.format, tensor.size, tensor.address = kind, 2, 4, 4096
+        tensor.shape.dim.extend(dims)
+    header = message.SerializeToString()
+    path = tmp_path / f"A.a.1.2.{STAMP}"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + struct.pack("<4f", 1, 2, 3, 4))
+    dump = read_dump(tmp_path)
+    good, small, text, unknown = dump.records
+    assert good.stats is not None
+    assert good.stats.max == 1.0
+    assert small.stats is None
+    (problem,) = dump.problems
+    assert "output 1" in problem.reason
+    assert (text.dtype, text.stats) == ("string", None)
+    assert "no numeric meaning" in text.note
+    assert (unknown.dtype, unknown.stats) == ("proto:99", None)
+    assert "not known" in unknown.note
+
+
+def test_a_type_the_device_has_no_statistics_for_says_so() -> None:
+    record = next(
+        record for record in read_dump(DATA / "acl-dtypes" / "27_BF16", acl=True).records if record.payload
+    )
+    assert (record.dtype, record.stats) == ("bfloat16", None)
+    assert record.note == "CANN computes no statistics for bfloat16"
 
 
 def test_an_empty_dump_is_an_error_with_likely_causes(tmp_path: Path) -> None:

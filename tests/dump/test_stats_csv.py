@@ -331,6 +331,14 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
         read_stats_csv(tmp_path / "gone.csv")
 
 
+def test_a_file_beyond_all_measure_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(FormatError, match="no text file of a dump"):
+        read_stats_csv(path)
+
+
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**63))
 def test_wide_integers_stay_exact(value: int, count: int) -> None:
     row = only(DEFAULT, f"Input,0,8,DT_INT64,ND,1,{value},{value},1.5,{count},0,0,0")

@@ -181,6 +181,13 @@ def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
     assert len(tree.notes) == 2
 
 
+def test_a_pipe_in_a_dump_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"A.a.1.2.{STAMP}.csv")
+    tree = find_files(tmp_path)
+    assert not tree.files
+    assert tree.notes == [f"neither a file nor a directory: {tmp_path}/A.a.1.2.{STAMP}.csv"]
+
+
 def test_a_dump_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DumpError, match="does not exist"):
         find_files(tmp_path / "gone")

@@ -1,0 +1,41 @@
+"""The whole bytes of a small file, such as a CSV: fast, since a dump may have 10,000 of them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIMIT = 1 << 28
+"""No statistics or names file is larger; 20,000 rows take 2 MiB."""
+
+
+def read_small(path: Path) -> bytes:
+    """Return the bytes of ``path``.
+
+    Raises:
+        FormatError: the file cannot be read, or is larger than ``LIMIT``.
+    """
+    try:
+        return _contents(path)
+    except OSError as error:
+        raise FormatError(path, f"cannot be read: {error.strerror}") from error
+
+
+def _contents(path: Path) -> bytes:
+    # Five system calls; Path.read_bytes makes nine and takes twice the time.
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size > LIMIT:
+            raise FormatError(path, f"{size} bytes, expected at most {LIMIT}: this is no text file of a dump")
+        chunks = []
+        while chunk := os.read(descriptor, size + 1):
+            chunks.append(chunk)
+    finally:
+        os.close(descriptor)
+    return b"".join(chunks)
