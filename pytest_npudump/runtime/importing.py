@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-class _EmulatorFinder(MetaPathFinder, Loader):
+class EmulatorFinder(MetaPathFinder, Loader):
+    """Finds the emulator for the module name ``acl``."""
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Claim ``acl`` and nothing else."""
         del path, target
         return ModuleSpec(fullname, self) if fullname == "acl" else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Install the emulator and return it."""
         del spec
         from pytest_npudump.emulator.install import install  # noqa: PLC0415 - with the first `import acl`
 
@@ -27,12 +31,13 @@ class _EmulatorFinder(MetaPathFinder, Loader):
         return sys.modules["acl"]
 
     def exec_module(self, module: ModuleType) -> None:
+        """Do nothing more."""
         del module  # it has been executed under its own name
 
 
 def offer_emulator() -> Callable[[], None]:
     """Make ``import acl`` find the emulator; return the function that undoes it."""
-    finder = _EmulatorFinder()
+    finder = EmulatorFinder()
     sys.meta_path.insert(0, finder)
 
     def withdraw() -> None:

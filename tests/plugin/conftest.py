@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from textwrap import dedent
 from typing import TYPE_CHECKING
@@ -12,7 +13,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from pytest_npudump.emulator import install
+from pytest_npudump.runtime.importing import EmulatorFinder
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
@@ -108,7 +113,18 @@ class Project:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+def _no_acl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the test a process in which nothing has imported or initialised ``acl``."""
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not isinstance(f, EmulatorFinder)])
+    install.uninstall()
+    install.reset()
+    yield
+    install.uninstall()
+    install.reset()
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _no_acl: None) -> Project:
     """A project with the unchanged model and no test yet."""
     for name in ("CI", "GITHUB_ACTIONS", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
