@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ALIGNMENT = 64
 DEVICE_BYTES = 32 << 30
 """Memory of one emulated device; an allocation beyond it fails as it does on a device."""
 BORROWED_BYTES = 256 << 20
 """How many bytes of the application's own objects are kept alive for pointers taken to them."""
+BORROWED_OBJECTS = 4096
+"""How many such objects."""
 _OURS = 3
 """References to a borrowed object that are ours: the region's, the view's and getrefcount's argument."""
 
@@ -60,6 +66,7 @@ class Memory:
         self._borrowed_order: list[int] = []
         self._used: dict[int, int] = {}
         self._borrowed_bytes = 0
+        self._lock = threading.RLock()
 
     def used(self, device: int) -> int:
         """Bytes allocated on ``device``."""
@@ -71,42 +78,49 @@ class Memory:
         Raises:
             MemoryError: the device, or this machine, has no room.
         """
-        if kind == "device" and self.used(device) + size > DEVICE_BYTES:
-            raise MemoryError(size)
-        whole = np.zeros(size + ALIGNMENT, np.uint8)
-        start = -whole.ctypes.data % ALIGNMENT
-        region = Region(whole.ctypes.data + start, whole[start : start + size], kind, whole, device)
-        self._regions[region.address] = region
-        insort(self._owned_order, region.address)
-        self._used[device] = self.used(device) + size
-        return region.address
+        with self._lock:
+            if kind == "device" and self.used(device) + size > DEVICE_BYTES:
+                raise MemoryError(size)
+            whole = np.zeros(size + ALIGNMENT, np.uint8)
+            start = -whole.ctypes.data % ALIGNMENT
+            region = Region(whole.ctypes.data + start, whole[start : start + size], kind, whole, device)
+            self._regions[region.address] = region
+            insort(self._owned_order, region.address)
+            if kind == "device":
+                self._used[device] = self.used(device) + size
+            return region.address
 
     def free(self, address: int, kind: str) -> bool:
         """Give back what :meth:`allocate` returned; false if there is no such memory of that kind."""
-        region = self._regions.get(address)
-        if region is None or region.kind != kind:
-            return False
-        del self._regions[address]
-        del self._owned_order[bisect_right(self._owned_order, address) - 1]
-        self._used[region.device] -= region.data.size
-        return True
+        with self._lock:
+            region = self._regions.get(address)
+            if region is None or region.kind != kind:
+                return False
+            del self._regions[address]
+            del self._owned_order[bisect_right(self._owned_order, address) - 1]
+            if kind == "device":
+                self._used[region.device] -= region.data.size
+            return True
 
     def release_device(self, device: int) -> None:
         """Free what was allocated on ``device``, as resetting it does."""
-        for address in [a for a, r in self._regions.items() if r.kind == "device" and r.device == device]:
-            self.free(address, "device")
+        with self._lock:
+            for region in list(self._regions.values()):
+                if region.kind == "device" and region.device == device:
+                    self.free(region.address, "device")
 
     def borrow(self, address: int, size: int, owner: object) -> int:
         """Let pointers reach ``size`` bytes of the application's own ``owner``; returns ``address``.
 
-        The object is kept alive. Once such objects hold more than 256 MiB, the oldest that nobody else
-        refers to are let go, so that an application that runs for days does not grow.
+        The object is kept alive. Once there are more than 4096 such objects, or they hold more than 256 MiB,
+        the oldest that nobody else refers to are let go, so that a process does not grow for ever.
         """
-        self._forget(address)
-        self._let_go(size)
-        insort(self._borrowed_order, address)
-        self._borrowed[address] = Region(address, _view(address, size, owner), "borrowed", owner)
-        self._borrowed_bytes += size
+        with self._lock:
+            self._forget(address)
+            self._let_go(size)
+            insort(self._borrowed_order, address)
+            self._borrowed[address] = Region(address, _view(address, size, owner), "borrowed", owner)
+            self._borrowed_bytes += size
         return address
 
     def _forget(self, address: int) -> None:
@@ -116,25 +130,31 @@ class Memory:
             del self._borrowed_order[bisect_right(self._borrowed_order, address) - 1]
 
     def _let_go(self, wanted: int) -> None:
-        if self._borrowed_bytes + wanted <= BORROWED_BYTES:
-            return
-        for address, region in list(self._borrowed.items()):
-            if self._borrowed_bytes + wanted <= BORROWED_BYTES:
+        for address, region in list(self._borrowed.items()) if self._crowded(wanted) else ():
+            if not self._crowded(wanted):
                 break
             if sys.getrefcount(region.owner) <= _OURS:
                 self._forget(address)
 
+    def _crowded(self, wanted: int) -> bool:
+        return self._borrowed_bytes + wanted > BORROWED_BYTES or len(self._borrowed) >= BORROWED_OBJECTS
+
     def find(self, address: int, size: int) -> Bytes | None:
         """Return ``size`` writable bytes at ``address``, or None where they are not all known memory."""
-        for order, regions in ((self._owned_order, self._regions), (self._borrowed_order, self._borrowed)):
-            for index in range(bisect_right(order, address) - 1, -1, -1):
-                region = regions[order[index]]
+        with self._lock:
+            for region in self._candidates(address):
                 if address + size <= region.end:
-                    start = address - region.address
-                    return region.data[start : start + size]
-                if regions is self._regions:
-                    break
+                    first = address - region.address
+                    return region.data[first : first + size]
         return None
+
+    def _candidates(self, address: int) -> Iterator[Region]:
+        """Yield the regions that begin at or before ``address``, the nearest first; only borrowed overlap."""
+        before = bisect_right(self._owned_order, address)
+        if before:
+            yield self._regions[self._owned_order[before - 1]]
+        for index in range(bisect_right(self._borrowed_order, address) - 1, -1, -1):
+            yield self._borrowed[self._borrowed_order[index]]
 
 
 def _view(address: int, size: int, owner: object) -> Bytes:

@@ -58,6 +58,7 @@ class Model:
         name: model name in dumps: the file's stem, or the graph's name for a model from memory.
         inputs, outputs: its ports, in order.
         id: model id, unique in the process.
+        device: the device it was loaded on.
         plan: which files it leaves; None if it was loaded while no dump was set.
         executions: how often it ran: the ``data_index`` of the next execution.
         current_shapes: output shapes of the last execution; None before the first.
@@ -67,7 +68,8 @@ class Model:
     name: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    id: int
+    id: int = 0
+    device: int = 0
     plan: Plan | None = None
     executions: int = 0
     current_shapes: tuple[tuple[int, ...], ...] | None = None
@@ -76,7 +78,7 @@ class Model:
     _previous: dict[str, Tensor] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, inputs: Sequence[Tensor], *, device: int, clock: Callable[[], int]) -> tuple[Tensor, ...]:
+    def run(self, inputs: Sequence[Tensor], clock: Callable[[], int]) -> tuple[Tensor, ...]:
         """Execute once, writing the dump if there is one, and return the outputs.
 
         Raises:
@@ -85,9 +87,7 @@ class Model:
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
         with self._lock:
             active = self.plan if self.plan is not None and self.plan.active else None
-            results = (
-                self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, device, clock)
-            )
+            results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
             self.executions += 1
             outputs = tuple(results[port.name] for port in self.outputs)
             self.current_shapes = tuple(tensor.shape for tensor in outputs)
@@ -99,13 +99,13 @@ class Model:
         return sessions.run(self._session, feeds, [port.name for port in self.outputs])
 
     def _run_dumped(
-        self, files: Plan, feeds: Mapping[str, Tensor], device: int, clock: Callable[[], int]
+        self, files: Plan, feeds: Mapping[str, Tensor], clock: Callable[[], int]
     ) -> dict[str, Tensor]:
         wanted = [name for name in files.tensors if name not in feeds]
         names = list(dict.fromkeys([*(port.name for port in self.outputs), *wanted]))
         results = {**feeds, **sessions.run(self._exposed, feeds, names)}
         if files.settings.step_selected(self.executions):
-            place = recorder.Place(device, self.name, self.id, self.executions)
+            place = recorder.Place(self.device, self.name, self.id, self.executions)
             recorder.record(files, place, results, self._previous, clock)
         self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
         return results
@@ -118,22 +118,22 @@ def resolve(path: str) -> Path | None:
     return candidate if candidate.is_file() else None
 
 
-def load(source: Path | bytes, model_id: int, settings: DumpSettings | None) -> Model:
-    """Load a model; what it dumps is settled here, by the ``settings`` of now.
+def load(source: Path | bytes, settings: DumpSettings | None) -> Model:
+    """Load a model; what it dumps is settled here, by the ``settings`` of now. Its id is left 0.
 
     Raises:
         ModelError: the source is no ONNX model, or one that onnxruntime refuses.
         MissingExtraError: onnx or onnxruntime is not installed.
     """
     if settings is not None:
-        return _load_dumped(source, model_id, settings)
+        return _load_dumped(source, settings)
     session = sessions.plain_session(source)
     name = source.stem if isinstance(source, Path) else session.get_modelmeta().graph_name
     inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs())
-    return Model(source, name, inputs, outputs, model_id, _session=session)
+    return Model(source, name, inputs, outputs, _session=session)
 
 
-def _load_dumped(source: Path | bytes, model_id: int, settings: DumpSettings) -> Model:
+def _load_dumped(source: Path | bytes, settings: DumpSettings) -> Model:
     proto = sessions.read_model(source)
     graph = proto.graph
     own_outputs = len(graph.output)
@@ -142,7 +142,7 @@ def _load_dumped(source: Path | bytes, model_id: int, settings: DumpSettings) ->
     files = plan(settings, (name, graph.name), graph_module.operators(graph), data)
     session = sessions.exposed_session(source, proto, [t for t in files.tensors if t not in data])
     inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs()[:own_outputs])
-    return Model(source, name, inputs, outputs, model_id, plan=files, _exposed=session)
+    return Model(source, name, inputs, outputs, plan=files, _exposed=session)
 
 
 def _ports(arguments: Sequence[Any]) -> tuple[Port, ...]:

@@ -106,6 +106,8 @@ def append(path: str, chunks: Iterable[bytes | memoryview]) -> None:
 
 
 def _open(path: str) -> int:
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "an operator's name with a NUL byte makes no file name", path)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 

@@ -346,6 +346,35 @@ def test_scalars_and_empty_tensors_have_empty_shapes_and_no_bytes(
     assert (empty.shape, empty.size, empty.address) == ((0, 3), 0, 0)
 
 
+def test_sequences_and_strings_have_no_bytes_and_cost_nothing_else(
+    set_dump: Any, started: Any, save_graph: Any, run_model: Any
+) -> None:
+    position = helper.make_tensor("zero", TensorProto.INT64, [], [0])
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["pair"], name="pair"),
+        helper.make_node("SequenceAt", ["pair", "zero"], ["one"], name="one"),
+        helper.make_node("Cast", ["one"], ["text"], name="text", to=TensorProto.STRING),
+        helper.make_node("Cast", ["text"], ["y"], name="back", to=TensorProto.FLOAT),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "xy")
+    model = save_graph(helper.make_graph(nodes, "g", [x], [y], [position]), "sequence.onnx")
+    root = set_dump()
+    model_id, ret = started.mdl.load_from_file(str(model))
+    assert ret == 0, started.get_recent_err_msg()
+    np.testing.assert_array_equal(run_model(model_id, ARRAY)[0], ARRAY)
+    assert set(files(root)) == {"SequenceAt.one", "Cast.back", "Data.x"}
+
+
+def test_dump_lies_under_the_device_the_model_was_loaded_on(
+    set_dump: Any, started: Any, small_model: Path, run_model: Any
+) -> None:
+    root = set_dump()
+    started.rt.set_device(3)
+    model_id, _ = started.mdl.load_from_file(str(small_model))
+    run_model(model_id, ARRAY)
+    assert {path.name for path in root.glob("*/*")} == {"3"}
+
+
 def test_operator_names_are_stable_and_unique(save_graph: Any) -> None:
     names = ["", "Add_0", "twin", "twin", "twin_1", ""]
     chain = [f"t{index}" for index in range(len(names) + 1)]

@@ -61,6 +61,12 @@ def test_existing_file_is_extended(tmp_path: Path) -> None:
     assert path.read_bytes() == b"onetwothree"
 
 
+def test_name_with_a_nul_byte_is_an_error_of_the_file_system(tmp_path: Path) -> None:
+    values = Slot(from_array(BY_NAME["int8"], np.zeros(1, np.int8)), 1)
+    with pytest.raises(OSError, match="NUL"):
+        write(str(tmp_path), TaskFile("T", "a\0b", 1, 2, [], [values]), 5)
+
+
 def test_operator_without_any_byte_leaves_no_file(tmp_path: Path) -> None:
     nothing = Slot(from_array(BY_NAME["float32"], np.zeros((0, 3), np.float32)), 0)
     write(str(tmp_path / "deep"), TaskFile("T", "n", 1, 2, [], [nothing]), 5)

@@ -154,6 +154,15 @@ def test_borrowed_objects_are_let_go_only_when_nobody_holds_them(monkeypatch: py
     assert memory._borrowed_bytes <= 1000 + 400
 
 
+def test_many_small_objects_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_module, "BORROWED_OBJECTS", 10)
+    memory = Memory()
+    for _ in range(100):
+        data = np.zeros(8, np.uint8)
+        memory.borrow(data.ctypes.data, 8, data)
+    assert len(memory._borrowed) <= 11
+
+
 def test_numpy_pointers_share_memory(started: Any) -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     with pytest.warns(Warning, match="deprecated"):

@@ -85,7 +85,7 @@ def _run(model: Model, source: Dataset, target: Dataset) -> None:
     state = process()
     tensors = _inputs(model, source)
     _check_outputs(model, target)
-    results = model.run(tensors, device=state.device, clock=state.clock)
+    results = model.run(tensors, state.clock)
     _store(model, target, results)
 
 

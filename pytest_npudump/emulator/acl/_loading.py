@@ -30,10 +30,10 @@ def _load(call: str, source: Path | bytes, bad: int) -> tuple[int, int]:
         return 0, code
     with state.lock:
         try:
-            model = models.load(source, 0, state.dumping.settings)
+            model = models.load(source, state.dumping.settings)
         except ModelError as error:
             return 0, state.explain(bad, f"{call}: {error}")
-        model.id = next(state.model_ids)
+        model.id, model.device = next(state.model_ids), state.device
         state.models[model.id] = model
     return model.id, codes.SUCCESS
 

@@ -75,7 +75,7 @@ def _describe(handle: int, source: Any) -> int:
     if desc is None:
         return codes.INVALID_PARAM
     try:
-        desc.model = models.load(source, 0, None)
+        desc.model = models.load(source, None)
     except ModelError as error:
         return state.explain(codes.GE_EXEC_MODEL_PATH_INVALID, str(error))
     return codes.SUCCESS
