@@ -22,6 +22,7 @@ FAST_TYPES = frozenset({"float16", "bfloat16", "float32"})
 
 _LOW, _HIGH = 1e-14, 1e18
 _TINY = 1e-30
+"""Tolerances below this would lose digits in float32."""
 _FLOAT16_MAX = 65504.0
 _PROBE = 4096
 _MARGIN = 1e-6
@@ -34,14 +35,13 @@ class FastComparer:
     def __init__(self, sums: Sums, worst: Worst, *, rtol: float, atol: float) -> None:
         self._sums, self._worst = sums, worst
         self._rtol, self._atol = rtol, atol
-        # Below this the tolerance itself would lose digits in float32.
-        self._tiny = any(0 < tolerance < _TINY for tolerance in (rtol, atol))
+        self._usable = all(tolerance == 0 or _TINY < tolerance < 1 / _TINY for tolerance in (rtol, atol))
         self._buffers: dict[str, np.ndarray] = {}
 
     def add(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> bool:
         """Add a chunk of shape (n,), or return False and leave all as it was."""
         half = golden.dtype == np.float16
-        if self._tiny or (half and _beyond(actual)):
+        if not self._usable or (half and _beyond(actual)):
             return False
         one, other = self._float32("golden", golden), self._float32("actual", actual)
         if _equal(golden.view(np.uint8), actual.view(np.uint8)):
@@ -110,7 +110,8 @@ class FastComparer:
         """Whether elements are within ``factor`` times the tolerance, bool of shape (n,)."""
         bound = np.multiply(magnitude, np.float32(self._rtol * factor), out=self._buffer("bound", distance))
         np.add(bound, np.float32(self._atol * factor), out=bound)
-        return np.less_equal(distance, bound, out=self._flags(distance.size))
+        near: np.ndarray = np.less_equal(distance, bound, out=self._flags(distance.size))
+        return near
 
     def _add_dots(self, golden: np.ndarray, difference: np.ndarray) -> None:
         squares, apart = block_dot(golden, golden), block_dot(difference, difference)

@@ -28,9 +28,9 @@ _DIM_LIMIT = 1 << 63
 _BFLOAT16 = {"<E2", "<T2", "bfloat16"}
 _PLAIN: dict[str, np.dtype] = {
     **{
-        np.dtype(code).newbyteorder(order).str: np.dtype(code).newbyteorder(order)
+        dtype.str: dtype
         for code in "?bBhHiIqQefdFD"
-        for order in "<>"
+        for dtype in (np.dtype(f"<{code}"), np.dtype(f">{code}"))
     },
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }

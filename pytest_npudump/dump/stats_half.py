@@ -123,7 +123,7 @@ def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray
 def in_order(values: np.ndarray) -> np.ndarray:
     """A copy of ``values``, which :func:`to_float32` made, in the order of the elements."""
     pairs = values.size // 2
-    found = values.copy()
+    found: np.ndarray = values.copy()
     found[1 : 2 * pairs : 2] = values[:pairs]
     found[0 : 2 * pairs : 2] = values[pairs : 2 * pairs]
     return found

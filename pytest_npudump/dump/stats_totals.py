@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pytest_npudump.dump.records import Stats
 
@@ -19,6 +19,7 @@ class Totals:
         squares: sum of the squares of the elements that are finite, times ``scale`` squared.
         scale: power of two that elements were multiplied by before they were added or squared.
         nan, neg_inf, pos_inf, zero: numbers of such elements.
+        ordered: whether the elements have an order; complex numbers have neither extremes nor avg.
     """
 
     count: int = 0
@@ -31,7 +32,7 @@ class Totals:
     neg_inf: int = 0
     pos_inf: int = 0
     zero: int = 0
-    ordered: bool = field(default=True)
+    ordered: bool = True
 
     def extend(self, low: float, high: float) -> None:
         """Take the extreme values of some more elements, none of them NaN."""
@@ -41,12 +42,15 @@ class Totals:
             self.min = low
 
     def stats(self) -> Stats:
-        """The statistics: IEEE's rules for avg and l2norm, extremes over all that is not NaN."""
+        """The statistics: IEEE's rules for avg and l2norm, extremes over all that is not NaN.
+
+        A zero is never negative: which of two zeros numpy takes for the larger depends on the machine.
+        """
         empty = None if not self.count or not self.ordered else math.nan
         return Stats(
             count=self.count,
-            max=empty if self.max is None else self.max,
-            min=empty if self.min is None else self.min,
+            max=empty if self.max is None else self.max + 0,
+            min=empty if self.min is None else self.min + 0,
             avg=self._avg() if self.count and self.ordered else None,
             l2norm=self._l2norm(),
             nan=self.nan,
@@ -60,7 +64,7 @@ class Totals:
             return math.nan
         if self.pos_inf or self.neg_inf:
             return math.inf if self.pos_inf else -math.inf
-        return self.sum / self.count / self.scale
+        return self.sum / self.count / self.scale + 0.0
 
     def _l2norm(self) -> float:
         if self.nan:

@@ -1,6 +1,10 @@
+from __future__ import annotations
+
+import itertools
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,18 +20,20 @@ from pytest_npudump.errors import FormatError
 DATA = Path(__file__).parent.parent / "data" / "dump"
 
 
-def _bytes(payload=b"", **fields):
+def _bytes(payload: bytes = b"", **fields: Any) -> Any:
     header = dump_data_class()(version="2.0", **fields).SerializeToString()
     return struct.pack("<Q", len(header)) + header + payload
 
 
-def _write(tmp_path, data):
+def _write(tmp_path: Path, data: bytes) -> Any:
     path = tmp_path / "Op.name.1.2.3"
     path.write_bytes(data)
     return path
 
 
-def _tensor(size, *, address=1, dims=None, dtype=4, **more):
+def _tensor(
+    size: int, *, address: int = 1, dims: list[int] | None = None, dtype: int = 4, **more: Any
+) -> Any:
     dims = [size] if dims is None else dims
     return {
         "data_type": dtype,
@@ -40,7 +46,7 @@ def _tensor(size, *, address=1, dims=None, dtype=4, **more):
     }
 
 
-def test_a_file_of_the_device_writer():
+def test_a_file_of_the_device_writer() -> None:
     (record,) = read_container(DATA / "containers" / "mixed-op")
     assert record.op_name == "net/block 1/mat\\mul.x"
     assert record.dump_time == 1795228705872229
@@ -59,16 +65,16 @@ def test_a_file_of_the_device_writer():
     assert record.tensors[1].original_shape == (1, 30, 4, 4)
 
 
-def test_payloads_follow_each_other_although_one_tensor_has_none():
+def test_payloads_follow_each_other_although_one_tensor_has_none() -> None:
     (record,) = read_container(DATA / "containers" / "mixed-op")
     first = record.tensors[0]
     assert load(first.payload, first.dtype, first.shape).tolist() == np.arange(12.0).reshape(3, 4).tolist()
     ends = [(t.payload.offset, t.size) for t in record.tensors if t.payload]
-    assert all(a + size == b for (a, size), (b, _) in zip(ends, ends[1:], strict=False))
+    assert all(a + size == b for (a, size), (b, _) in itertools.pairwise(ends))
     assert sum(ends[-1]) == (DATA / "containers" / "mixed-op").stat().st_size
 
 
-def test_a_file_of_the_exception_writer():
+def test_a_file_of_the_exception_writer() -> None:
     (record,) = read_container(DATA / "containers" / "exception")
     assert record.attrs == {"user_tag": "t"}
     assert record.dfx_message == "hello\n"
@@ -80,21 +86,21 @@ def test_a_file_of_the_exception_writer():
 @pytest.mark.parametrize(
     "path", sorted(p for p in (DATA / "dtypes").iterdir() if not p.suffix), ids=lambda p: p.name
 )
-def test_every_type_of_the_table_is_named_and_its_bytes_are_there(path):
+def test_every_type_of_the_table_is_named_and_its_bytes_are_there(path: Path) -> None:
     (record,) = read_container(path)
     (tensor,) = record.tensors
     assert tensor.dtype == BY_PROTO[int(path.name.split("_")[0])].name
     assert raw_bytes(tensor.payload).tolist() == list(range(240))
 
 
-def test_a_larger_size_than_the_shape_needs_is_skipped(tmp_path):
+def test_a_larger_size_than_the_shape_needs_is_skipped(tmp_path: Path) -> None:
     data = _bytes(b"abXXcd", input=[_tensor(4, dims=[2]), _tensor(2)])
     one, two = read_container(_write(tmp_path, data))[0].tensors
     assert raw_bytes(one.payload).tobytes() == b"ab"
     assert raw_bytes(two.payload).tobytes() == b"cd"
 
 
-def test_null_addresses_are_skipped_only_where_the_sizes_do_not_add_up(tmp_path):
+def test_null_addresses_are_skipped_only_where_the_sizes_do_not_add_up(tmp_path: Path) -> None:
     tensors = [_tensor(2), _tensor(2, address=0), _tensor(2)]
     path = _write(tmp_path, _bytes(b"aabbcc", input=tensors))
     found = [raw_bytes(t.payload).tobytes() for t in read_container(path)[0].tensors]
@@ -105,13 +111,13 @@ def test_null_addresses_are_skipped_only_where_the_sizes_do_not_add_up(tmp_path)
     assert (raw_bytes(one.payload).tobytes(), raw_bytes(three.payload).tobytes()) == (b"aa", b"cc")
 
 
-def test_a_truncated_exception_dump_does_not_pass_for_one_of_null_tensors(tmp_path):
+def test_a_truncated_exception_dump_does_not_pass_for_one_of_null_tensors(tmp_path: Path) -> None:
     tensor = {"data_type": 4, "shape": {"dim": [8]}, "size": 8, "arg_index": 1, "input_type": 2}
     with pytest.raises(FormatError, match="input 0 needs 8 bytes, but the file has 0"):
         read_container(_write(tmp_path, _bytes(input=[tensor])))
 
 
-def test_argument_buffers_of_an_exception_dump_come_last(tmp_path):
+def test_argument_buffers_of_an_exception_dump_come_last(tmp_path: Path) -> None:
     args = {"size": 2, "input_type": 1}
     given_input = {"data_type": 4, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
     data = _bytes(b"iioowwaa", input=[args, given_input], output=[_tensor(2, address=0)], space=[{"size": 2}])
@@ -122,7 +128,7 @@ def test_argument_buffers_of_an_exception_dump_come_last(tmp_path):
     assert found == {("input", 0): b"aa", ("input", 1): b"ii", ("output", 0): b"oo", ("workspace", 0): b"ww"}
 
 
-def test_records_written_behind_each_other_are_all_read(tmp_path):
+def test_records_written_behind_each_other_are_all_read(tmp_path: Path) -> None:
     one = _bytes(b"abc", dump_time=1, output=[_tensor(3), _tensor(9, address=0)])
     two = _bytes(b"xyz", dump_time=2, output=[_tensor(3)])
     records = read_container(_write(tmp_path, one + two + one))
@@ -131,7 +137,7 @@ def test_records_written_behind_each_other_are_all_read(tmp_path):
     assert raw_bytes(records[2].tensors[0].payload).tobytes() == b"abc"
 
 
-def test_unknown_numbers_are_kept_and_cost_no_other_tensor(tmp_path):
+def test_unknown_numbers_are_kept_and_cost_no_other_tensor(tmp_path: Path) -> None:
     strange = _tensor(3, dtype=99, dims=[2])
     strange["format"] = 77
     data = _bytes(b"abcd", input=[strange, _tensor(1)])
@@ -140,7 +146,7 @@ def test_unknown_numbers_are_kept_and_cost_no_other_tensor(tmp_path):
     assert load(two.payload, two.dtype, two.shape).tolist() == [ord("d")]
 
 
-def test_an_impossible_dimension_is_noted_and_the_bytes_stay(tmp_path):
+def test_an_impossible_dimension_is_noted_and_the_bytes_stay(tmp_path: Path) -> None:
     (tensor,) = read_container(_write(tmp_path, _bytes(b"ab", input=[_tensor(2, dims=[2**64 - 1])])))[
         0
     ].tensors
@@ -149,12 +155,12 @@ def test_an_impossible_dimension_is_noted_and_the_bytes_stay(tmp_path):
     assert tensor.payload.nbytes == 2
 
 
-def test_a_shape_larger_than_its_size_is_noted(tmp_path):
+def test_a_shape_larger_than_its_size_is_noted(tmp_path: Path) -> None:
     (tensor,) = read_container(_write(tmp_path, _bytes(b"ab", input=[_tensor(2, dims=[1 << 40])])))[0].tensors
     assert tensor.note == f"size is 2 bytes, the shape needs {1 << 40}"
 
 
-def test_a_tensor_behind_four_gigabytes(tmp_path):
+def test_a_tensor_behind_four_gigabytes(tmp_path: Path) -> None:
     large = (1 << 32) + 4096
     path = _write(tmp_path, _bytes(input=[_tensor(large), _tensor(2)]))
     start = path.stat().st_size
@@ -166,7 +172,7 @@ def test_a_tensor_behind_four_gigabytes(tmp_path):
     assert raw_bytes(two.payload).tobytes() == b"zz"
 
 
-def test_the_exception_writer_cuts_tensors_of_four_gigabytes(tmp_path):
+def test_the_exception_writer_cuts_tensors_of_four_gigabytes(tmp_path: Path) -> None:
     big = {"data_type": 4, "shape": {"dim": [(1 << 32) + 3]}, "size": (1 << 32) + 3, "input_type": 2}
     small = {"data_type": 4, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
     one, two = read_container(_write(tmp_path, _bytes(b"aaabb", input=[big, small])))[0].tensors
@@ -195,14 +201,14 @@ _GOOD = _bytes(b"abcd", input=[_tensor(4)])
         (_bytes(input=[_tensor(2**64 - 1)]), "input 0 needs 18446744073709551615 bytes"),
     ],
 )
-def test_a_damaged_file_is_refused_by_name_and_byte(tmp_path, data, message):
+def test_a_damaged_file_is_refused_by_name_and_byte(tmp_path: Path, data: bytes, message: str) -> None:
     path = _write(tmp_path, data)
     with pytest.raises(FormatError, match=message) as caught:
         read_container(path)
     assert str(path) in str(caught.value)
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path):
+def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for path in (fifo, tmp_path, tmp_path / "missing"):
@@ -212,7 +218,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path):
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 250), value=st.integers(0, 255), cut=st.integers(0, 400))
-def test_damage_raises_nothing_but_a_format_error(tmp_path, place, value, cut):
+def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, value: int, cut: int) -> None:
     data = bytearray((DATA / "containers" / "mixed-op").read_bytes())
     data[place] = value
     path = _write(tmp_path, bytes(data[: len(data) - cut]))

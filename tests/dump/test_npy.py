@@ -1,7 +1,10 @@
+from __future__ import annotations
+
 import io
 import pickle
 import struct
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +18,9 @@ from pytest_npudump.errors import FormatError
 DATA = Path(__file__).parent.parent / "data" / "dump" / "npy"
 
 
-def _npy(header, data=b"", version=(1, 0), *, length=None):
+def _npy(
+    header: str, data: bytes = b"", version: tuple[int, int] = (1, 0), *, length: int | None = None
+) -> Any:
     text = header.encode("latin-1")
     form = "<H" if version[0] == 1 else "<I"
     return (
@@ -27,13 +32,13 @@ def _npy(header, data=b"", version=(1, 0), *, length=None):
     )
 
 
-def _write(tmp_path, data):
+def _write(tmp_path: Path, data: bytes) -> Any:
     path = tmp_path / "a.npy"
     path.write_bytes(data)
     return path
 
 
-def test_bfloat16_of_mindspore_that_numpy_refuses():
+def test_bfloat16_of_mindspore_that_numpy_refuses() -> None:
     path = DATA / "bfloat16.npy"
     with pytest.raises(ValueError, match="descr"):
         np.load(path)
@@ -45,12 +50,12 @@ def test_bfloat16_of_mindspore_that_numpy_refuses():
     assert values.astype(np.float32).reshape(-1).tolist() == expected.tolist()
 
 
-def test_an_older_spelling_of_bfloat16(tmp_path):
+def test_an_older_spelling_of_bfloat16(tmp_path: Path) -> None:
     path = _write(tmp_path, (DATA / "bfloat16.npy").read_bytes().replace(b"<E2", b"<T2"))
     assert load_npy(path).tobytes() == load_npy(DATA / "bfloat16.npy").tobytes()
 
 
-def test_float32_of_mindspore_as_numpy_reads_it():
+def test_float32_of_mindspore_as_numpy_reads_it() -> None:
     path = DATA / "float32.npy"
     np.testing.assert_array_equal(load_npy(path), np.load(path))
     values = load(Payload(path, 128, path.stat().st_size - 128, "npy"), "float32", None)
@@ -60,7 +65,9 @@ def test_float32_of_mindspore_as_numpy_reads_it():
 @pytest.mark.parametrize("code", "?bBhHiIqQefdFD")
 @pytest.mark.parametrize("order", "<>")
 @pytest.mark.parametrize("fortran", [False, True])
-def test_every_plain_type_in_both_byte_and_axis_orders(tmp_path, code, order, fortran):
+def test_every_plain_type_in_both_byte_and_axis_orders(
+    *, tmp_path: Path, code: str, order: str, fortran: bool
+) -> None:
     array = np.arange(24).reshape(2, 3, 4).astype(np.dtype(code).newbyteorder(order))
     stream = io.BytesIO()
     np.save(stream, np.asfortranarray(array) if fortran else array)
@@ -70,7 +77,7 @@ def test_every_plain_type_in_both_byte_and_axis_orders(tmp_path, code, order, fo
 
 
 @pytest.mark.parametrize("version", [(2, 0), (3, 0)])
-def test_later_versions_and_empty_and_scalar_arrays(tmp_path, version):
+def test_later_versions_and_empty_and_scalar_arrays(tmp_path: Path, version: tuple[int, int]) -> None:
     for array in (np.float64(3), np.zeros((0, 2)), np.arange(3)):
         stream = io.BytesIO()
         np.lib.format.write_array(stream, np.asarray(array), version=version)
@@ -102,14 +109,14 @@ _TEXT = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n"
         (_npy(_TEXT.replace("<f4", "<U2")), "element type"),
     ],
 )
-def test_what_is_no_plain_array_is_refused(tmp_path, data, message):
+def test_what_is_no_plain_array_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         load_npy(_write(tmp_path, data))
 
 
-def test_a_pickle_is_never_run(tmp_path):
+def test_a_pickle_is_never_run(tmp_path: Path) -> None:
     class Trap:
-        def __reduce__(self):
+        def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "run",))
 
     array = np.array([Trap()], object)

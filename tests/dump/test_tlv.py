@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 import struct
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -6,33 +9,36 @@ from pytest_npudump.dump.container import read_container
 from pytest_npudump.dump.decode import load
 from pytest_npudump.errors import FormatError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _MAGIC = 0x5A5A5A5A
 
 
-def _tlv(kind, value):
+def _tlv(kind: int, value: float) -> Any:
     return struct.pack("<II", kind, len(value)) + value
 
 
-def _shape(kind, *dims):
+def _shape(kind: int, *dims: int) -> Any:
     return _tlv(kind, struct.pack(f"<{len(dims)}q", *dims))
 
 
-def _input(dtype, size, nested, address=1):
+def _input(dtype: int, size: int, nested: bytes, address: int = 1) -> Any:
     return struct.pack("<iiiQQQI", dtype, 2, 0, address, 0, size, len(nested)) + nested
 
 
-def _output(dtype, size, nested, address=1):
+def _output(dtype: int, size: int, nested: bytes, address: int = 1) -> Any:
     return struct.pack("<iiiiiiQQQI", dtype, 2, 0, 0, dtype, 2, address, 0, size, len(nested)) + nested
 
 
-def _file(tmp_path, *parts, payload=b""):
+def _file(tmp_path: Path, *parts: Any, payload: bytes = b"") -> Any:
     body = b"".join(_tlv(kind, struct.pack("<I", len(items)) + b"".join(items)) for kind, items in parts)
     path = tmp_path / "op"
     path.write_bytes(struct.pack("<QII", 8 + len(body), _MAGIC, 0) + body + payload)
     return path
 
 
-def test_inputs_and_outputs_with_types_of_ge(tmp_path):
+def test_inputs_and_outputs_with_types_of_ge(tmp_path: Path) -> None:
     first = _input(0, 8, _shape(0, 2) + _shape(1, 1, 2))
     second = _output(3, 4, _shape(0) + _tlv(2, b"orig"))
     path = _file(tmp_path, (4, [first]), (5, [second]), payload=struct.pack("<ffi", 1.5, -2, 7))
@@ -45,13 +51,13 @@ def test_inputs_and_outputs_with_types_of_ge(tmp_path):
     assert load(two.payload, two.dtype, two.shape).item() == 7
 
 
-def test_outputs_alone_and_an_unknown_type(tmp_path):
+def test_outputs_alone_and_an_unknown_type(tmp_path: Path) -> None:
     path = _file(tmp_path, (5, [_output(5, 2, _shape(0, 2))]), payload=b"ab")
     (tensor,) = read_container(path)[0].tensors
     assert (tensor.dtype, tensor.payload.nbytes) == ("ge:5", 2)
 
 
-def test_a_null_tensor_without_bytes(tmp_path):
+def test_a_null_tensor_without_bytes(tmp_path: Path) -> None:
     items = [_input(4, 2, _shape(0, 2), address=0), _input(4, 2, _shape(0, 2))]
     one, two = read_container(_file(tmp_path, (4, items), payload=b"cd"))[0].tensors
     assert one.payload is None
@@ -69,12 +75,12 @@ def test_a_null_tensor_without_bytes(tmp_path):
         ([(4, [_input(0, 0, b"")[:-1]])], b"", "a tensor needs 40 bytes"),
     ],
 )
-def test_damage_is_named(tmp_path, parts, payload, message):
+def test_damage_is_named(tmp_path: Path, parts: Any, payload: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         read_container(_file(tmp_path, *parts, payload=payload))
 
 
-def test_a_count_and_lengths_beyond_the_header_are_refused(tmp_path):
+def test_a_count_and_lengths_beyond_the_header_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "op"
     for body in (struct.pack("<III", 4, 4, 2**32 - 1), struct.pack("<II", 4, 2**32 - 1)):
         path.write_bytes(struct.pack("<QII", 8 + len(body), _MAGIC, 0) + body)
@@ -85,7 +91,7 @@ def test_a_count_and_lengths_beyond_the_header_are_refused(tmp_path):
         read_container(path)
 
 
-def test_an_impossible_dimension_costs_only_the_shape(tmp_path):
+def test_an_impossible_dimension_costs_only_the_shape(tmp_path: Path) -> None:
     path = _file(tmp_path, (4, [_input(4, 2, _shape(0, -1))]), payload=b"ab")
     (tensor,) = read_container(path)[0].tensors
     assert tensor.shape is None

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_npudump.dump.container import read_container
+from pytest_npudump.dump.overflow import parse_overflow, read_overflow
+from pytest_npudump.errors import FormatError
+
+DATA = Path(__file__).parent.parent / "data" / "dump" / "overflow"
+
+
+def _record(name: str) -> Any:
+    return read_overflow(read_container(DATA / name)[0].tensors[0].payload)
+
+
+@pytest.mark.parametrize("name", ["old", "aic", "aic_v1", "aiv", "aicpu", "sdma"])
+def test_the_text_is_that_of_canns_tool(name: str) -> None:
+    assert _record(name).to_text() == (DATA / f"{name}.json").read_text()
+
+
+def test_the_task_is_that_of_the_record_not_of_the_file_name() -> None:
+    (unit,) = _record("sdma").overflowed
+    assert unit.name == "SDMA"
+    assert (unit.fields["task_id"], unit.fields["dst_addr"], unit.status) == (3, 0xBB, (8,))
+
+
+def test_status_bits_in_words() -> None:
+    assert _record("aic_v1").units[0].describe() == ("floating-point overflow", "status word 3 is 0x1")
+    old = _record("old")
+    assert [unit.name for unit in old.overflowed] == ["DHA Atomic Add", "L2 Atomic Add", "AI Core"]
+    assert old.units[0].describe() == ("DHA Atomic Add overflow (status 0xd1)",)
+
+
+def test_undocumented_bits_are_not_dropped() -> None:
+    data = struct.pack("<6I11Q", 0x5A5A5A5A, 0, 1, 0, 0, 88, *[0] * 10, 0x1108)
+    (unit,) = parse_overflow(data, "f").units
+    assert unit.describe() == (
+        "negation of the smallest signed integer",
+        "overflow in converting float32 or int32 to float16",
+        "undocumented status bits 0x1000",
+    )
+
+
+def test_an_old_record_without_overflow() -> None:
+    record = parse_overflow(bytes(2048), "f")
+    assert record.overflowed == ()
+    assert [unit.describe() for unit in record.units] == [(), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "an overflow record of 0 bytes"),
+        (bytes(2047), "an overflow record of 2047 bytes, expected 2048"),
+        (struct.pack("<6I", 0x5A5A5A5A, 0, 1, 0, 0, 88), "data_len 88 in 24 bytes"),
+        (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 0, 0, 80), "data_len 80 in 112 bytes, expected 88"),
+        (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 4, 0, 88), "accelerator 4"),
+        (struct.pack("<6I88x", 0x5A5A5A5A, 2, 1, 0, 0, 88), "version 2"),
+    ],
+)
+def test_damage_is_named(data: bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        parse_overflow(data, "file", 84)
