@@ -111,9 +111,11 @@ def _nodes(
 
 def _check_attributes(op_type: str, name: str, attributes: Attributes) -> None:
     schemas = sessions.onnx().defs
-    if not schemas.has(name, OPSET, ""):
-        raise OperatorNotFoundError(f"no operator {op_type} is known to the emulator")
-    unknown = sorted(set(attributes) - set(schemas.get_schema(name, OPSET, "").attributes))
+    try:
+        schema = schemas.get_schema(name, OPSET, "")
+    except schemas.SchemaError as error:
+        raise OperatorNotFoundError(f"no operator {op_type} is known to the emulator") from error
+    unknown = sorted(set(attributes) - set(schema.attributes))
     if unknown:
         raise MisusedAttributeError(f"{op_type}: the emulator knows no attribute {', '.join(unknown)}")
 

@@ -60,6 +60,7 @@ def operate(started: Any) -> Callable[..., tuple[int, np.ndarray]]:
         ("BatchMatMul", [X[None], Y[None]], {"adj_x2": True}, (X @ Y.T)[None]),
         ("Cast", [X], {"dst_type": 3}, X.astype(np.int32)),
         ("Cast", [X], {"dst_type": 27}, X.astype(ml_dtypes.bfloat16)),
+        ("Cast", [X.astype(ml_dtypes.bfloat16)], {"dst_type": 0}, X),
         ("Slice", [X, np.array([0, 1]), np.array([2, 2])], {}, X[0:2, 1:3]),
         ("TransposeD", [X], {"perm": [1, 0]}, X.T.copy()),
         ("ConcatD", [X, Y], {"concat_dim": 1}, np.concatenate([X, Y], 1)),
