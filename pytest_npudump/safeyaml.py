@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _DEPTH = 32
 _UNBROKEN = 2**31 - 1
 
@@ -65,16 +64,30 @@ def load_mapping(text: str) -> Document:
 
 
 def dump_mapping(data: Mapping[str, Any]) -> str:
-    """Block-style YAML of ``data`` in its own order, innermost collections on one line each."""
-    text: str = yaml.dump(
-        dict(data),
-        Dumper=_DUMPER,
-        default_flow_style=None,
-        sort_keys=False,
-        allow_unicode=True,
-        width=_UNBROKEN,
-    )
+    """Block-style YAML of ``data`` in its own order, innermost collections on one line each.
+
+    Raises:
+        YamlError: the data holds something that YAML has no plain form for.
+    """
+    try:
+        text: str = yaml.dump(
+            dict(data),
+            Dumper=_Dumper,
+            default_flow_style=None,
+            sort_keys=False,
+            allow_unicode=True,
+            width=_UNBROKEN,
+        )
+    except (yaml.YAMLError, RecursionError) as error:
+        raise YamlError(1, f"not plain data: {error}") from error
     return text
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Writes a value out wherever it stands: an alias would not be read back."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
 
 
 class _Builder:

@@ -7,6 +7,7 @@ report quotes where the rule decided.
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump import safeyaml
@@ -93,7 +94,7 @@ def _bound(item: Mapping[str, Any], key: str, where: str) -> float:
     if isinstance(value, str):
         value = _number(value)
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not good or not math.isfinite(value) or value < 0:
+    if not good or not 0 <= value <= sys.float_info.max:
         raise RequestError(f"{where}: {key} is {item[key]!r}, expected a finite number, 0 or greater")
     return float(value)
 

@@ -137,9 +137,12 @@ def _columns(
     cells: Sequence[tuple[float | int | None, ...]], dtypes: Sequence[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], dict[tuple[int, int], int]]:
     grid = np.array(cells, dtype=object).reshape(-1, len(STATISTICS))
-    known: NDArray[np.bool_] = np.not_equal(grid, np.array(None, dtype=object)).astype(np.bool_)
     try:
-        values = grid.astype(np.float64)
+        # A signalling NaN makes every operation warn; the values are quiet behind this.
+        with np.errstate(invalid="ignore"):
+            known: NDArray[np.bool_] = np.not_equal(grid, np.array(None, dtype=object)).astype(np.bool_)
+            values = grid.astype(np.float64)
+            values[np.isnan(values)] = np.nan
     except OverflowError:
         raise DumpError("a statistic of the dump is an integer beyond the range of float64") from None
     wide = {}

@@ -80,10 +80,10 @@ def _test(classes: Sequence[str], name: str, param_id: str | None) -> str:
 
 def _part(shown: str, raw: str, *, plain: bool, longest: int = _LONGEST_PART) -> str:
     """``shown`` where it may stand as it is, else what is presentable of it and a hash of ``raw``."""
-    reserved = _RESERVED.match(shown.partition(".")[0]) is not None
+    slug = _UNPRESENTABLE.sub("_", shown).lstrip(".-")
+    reserved = _RESERVED.match(slug.partition(".")[0]) is not None
     if plain and not reserved and len(shown) <= longest and not _HASHED.search(shown):
         return shown
-    slug = _UNPRESENTABLE.sub("_", shown).lstrip(".-")
     if reserved or not slug:
         slug = f"_{slug}"
     digest = blake2b(raw.encode("utf-8", "surrogatepass"), digest_size=_HASH_LENGTH // 2).hexdigest()

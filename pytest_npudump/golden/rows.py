@@ -37,6 +37,7 @@ _KEY = re.compile(rf"[^\s#]+(?:#{_QUALIFIER}(?:,{_QUALIFIER})*)?:[a-z_]+\.[0-9]{
 _DTYPE = re.compile(r"[!-~]+")
 _SHAPE = re.compile(r"[?-]|-?[0-9]{1,19}(?:x-?[0-9]{1,19}){0,63}")
 _COUNT = re.compile(r"-|[0-9]{1,19}")
+_PRODUCT = re.compile(r"-|[0-9]{1,1280}")
 _TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
 _INTEGER = re.compile(r"-?[0-9]+")
 
@@ -224,7 +225,7 @@ def _known(cells: list[str]) -> NDArray[np.bool_]:
 
 
 def _optional_counts(cells: list[str], name: str) -> tuple[int | None, ...]:
-    _check(_COUNT, cells, f"count in column {name}")
+    _check(_PRODUCT, cells, f"count in column {name}")
     return tuple([None if cell == _ABSENT else int(cell) for cell in cells])
 
 

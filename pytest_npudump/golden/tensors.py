@@ -101,8 +101,10 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _portable(array: Tensor) -> Tensor:
-    little: Tensor = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return little.reshape(array.shape)
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    # ascontiguousarray makes a scalar one-dimensional.
+    result: Tensor = little.reshape(array.shape)
+    return result
 
 
 def _header(arrays: Mapping[str, Tensor], dtypes: Mapping[str, str], metadata: Mapping[str, str]) -> bytes:
@@ -159,8 +161,8 @@ def _view(chunk: Tensor, entry: Mapping[str, Any], kept: Any, what: str) -> Tens
             f"{what} has {chunk.size} bytes, type {name!r} and shape {shape!r}, which do not go together; "
             f"restore the file from version control"
         )
-    view: Tensor = chunk.view(dtype)
-    return view.reshape(shape)
+    view: Tensor = chunk.view(dtype).reshape(shape)
+    return view
 
 
 def _is_shape(shape: object) -> bool:
@@ -172,6 +174,7 @@ def _dtype(name: object) -> np.dtype[Any] | None:
     if not isinstance(name, str):
         return None
     if name in _NAMES.keys() - {"bfloat16", "float8_e4m3fn", "float8_e5m2"} or name in _COMPLEX:
-        return np.dtype(name).newbyteorder("<")
+        little: np.dtype[Any] = np.dtype(name).newbyteorder("<")
+        return little
     scalar = getattr(ml_dtypes, name, None)
     return np.dtype(scalar) if isinstance(scalar, type) and issubclass(scalar, np.generic) else None

@@ -122,9 +122,8 @@ def _golden(document: safeyaml.Document, path: Path) -> Golden:
         raise bad_golden(path, document.lines["producer"], reason)
     columns = tuple(data["columns"].split())
     if columns not in rows.LAYOUTS:
-        reason = (
-            f"unknown columns {' '.join(columns)!r}, expected {' '.join(rows.COLUMNS)!r} [count] [digits]"
-        )
+        expected = " ".join(rows.COLUMNS)
+        reason = f"columns are {' '.join(columns)!r}, expected {expected!r} and then count, digits or neither"
         raise bad_golden(path, document.lines["columns"], reason)
     try:
         table = rows.parse_rows(data["tensors"], columns, digits)

@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.compare.first import explain_first
+from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.tolerance import Rule, Tolerances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.compare.verdict import Comparison
+
+NAN, INF = math.nan, math.inf
+KEY = "conv1:output.0"
+GOOD = {"count": 2, "max": 4.0, "min": -8.0, "avg": 0.5, "nan": 0, "neg_inf": 0, "pos_inf": 0}
+
+
+@pytest.fixture
+def judge(make_table: Callable[..., StatsTable]) -> Any:
+    """Compare one tensor with one; gives the comparison."""
+
+    def run(
+        golden: Any,
+        actual: Any,
+        *,
+        dtype: str = "float16",
+        rules: Any = (),
+        preset: str = "default",
+        shape: Any = (2,),
+    ) -> Any:
+        tables = [make_table((KEY, dtype, shape, stats)) for stats in (golden, actual)]
+        return compare_tables(*tables, Tolerances(preset, tuple(rules)))
+
+    return run
+
+
+def failed(comparison: Comparison) -> Any:
+    return [reason.statistic for verdict in comparison.failing for reason in verdict.reasons]
+
+
+def test_equal_tables_pass(ppocr_cls: Callable[[str], StatsTable]) -> None:
+    comparison = compare_tables(ppocr_cls("golden"), ppocr_cls("golden"), Tolerances("exact"))
+    assert comparison.ok
+    assert (comparison.expected, comparison.compared, comparison.passed) == (551, 551, 551)
+    assert comparison.first is None
+    assert comparison.notes == ()
+
+
+def test_a_regression_of_one_layers_weights_is_found_where_it_was_made(
+    ppocr_cls: Callable[[str], StatsTable],
+) -> None:
+    comparison = compare_tables(ppocr_cls("golden"), ppocr_cls("regressed"), Tolerances())
+    assert str(comparison.first.key) == "net_Conv@21:output.0"
+    assert comparison.first.op_type == "Conv"
+    assert comparison.origin == "layer"
+    assert "the inputs of net_Conv@21 agree" in explain_first(comparison)
+    order = ppocr_cls("golden").keys
+    assert [order.index(str(v.key)) for v in comparison.failing] == sorted(
+        order.index(str(v.key)) for v in comparison.failing
+    )
+
+
+def test_every_tensor_that_differs_in_text_fails_under_exact(ppocr_cls: Callable[[str], StatsTable]) -> None:
+    golden, actual = ppocr_cls("golden"), ppocr_cls("regressed")
+    differing = {
+        key
+        for row, key in enumerate(golden.keys)
+        if any(golden.value(row, column) != actual.value(row, column) for column in (0, 1, 2, 4, 5, 6))
+    }
+    comparison = compare_tables(golden, actual, Tolerances("exact"))
+    assert {str(verdict.key) for verdict in comparison.failing} == differing
+    assert len(differing) == 327
+
+
+def test_a_nan_is_found_where_it_appeared(ppocr_cls: Callable[[str], StatsTable]) -> None:
+    comparison = compare_tables(ppocr_cls("golden"), ppocr_cls("nan"), Tolerances())
+    assert str(comparison.first.key) == "net_Conv@21:output.0"
+    assert [reason.statistic for reason in comparison.first.reasons] == ["max", "min", "avg", "nan"]
+
+
+def test_a_mean_is_judged_by_the_tensors_magnitude(judge: Callable[..., Comparison]) -> None:
+    assert judge(GOOD, GOOD | {"avg": 0.5 + 8e-3}).ok
+    assert failed(judge(GOOD, GOOD | {"avg": 0.5 + 8.1e-3})) == ["avg"]
+
+
+def test_a_flipped_sign_fails_by_the_mean(judge: Callable[..., Comparison]) -> None:
+    flipped = GOOD | {"max": 8.0, "min": -4.0, "avg": -0.5}
+    assert failed(judge(GOOD, flipped)) == ["max", "min", "avg"]
+
+
+def test_a_norm_is_judged_by_its_own_magnitude(judge: Callable[..., Comparison]) -> None:
+    golden = GOOD | {"l2norm": 1000.0}
+    assert judge(golden, golden | {"l2norm": 1001.0}).ok
+    assert failed(judge(golden, golden | {"l2norm": 1001.1})) == ["l2norm"]
+
+
+def test_an_infinite_extreme_does_not_widen_anything(judge: Callable[..., Comparison]) -> None:
+    golden = GOOD | {"max": INF, "avg": INF, "pos_inf": 1}
+    assert judge(golden, golden).ok
+    assert failed(judge(golden, golden | {"min": -8.1})) == ["min"]
+
+
+def test_a_mean_without_extremes_is_judged_by_itself(judge: Callable[..., Comparison]) -> None:
+    golden = {"avg": 0.5}
+    assert judge(golden, {"avg": 0.5004}).ok
+    assert failed(judge(golden, {"avg": 0.51})) == ["avg"]
+
+
+@pytest.mark.parametrize("name", ["max", "min", "avg", "l2norm"])
+@pytest.mark.parametrize(
+    ("golden", "actual"),
+    [(1.0, NAN), (NAN, 1.0), (1.0, INF), (INF, 1.0), (INF, -INF), (NAN, INF), (-1.7e308, INF)],
+)
+def test_nan_and_infinity_equal_only_themselves(
+    judge: Callable[..., Comparison], name: str, golden: Any, actual: Any
+) -> None:
+    rules = [Rule(1e300, 1e300)]
+    assert failed(judge(GOOD | {name: golden}, GOOD | {name: actual}, rules=rules)) == [name]
+    for value in (golden, actual):
+        assert judge(GOOD | {name: value}, GOOD | {name: value}, preset="exact").ok
+
+
+def test_an_overflowing_allowance_does_not_pass_an_overflowing_difference(
+    judge: Callable[..., Comparison],
+) -> None:
+    golden, actual = GOOD | {"max": 1.7e308}, GOOD | {"max": -1.7e308}
+    assert failed(judge(golden, actual, dtype="float64", rules=[Rule(1e10, 1e308)])) == ["max"]
+
+
+@pytest.mark.parametrize("name", ["nan", "neg_inf", "pos_inf"])
+def test_counts_of_odd_values_are_exact(judge: Callable[..., Comparison], name: str) -> None:
+    assert failed(judge(GOOD, GOOD | {name: 1}, rules=[Rule(1e9, 1e9)])) == [name]
+    assert judge(GOOD, GOOD | {name: 1}, rules=[Rule(0, 1, statistic=name)]).ok
+
+
+def test_dtype_shape_and_count_are_exact(make_table: Callable[..., StatsTable]) -> None:
+    golden = make_table((KEY, "float16", (2, 3), {"max": 1.0}))
+    actual = make_table((KEY, "float32", (3, 2), {"max": 1.0, "count": 8}))
+    reasons = compare_tables(golden, actual, Tolerances()).failing[0].reasons
+    assert [(r.statistic, r.golden, r.actual) for r in reasons] == [
+        ("dtype", "float16", "float32"),
+        ("shape", "2x3", "3x2"),
+        ("count", 6, 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("golden", "actual", "fails"),
+    [
+        (("-", None), ("-", None), []),
+        (("-", None), ("int8", (2,)), []),
+        (("int8", (2,)), ("-", None), ["dtype", "shape", "count"]),
+    ],
+)
+def test_unknown_dtypes_and_shapes(
+    make_table: Callable[..., StatsTable], golden: Any, actual: Any, fails: Any
+) -> None:
+    tables = [make_table((KEY, *side, {"max": 1, "min": 1, "avg": 1.0})) for side in (golden, actual)]
+    assert failed(compare_tables(*tables, Tolerances())) == fails
+
+
+@pytest.mark.parametrize(
+    ("dtype", "golden", "actual"),
+    [
+        ("int32", 1000000, 1000001),
+        ("bool", 1, 0),
+        ("uint64", 2**64 - 1, 2**64 - 2),
+        ("int64", 2**53, 2**53 + 1),
+        ("int64", -(2**63), -(2**63) + 1),
+        ("-", 5, 6),
+    ],
+)
+def test_integers_are_exact_whatever_a_wildcard_allows(
+    judge: Callable[..., Comparison], dtype: str, golden: Any, actual: Any
+) -> None:
+    sides = {"max": golden, "min": 0, "avg": 0.0}, {"max": actual, "min": 0, "avg": 0.0}
+    assert failed(judge(*sides, dtype=dtype, rules=[Rule(1e9, 1e9)])) == ["max"]
+    assert judge(sides[0], sides[0], dtype=dtype).ok
+    assert judge(*sides, dtype=dtype, rules=[Rule(0, 1, dtype=dtype)]).ok
+
+
+def test_a_wide_integer_against_a_float_neither_passes_nor_raises(judge: Callable[..., Comparison]) -> None:
+    assert failed(judge({"max": 2**63 - 1}, {"max": NAN}, dtype="int64")) == ["max"]
+    assert failed(judge({"max": INF}, {"max": 2**63 - 1}, dtype="int64")) == ["max"]
+
+
+def test_a_mean_of_integers_may_differ_by_rounding_only(judge: Callable[..., Comparison]) -> None:
+    golden = {"max": 100, "min": 0, "avg": 100 / 3}
+    assert judge(golden, golden | {"avg": math.nextafter(100 / 3, 0)}, dtype="int8").ok
+    assert failed(judge(golden, golden | {"avg": 100 / 3 + 1e-9}, dtype="int8")) == ["avg"]
+
+
+def printed(**values: Any) -> Any:
+    return GOOD | {"digits": 6} | values
+
+
+@pytest.mark.parametrize(
+    ("golden", "actual", "ok"),
+    [
+        (printed(avg=0.666667), GOOD | {"avg": 2 / 3}, True),
+        (GOOD | {"avg": 2 / 3}, printed(avg=0.666667), True),
+        (printed(avg=0.666667), GOOD | {"avg": 0.6666676}, False),
+        (printed(avg=0.666667), printed(avg=0.666667), True),
+        (printed(avg=0.666667), printed(avg=0.666668), False),
+        (printed(avg=1.0), GOOD | {"avg": 1.000004}, True),
+        (printed(avg=1.0), GOOD | {"avg": 1.000006}, False),
+        (printed(avg=0.0), GOOD | {"avg": 1e-9}, False),
+    ],
+)
+def test_six_digits_stand_for_what_rounds_to_them(
+    judge: Callable[..., Comparison], golden: Any, actual: Any, ok: object
+) -> None:
+    assert judge(golden, actual, preset="exact").ok is ok
+
+
+def test_two_printed_sides_widen_a_tolerance_by_a_digit(judge: Callable[..., Comparison]) -> None:
+    rules = [Rule(0, 1e-6)]
+    assert judge(printed(avg=1.0), printed(avg=1.00001), rules=rules).ok
+    assert not judge(printed(avg=1.0), printed(avg=1.00002), rules=rules).ok
+
+
+def test_printed_means_of_integers_are_equal_in_text(judge: Callable[..., Comparison]) -> None:
+    golden = {"max": 127, "min": -5, "avg": 41.6667, "digits": 6}
+    assert judge(golden, golden, dtype="int8").ok
+    assert failed(judge(golden, golden | {"avg": 41.6668}, dtype="int8")) == ["avg"]
+    assert judge(golden, golden | {"avg": 125 / 3, "digits": None}, dtype="int8").ok
+
+
+def test_printed_integers_are_whole(judge: Callable[..., Comparison]) -> None:
+    sides = {"max": 4294967295, "digits": 6}, {"max": 4294967294, "digits": 6}
+    assert failed(judge(*sides, dtype="uint32")) == ["max"]
+
+
+@pytest.mark.parametrize(("side", "value", "ok"), [("above", 9.0, False), ("above", 3.0, True)])
+def test_a_one_sided_rule_judges_one_direction(
+    judge: Callable[..., Comparison], side: str, value: Any, ok: object
+) -> None:
+    assert judge(GOOD, GOOD | {"max": value}, rules=[Rule(0, 0, one_sided=side)]).ok is ok
+    ints = {"max": 2**60}, {"max": 2**60 + (1 if value > 4 else -1)}
+    assert judge(*ints, dtype="int64", rules=[Rule(0, 0, dtype="int64", one_sided=side)]).ok is ok
+
+
+def test_a_statistic_that_one_tensor_lost_fails(make_table: Callable[..., StatsTable]) -> None:
+    full = {"max": 1.0, "min": 0.0, "avg": 0.5, "l2norm": 2.0}
+    rows = [("a:output.0", "float16", (2,), full), ("b:output.0", "float16", (2,), full)]
+    lost = make_table(rows[0], (*rows[1][:3], full | {"l2norm": None}))
+    comparison = compare_tables(make_table(*rows), lost, Tolerances())
+    (verdict,) = comparison.failing
+    assert str(verdict.reasons[0]).startswith("l2norm: 2.0 -> unknown [the golden has a value")
+
+
+def test_a_statistic_that_no_tensor_has_any_more_is_a_note(judge: Callable[..., Comparison]) -> None:
+    golden = GOOD | {"l2norm": 2.0}
+    comparison = judge(golden, GOOD)
+    assert comparison.ok
+    assert comparison.notes == ("not compared, as no tensor of this dump has it but the golden does: l2norm",)
+
+
+@pytest.mark.parametrize("lost", ["max", "min", "avg"])
+def test_max_min_and_avg_may_not_be_left_out(judge: Callable[..., Comparison], lost: str) -> None:
+    assert failed(judge(GOOD, GOOD | {lost: None})) == [lost]
+
+
+def test_other_statistics_may_not_be_left_out_where_max_min_or_avg_are_missing(
+    judge: Callable[..., Comparison],
+) -> None:
+    golden = {"max": 1.0, "l2norm": 1.0}
+    assert failed(judge(golden, {"max": 1.0})) == ["l2norm"]
+
+
+def test_a_dump_without_any_statistics_fails(make_table: Callable[..., StatsTable]) -> None:
+    golden = make_table((KEY, "float16", (2,), GOOD))
+    actual = make_table((KEY, "float16", (2,), {}))
+    assert failed(compare_tables(golden, actual, Tolerances())) == [
+        "max", "min", "avg", "nan", "neg_inf", "pos_inf",
+    ]  # fmt: skip
+
+
+def test_a_statistic_the_golden_lacks_is_noted_once(make_table: Callable[..., StatsTable]) -> None:
+    rows = [(f"{name}:output.0", "float16", (2,), GOOD) for name in "ab"]
+    more = [(*row[:3], GOOD | {"l2norm": 3.0}) for row in rows]
+    comparison = compare_tables(make_table(*rows), make_table(*more), Tolerances())
+    assert comparison.ok
+    assert comparison.notes == ("not compared, as the golden does not have it (2 tensors): l2norm",)
+
+
+def test_a_tensor_without_statistics_passes_unjudged(make_table: Callable[..., StatsTable]) -> None:
+    table = make_table((KEY, "bfloat16", (2,), {}), ("fc:output.0", "float16", (2,), GOOD))
+    comparison = compare_tables(table, table, Tolerances())
+    assert comparison.ok
+    assert (comparison.passed, comparison.unjudged) == (2, 1)
+    assert comparison.notes == (
+        "1 tensors have no statistic on both sides, only dtype and shape were compared "
+        "(first: conv1:output.0)",
+    )
+
+
+def test_missing_and_extra_tensors_fail(make_table: Callable[..., StatsTable]) -> None:
+    golden = make_table(*[(f"{n}:output.0", "float16", (2,), GOOD) for n in "abc"])
+    actual = make_table(*[(f"{n}:output.0", "float16", (2,), GOOD) for n in "acd"])
+    comparison = compare_tables(golden, actual, Tolerances())
+    assert [(v.key.layer, v.status) for v in comparison.failing] == [("b", "missing"), ("d", "extra")]
+    assert (comparison.expected, comparison.compared, comparison.passed) == (3, 2, 2)
+
+
+def test_the_raw_name_is_reported_and_rules_reach_it(make_table: Callable[..., StatsTable]) -> None:
+    golden = make_table(("net/conv.1:output.0", "float16", (2,), GOOD))
+    actual = make_table(("net_conv_1:output.0", "float16", (2,), GOOD | {"max": 5.0}))
+    for sides in ((golden, actual), (actual, golden)):
+        assert compare_tables(*sides, Tolerances()).first.key.layer == "net/conv.1"
+        rules = (Rule(1, 1, layer="net/*"),)
+        assert compare_tables(*sides, Tolerances(rules=rules)).ok
+
+
+def test_empty_tables(make_table: Callable[..., StatsTable]) -> None:
+    table = make_table()
+    assert compare_tables(table, table, Tolerances()).ok
+    full = make_table((KEY, "float16", (2,), GOOD))
+    assert not compare_tables(full, table, Tolerances()).ok
+    assert not compare_tables(table, full, Tolerances()).ok
+
+
+def test_a_reason_carries_numbers_and_the_rule_that_decided(judge: Callable[..., Comparison]) -> None:
+    rules = [Rule(0.01, 0, layer="conv*", reason="winograd", source="marker")]
+    (verdict,) = judge(GOOD, GOOD | {"max": 5.0}, rules=rules).failing
+    (reason,) = verdict.reasons
+    assert (reason.golden, reason.actual, reason.allowed) == (4.0, 5.0, 0.08)
+    assert str(reason) == (
+        "max: 4.0 -> 5.0, off by 1, allowed 0.08 [rtol=0.01 atol=0 layer=conv* (marker: winograd)]"
+    )

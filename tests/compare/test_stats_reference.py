@@ -1,0 +1,158 @@
+"""The vectorised comparison against one written for a single tensor, in exact arithmetic."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.table import STATISTICS
+from pytest_npudump.compare.tolerance import Rule, Tolerances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.compare.table import StatsTable
+
+NAMES = ("max", "min", "avg", "l2norm")
+BOUNDS = {
+    "float32": (1e-4, 2.0**-30),
+    "float16": (1e-3, 2.0**-20),
+    "bfloat16": (8e-3, 2.0**-20),
+    "int32": (0.0, 0.0),
+    "int64": (0.0, 0.0),
+    "bool": (0.0, 0.0),
+}
+
+base = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1, 12345.7, 1e-7, 65504.0, 1e300, 5e-324, 0.001, 9.99999e5])
+odd = st.sampled_from([math.nan, math.inf, -math.inf])
+nudge = st.sampled_from([0.0, 1e-9, 9e-5, 1.1e-4, 9e-4, 1.1e-3, 7e-3, 9e-3, -9e-4, -1.0, -2.0])
+wide = st.sampled_from([0, 1, 7, 2**31, 2**53, 2**53 + 1, 2**62 + 1, -(2**63)])
+
+
+def sig6(value: Any) -> Any:
+    return float(f"{value:.6g}")
+
+
+@st.composite
+def values(draw: st.DrawFn, *, integral: bool) -> Any:
+    """Golden and actual value of one statistic: equal, near, far, odd or unknown."""
+    if integral:
+        golden = draw(wide)
+        actual = golden + draw(st.sampled_from([0, 0, 1, -1, 100]))
+    else:
+        golden = draw(st.one_of(base, base, odd))
+        actual = golden * (1 + draw(nudge)) if draw(st.booleans()) else golden
+        actual = draw(st.one_of(st.just(actual), st.just(actual), odd))
+    kind = draw(st.integers(0, 11))
+    return (None if kind == 0 else golden), (None if kind in {0, 1} else actual)
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Any:
+    dtype = draw(st.sampled_from(sorted(BOUNDS)))
+    exact = BOUNDS[dtype] == (0.0, 0.0)
+    pairs = {name: draw(values(integral=exact and name in {"max", "min"})) for name in NAMES}
+    for name in ("nan", "neg_inf", "pos_inf"):
+        count = draw(st.integers(0, 2))
+        pairs[name] = (count, draw(st.sampled_from([count, count, count + 1, None])))
+    digits = draw(st.sampled_from([None, 6])), draw(st.sampled_from([None, 6]))
+    for name, pair in pairs.items():
+        whole = name not in NAMES or (exact and name in {"max", "min"})
+        pairs[name] = tuple(
+            sig6(v) if d and v is not None and not whole else v for v, d in zip(pair, digits, strict=True)
+        )
+    sides = [
+        {name: pair[side] for name, pair in pairs.items()} | {"digits": digits[side], "count": 2}
+        for side in (0, 1)
+    ]
+    return dtype, sides[0], sides[1]
+
+
+def half_unit(value: Any, digits: Any) -> Any:
+    if not digits or value == 0:
+        return Fraction(0)
+    return Fraction(10) ** (Decimal(repr(value)).adjusted() - digits + 1) / 2
+
+
+def expected_failures(dtype: str, golden: Any, actual: Any, left_out: Any, bounds: Any) -> Any:
+    failures = set()
+    for name in STATISTICS:
+        g, a = golden[name], actual[name]
+        if g is None:
+            continue
+        if a is None:
+            if name not in left_out:
+                failures.add(name)
+        elif not passes(name, dtype, golden, actual, bounds):
+            failures.add(name)
+    return failures
+
+
+def passes(name: str, dtype: str, golden: Any, actual: Any, bounds: Any) -> Any:
+    g, a = golden[name], actual[name]
+    if math.isnan(g) or math.isnan(a):
+        return math.isnan(g) and math.isnan(a)
+    if math.isinf(g) or math.isinf(a) or g == a:
+        return g == a
+    exact = BOUNDS[dtype] == (0.0, 0.0)
+    if name not in NAMES or (exact and name in {"max", "min"}):
+        return False
+    extremes = [abs(v) for v in (golden["max"], golden["min"]) if v is not None and math.isfinite(v)]
+    scale = Fraction(abs(g)) if name == "l2norm" or not extremes else Fraction(max(extremes))
+    rtol, atol = bounds
+    allowed = Fraction(atol) + Fraction(rtol) * scale
+    if allowed == 0 and golden["digits"] and actual["digits"]:
+        return False
+    allowed += half_unit(g, golden["digits"]) + half_unit(a, actual["digits"])
+    if exact:
+        allowed += Fraction(1e-12) * scale
+    difference = abs(Fraction(a) - Fraction(g))
+    # Float64 may decide either way within its own rounding of the bound.
+    assume(abs(difference - allowed) > Fraction(1, 10**12) * max(allowed, abs(Fraction(g))))
+    return difference <= allowed
+
+
+def left_out_by(actuals: Any) -> Any:
+    computed = {name for name in STATISTICS if any(actual[name] is not None for actual in actuals)}
+    return set(STATISTICS) - computed if {"max", "min", "avg"} <= computed else set()
+
+
+def check(make_table: Callable[..., StatsTable], rows: Any, tolerances: Any, bounds: Any) -> None:
+    keys = [f"layer{index}:output.0" for index in range(len(rows))]
+    golden = make_table(*[(key, row[0], (2,), row[1]) for key, row in zip(keys, rows, strict=True)])
+    actual = make_table(*[(key, row[0], (2,), row[2]) for key, row in zip(keys, rows, strict=True)])
+    left_out = left_out_by([row[2] for row in rows])
+    wanted = {
+        key: failures
+        for key, row in zip(keys, rows, strict=True)
+        if (failures := expected_failures(*row, left_out, bounds(row[0])))
+    }
+    found = compare_tables(golden, actual, tolerances)
+    assert {str(v.key): {r.statistic for r in v.reasons} for v in found.failing} == wanted
+    assert found.passed == len(rows) - len(wanted)
+
+
+@given(rows=st.lists(tensors(), min_size=1, max_size=6))
+def test_verdicts_agree_under_the_default_preset(make_table: Callable[..., StatsTable], rows: Any) -> None:
+    check(make_table, rows, Tolerances(), BOUNDS.__getitem__)
+
+
+@given(rows=st.lists(tensors(), min_size=1, max_size=6))
+def test_verdicts_agree_without_any_tolerance(make_table: Callable[..., StatsTable], rows: Any) -> None:
+    check(make_table, rows, Tolerances("exact"), lambda _: (0.0, 0.0))
+
+
+@given(rows=st.lists(tensors(), min_size=1, max_size=4), rtol=base.map(abs), atol=base.map(abs))
+def test_verdicts_agree_under_a_rule(
+    make_table: Callable[..., StatsTable], rows: Any, rtol: float, atol: float
+) -> None:
+    def bounds(dtype: str) -> Any:
+        return BOUNDS[dtype] if BOUNDS[dtype] == (0.0, 0.0) else (rtol, atol)
+
+    check(make_table, rows, Tolerances(rules=(Rule(rtol, atol),)), bounds)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.compare.table import STATISTICS, StatsTable, layer_of, shape_count, shape_text
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.errors import DumpError
+
+
+def record(
+    layer: str = "a", slot: int = 0, dtype: str = "float32", shape: Any = (2,), path: str = "d", **stats: Any
+) -> Any:
+    key = TensorKey(layer, "output", slot)
+    return TensorRecord(key, "Add", dtype, shape, Path(path), stats=Stats(**stats) if stats else None)
+
+
+def test_columns_hold_what_records_say() -> None:
+    table = StatsTable.from_records(
+        [record(count=2, max=1.5, min=-1.0, avg=0.25, l2norm=2.0, nan=0, neg_inf=0, pos_inf=1, digits=6)]
+    )
+    assert table.keys == ("a:output.0",)
+    assert (table.op_types, table.dtypes, table.shapes, table.counts) == (
+        ("Add",),
+        ("float32",),
+        ("2",),
+        (2,),
+    )
+    np.testing.assert_array_equal(table.values, [[1.5, -1.0, 0.25, 2.0, 0, 0, 1]])
+    assert table.known.all()
+    assert table.digits.tolist() == [6]
+
+
+def test_no_records_make_an_empty_table() -> None:
+    table = StatsTable.from_records([])
+    assert len(table) == 0
+    assert table.values.shape == table.known.shape == (0, len(STATISTICS))
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, 2**63 - 1, 2**64 - 1, -(2**63)])
+def test_integers_beyond_float64_stay_exact(value: Any) -> None:
+    table = StatsTable.from_records([record(dtype="uint64", max=value, min=0)])
+    assert table.value(0, 0) == value
+    assert isinstance(table.value(0, 0), int)
+
+
+def test_a_float_tensors_values_are_floats_even_where_integral() -> None:
+    table = StatsTable.from_records([record(max=4, min=float(2**60), nan=3)])
+    assert isinstance(table.value(0, 0), float)
+    assert isinstance(table.value(0, 1), float)
+    assert isinstance(table.value(0, 4), int)
+    assert table.wide == {}
+
+
+def test_an_unknown_value_is_none_and_not_nan() -> None:
+    table = StatsTable.from_records([record(max=float("nan"), min=None)])
+    assert np.isnan(table.value(0, 0))
+    assert table.value(0, 1) is None
+
+
+def test_a_record_without_statistics_counts_the_elements_of_its_shape() -> None:
+    table = StatsTable.from_records([record(dtype="bfloat16", shape=(2, 3)), record("b", shape=None)])
+    assert table.counts == (6, None)
+    assert not table.known.any()
+
+
+def test_the_producers_count_goes_before_the_shapes() -> None:
+    assert StatsTable.from_records([record(shape=(2, 3), count=8)]).counts == (8,)
+
+
+def test_rows_that_say_nothing_follow_the_digits_of_the_others() -> None:
+    table = StatsTable.from_records([record(digits=6, max=1.0), record("b")])
+    assert table.digits.tolist() == [6, 6]
+
+
+def test_rows_of_different_precision_keep_their_own() -> None:
+    table = StatsTable.from_records([record(digits=6, max=1.0), record("b", max=1.0)])
+    assert table.digits.tolist() == [6, 0]
+
+
+def test_two_records_of_one_key_are_an_error_that_names_both_files() -> None:
+    with pytest.raises(DumpError, match=r"two\.csv and one\.csv both claim the tensor a:output\.0"):
+        StatsTable.from_records([record(path="one.csv"), record(path="two.csv")])
+
+
+def test_an_integer_beyond_float64s_range_is_an_error() -> None:
+    with pytest.raises(DumpError, match="beyond the range"):
+        StatsTable.from_records([record(dtype="int64", max=10**400)])
+
+
+@pytest.mark.parametrize(
+    ("shape", "text", "count"),
+    [
+        ((1, 8, 24), "1x8x24", 192),
+        ((), "-", 1),
+        (None, "?", None),
+        ((0, 3), "0x3", 0),
+        ((-1, 3), "-1x3", None),
+    ],
+)
+def test_shapes_as_text(shape: Any, text: str, count: int) -> None:
+    assert shape_text(shape) == text
+    assert shape_count(text) == count
+
+
+@pytest.mark.parametrize("layer", ["conv1", "a/b.c", "a b", "x#y", "p%q", "a:b", "层"])
+def test_the_layer_is_found_in_a_keys_text(layer: str) -> None:
+    assert layer_of(str(TensorKey(layer, "input", 3, turn=2, rank=1))) == layer

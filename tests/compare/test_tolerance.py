@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.compare.presets import PRESETS, bound
+from pytest_npudump.compare.tolerance import Rule, Tolerances
+from pytest_npudump.dump.dtypes import ALL
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.compare.table import StatsTable
+
+
+def rule(**given: Any) -> Any:
+    return Rule(**{"rtol": 0.5, "atol": 0.25, "source": "marker"} | given)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_float_type_has_a_bound_in_every_preset(preset: str) -> None:
+    missing = [d.name for d in ALL if d.kind in {"float", "complex"} and d.name not in PRESETS[preset]]
+    assert missing == []
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("dtype", [*(d.name for d in ALL if d.exact), "-", "unheard-of"])
+def test_exact_types_and_counts_have_no_tolerance(preset: str, dtype: str) -> None:
+    assert bound(preset, dtype, "max") == (0, 0)
+    assert bound(preset, "float32", "nan") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("preset", "dtype", "expected"),
+    [
+        ("default", "float32", (1e-4, 2.0**-30)),
+        ("default", "float16", (1e-3, 2.0**-20)),
+        ("default", "bfloat16", (8e-3, 2.0**-20)),
+        ("torch", "float32", (1.3e-6, 1e-5)),
+        ("torch", "bfloat16", (1.6e-2, 1e-5)),
+        ("ascend-abs", "float32", (2.0**-20, 2.0**-30)),
+        ("ascend-accum", "bfloat16", (2.0**-7, 0.0)),
+        ("exact", "float8_e5m2", (0.0, 0.0)),
+    ],
+)
+def test_published_numbers(preset: str, dtype: str, expected: Any) -> None:
+    assert bound(preset, dtype, "max") == expected
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float16", "bfloat16"])
+def test_the_default_is_about_one_step_of_the_format(dtype: str) -> None:
+    import ml_dtypes
+
+    assert bound("default", dtype, "max")[0] == pytest.approx(float(ml_dtypes.finfo(dtype).eps), rel=0.03)
+
+
+def test_coarse_formats_have_tighter_means() -> None:
+    assert bound("default", "float8_e4m3fn", "avg")[0] < bound("default", "float8_e4m3fn", "max")[0]
+    assert bound("default", "float16", "avg") == bound("default", "float16", "max")
+
+
+def test_an_unknown_preset_lists_those_there_are() -> None:
+    with pytest.raises(RequestError, match=r"unknown tolerance preset 'lax', expected one of default"):
+        Tolerances("lax")
+
+
+def test_the_last_matching_rule_decides_alone() -> None:
+    tolerances = Tolerances(rules=(rule(rtol=0.1), rule(layer="conv*", rtol=0.2, atol=0), rule(dtype="int8")))
+    assert tolerances.decide("conv1", "float16", "max").rtol == 0.2
+    assert tolerances.decide("conv1", "float16", "max").atol == 0
+    assert tolerances.decide("fc", "float16", "max").rtol == 0.1
+
+
+def test_what_no_rule_covers_falls_to_the_preset() -> None:
+    decided = Tolerances(rules=(rule(layer="conv*"),)).decide("fc", "float16", "max")
+    assert (decided.rtol, decided.source) == (1e-3, "preset default")
+
+
+@pytest.mark.parametrize("dtype", ["*", "*16", "?nt8", "[iu]nt8"])
+@pytest.mark.parametrize("exact", ["int8", "int16", "uint16", "bool", "-"])
+def test_wildcards_never_loosen_integers(dtype: str, exact: str) -> None:
+    assert Tolerances(rules=(rule(dtype=dtype),)).decide("a", exact, "max").rtol == 0
+
+
+def test_a_rule_that_names_an_integer_type_loosens_it() -> None:
+    assert Tolerances(rules=(rule(dtype="int8"),)).decide("a", "int8", "max").atol == 0.25
+    assert Tolerances(rules=(rule(dtype="int*"),)).decide("a", "int8", "max").atol == 0.25
+
+
+def test_counts_are_loosened_only_by_their_name() -> None:
+    assert Tolerances(rules=(rule(),)).decide("a", "float16", "nan").atol == 0
+    assert Tolerances(rules=(rule(statistic="nan"),)).decide("a", "float16", "nan").atol == 0.25
+
+
+@pytest.mark.parametrize(
+    ("pattern", "layer", "reached"),
+    [
+        ("*", "anything", True),
+        ("conv1", "conv1", True),
+        ("conv1", "Conv1", False),
+        ("conv*", "conv1", True),
+        ("net/conv.1", "net_conv_1", True),
+        ("net/*", "net_conv_1", True),
+        ("net_conv_1", "net/conv.1", True),
+        ("net/conv.1", "net.conv/1", False),
+        ("a[0]", "a[0]", True),
+        ("a[0]", "a0", True),
+        ("a[0]/b", "a[0]_b", True),
+        ("conv", "conv1", False),
+    ],
+)
+def test_layers_are_reached_raw_or_sanitised(pattern: str, layer: str, reached: object) -> None:
+    assert rule(layer=pattern).reaches(layer) is reached
+
+
+def test_rules_that_match_nothing_are_told(make_table: Callable[..., StatsTable]) -> None:
+    table = make_table(("conv1:output.0", "float16", (1,), {"max": 1.0}))
+    wrong = rule(layer="cnov*"), rule(dtype="int8"), rule(layer="conv1", dtype="float32")
+    right = rule(layer="conv1"), rule(statistic="nan"), rule(dtype="float16", statistic="avg")
+    assert Tolerances(rules=(*wrong, *right)).unmatched(table) == wrong
+    other = make_table(("x:output.0", "int8", (1,), {"max": 1}))
+    assert Tolerances(rules=(*wrong, *right)).unmatched(table, other) == (wrong[0], wrong[2])
+
+
+def test_elements_have_the_bound_of_extremes() -> None:
+    tolerances = Tolerances(rules=(rule(layer="conv*", statistic="avg"),))
+    assert tolerances.elements("conv1", "float32") == (1e-4, 2.0**-30)
+    assert tolerances.extended([rule(layer="conv*")]).elements("conv1", "float32") == (0.5, 0.25)
+
+
+def test_a_rule_describes_itself_with_reason_and_source() -> None:
+    text = rule(layer="attn*", statistic="max", one_sided="above", reason="softmax is noisy").describe()
+    assert text == ("rtol=0.5 atol=0.25 layer=attn* statistic=max one_sided=above (marker: softmax is noisy)")

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.compare.rules import load_tolerances, parse_rules
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def parse(**item: Any) -> Any:
+    return parse_rules([item], preset="default", source="marker")[0]
+
+
+def test_a_rule_with_all_keys() -> None:
+    rule = parse(
+        layer="attn*",
+        dtype="float16",
+        statistic="avg",
+        rtol=1e-2,
+        atol=0,
+        one_sided="above",
+        reason=" softmax is noisy ",
+    )
+    assert (rule.layer, rule.dtype, rule.statistic, rule.rtol, rule.atol) == (
+        "attn*",
+        "float16",
+        "avg",
+        1e-2,
+        0,
+    )
+    assert (rule.one_sided, rule.reason, rule.source) == ("above", "softmax is noisy", "marker")
+
+
+def test_a_tighter_rule_needs_no_reason() -> None:
+    assert parse(rtol=1e-8, atol=0, dtype="float16").reason == ""
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"rtol": 1e-2, "atol": 0},
+        {"rtol": 1e-3, "atol": 0},  # tighter than or as float16's, but ten times float32's
+        {"rtol": 0, "atol": 1e-3, "dtype": "float16"},
+        {"rtol": 0, "atol": 1, "dtype": "int8"},
+        {"rtol": 0, "atol": 1, "statistic": "nan"},
+        {"rtol": 0, "atol": 0, "one_sided": "above"},
+        {"rtol": 1e-2, "atol": 0, "reason": "  "},
+    ],
+)
+def test_a_loosening_rule_must_say_why(item: Any) -> None:
+    with pytest.raises(RequestError, match=r"marker, rule 1 allows more than the preset 'default'.*reason="):
+        parse(**item)
+    assert parse(**item | {"reason": "measured"}).reason == "measured"
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ({"rtol": 1e-3}, "atol is missing, expected both"),
+        ({"atol": 1e-3}, "rtol is missing, expected both"),
+        ({"rtol": -1, "atol": 0}, "rtol is -1, expected a finite number"),
+        ({"rtol": float("nan"), "atol": 0}, "rtol is nan"),
+        ({"rtol": float("inf"), "atol": 0}, "rtol is inf"),
+        ({"rtol": True, "atol": 0}, "rtol is True"),
+        ({"rtol": "much", "atol": 0}, "rtol is 'much'"),
+        ({"rtol": None, "atol": 0}, "rtol is None"),
+        ({"rtol": 0, "atol": 0, "layers": "a"}, "unknown key 'layers', expected layer, dtype"),
+        ({"rtol": 0, "atol": 0, "statistic": "mean"}, "statistic is 'mean', expected one of"),
+        ({"rtol": 0, "atol": 0, "one_sided": True}, "one_sided is True, expected one of both, above, below"),
+        ({"rtol": 0, "atol": 0, "layer": ""}, "layer is '', expected text"),
+        ({"rtol": 0, "atol": 0, "dtype": 5}, "dtype is 5, expected text"),
+        ({"rtol": 0, "atol": 0, "reason": None}, "reason is None, expected text"),
+        ({"rtol": 10**400, "atol": 0}, "rtol is 1000"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(item: Any, message: str) -> None:
+    with pytest.raises(RequestError, match=f"marker, rule 1: {message}"):
+        parse(**item)
+
+
+def test_a_file_of_tolerances(tmp_path: Path) -> None:
+    path = tmp_path / "tolerances.yaml"
+    path.write_text(
+        "preset: torch\nrules:\n  - {layer: 'attn*', rtol: 1e-2, atol: 0, reason: softmax}\n"
+        "  - layer: conv1\n    rtol: 0\n    atol: 0\n"
+    )
+    tolerances = load_tolerances(path)
+    assert tolerances.preset == "torch"
+    assert [rule.layer for rule in tolerances.rules] == ["attn*", "conv1"]
+    assert tolerances.rules[0].rtol == 0.01
+    assert tolerances.rules[0].source == "tolerances.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("presets: torch\n", "unknown key 'presets', expected preset or rules"),
+        ("preset: [torch]\n", "preset is .*expected a name"),
+        ("preset: lax\n", "unknown tolerance preset 'lax'"),
+        ("rules: {a: 1}\n", "rules must be a list"),
+        ("rules: [1]\n", "rules must be a list"),
+        ("rules: [{rtol: 1}]\n", "t.yaml, rule 1: atol is missing"),
+        ("rules: &a []\npreset: *a\n", "t.yaml, line 1: anchors and aliases"),
+        ("- 1\n", "line 1: expected a mapping"),
+        ("rules:\n  - {\n", "t.yaml, line 3: not YAML"),
+        ("", "line 1: the file is empty"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(text)
+    with pytest.raises(RequestError, match=message):
+        load_tolerances(path)
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"none\.yaml: the tolerance file cannot be read"):
+        load_tolerances(tmp_path / "none.yaml")

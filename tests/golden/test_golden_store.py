@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import GoldenError, GoldenMissingError
+from pytest_npudump.golden import atomic
+from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.golden.text import Golden, render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.compare.table import StatsTable
+
+
+@pytest.fixture
+def golden(make_table: Callable[..., StatsTable]) -> Any:
+    def make(value: Any = 1.0, rows: Any = 1) -> Any:
+        table = make_table(
+            *[(f"layer{i}:output.0", "float32", (2,), {"max": value + i}) for i in range(rows)]
+        )
+        return Golden("tests/test_a.py::test_a", {"runtime": "emulator"}, table, Path("unused"))
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def lock_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:
+    directory = tmp_path_factory.mktemp("locks")
+    monkeypatch.setattr(atomic.tempfile, "gettempdir", lambda: str(directory))
+    return directory
+
+
+def test_what_was_written_is_read(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+    path = tmp_path / "deep" / "er" / "a.yaml"
+    assert write_golden(path, golden()) is True
+    back = read_golden(path)
+    assert (back.path, back.test, back.table.keys) == (path, golden().test, golden().table.keys)
+
+
+def test_the_folder_holds_nothing_but_the_golden(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+    write_golden(tmp_path / "a.yaml", golden())
+    assert [path.name for path in tmp_path.iterdir()] == ["a.yaml"]
+
+
+def test_the_same_content_leaves_the_file_untouched(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+    path = tmp_path / "a.yaml"
+    write_golden(path, golden())
+    before = path.stat()
+    assert write_golden(path, golden()) is False
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert write_golden(path, golden(2.0)) is True
+    assert read_golden(path).table.value(0, 0) == 2.0
+
+
+def test_a_missing_file_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(GoldenMissingError, match=r"none\.yaml: the golden file does not exist"):
+        read_golden(tmp_path / "none.yaml")
+
+
+def test_a_dangling_link_is_a_missing_golden(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to(tmp_path / "gone.yaml")
+    with pytest.raises(GoldenMissingError):
+        read_golden(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"npudump-golden: 1\ntest: \xff\n", r"line 2: byte 24 is not UTF-8"),
+        (b"\x00" * 64, r"not YAML"),
+        (b"", r"the file is empty"),
+    ],
+)
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(content)
+    with pytest.raises(GoldenError, match=message):
+        read_golden(path)
+
+
+def test_a_directory_in_its_place_is_an_error(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+    path = tmp_path / "a.yaml"
+    path.mkdir()
+    with pytest.raises(GoldenError, match="cannot be read"):
+        read_golden(path)
+    with pytest.raises(GoldenError, match="cannot be written"):
+        write_golden(path, golden())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_too_large_for_a_golden_is_not_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"x" * 11)
+    monkeypatch.setattr("pytest_npudump.golden.store.LARGEST", 10)
+    with pytest.raises(GoldenError, match="more than 10 bytes"):
+        read_golden(path)
+
+
+def test_a_byte_order_mark_is_read_over(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + render(golden()).encode())
+    assert len(read_golden(path).table) == 1
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
+def test_an_existing_files_permissions_are_kept(
+    tmp_path: Path, golden: Callable[..., Golden], mode: int
+) -> None:
+    path = tmp_path / "a.yaml"
+    write_golden(path, golden())
+    path.chmod(mode)
+    write_golden(path, golden(2.0))
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_new_files_permissions_are_those_of_any_new_file(
+    tmp_path: Path, golden: Callable[..., Golden]
+) -> None:
+    write_golden(tmp_path / "a.yaml", golden())
+    (tmp_path / "b").touch()
+    assert (tmp_path / "a.yaml").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_a_symbolic_link_stays_one(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+    real, link = tmp_path / "real" / "a.yaml", tmp_path / "a.yaml"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    assert write_golden(link, golden())
+    assert link.is_symlink()
+    assert len(read_golden(real).table) == 1
+
+
+def test_a_failing_disk_leaves_the_old_golden(
+    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.yaml"
+    write_golden(path, golden())
+    old = path.read_bytes()
+
+    def full(_descriptor: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(atomic.os, "fsync", full)
+    with pytest.raises(GoldenError, match=r"a\.yaml: cannot be written: No space left on device"):
+        write_golden(path, golden(2.0))
+    assert path.read_bytes() == old
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_really_full_disk_leaves_nothing_half_written(golden: Callable[..., Golden]) -> None:
+    with pytest.raises(GoldenError, match="cannot be written"):
+        write_golden(Path("/proc/npudump/a.yaml"), golden())
+
+
+def test_what_a_killed_writer_left_is_swept(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+    path = tmp_path / "a.yaml"
+    own = tmp_path / f"{atomic._own_prefix(path)}0123.tmp"
+    young, old = tmp_path / ".npudump-other-1.tmp", tmp_path / ".npudump-other-2.tmp"
+    for left in (own, young, old):
+        left.touch()
+    os.utime(old, (0, 0))
+    write_golden(path, golden())
+    assert sorted(tmp_path.iterdir()) == sorted([path, young])
+
+
+def test_a_lock_held_by_another_is_an_error_after_a_while(
+    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
+    path = tmp_path / "a.yaml"
+    with atomic.locked(path), pytest.raises(GoldenError, match="another process has held the lock"):
+        write_golden(path, golden())
+
+
+def test_a_lock_directory_that_is_not_ours_is_refused(
+    tmp_path: Path, golden: Callable[..., Golden], lock_directory: Path
+) -> None:
+    (lock_directory / f"npudump-locks-{os.getuid()}").symlink_to(tmp_path)
+    with pytest.raises(GoldenError, match="not a directory of this user's"):
+        write_golden(tmp_path / "a.yaml", golden())
+
+
+WRITER = """
+import itertools, sys
+from pathlib import Path
+from pytest_npudump.golden import atomic
+atomic.tempfile.tempdir = sys.argv[2]
+target = Path(sys.argv[1])
+for i in itertools.count():
+    content = b"%d\\n" % i * 20000 + b"end\\n"
+    with atomic.locked(target) as real:
+        atomic.replace_file(real, [content])
+    if i == 0:
+        print("ready", flush=True)
+"""
+
+
+def test_no_kill_tears_or_loses_a_golden(tmp_path: Path, lock_directory: Path) -> None:
+    path = tmp_path / "a.yaml"
+    chance = random.Random(0)  # noqa: S311 - any spread of moments to kill at
+    for _ in range(25):
+        command = [sys.executable, "-c", WRITER, str(path), str(lock_directory)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            time.sleep(chance.random() * 0.02)
+            child.send_signal(signal.SIGKILL)
+        lines = path.read_bytes().splitlines()
+        assert lines[-1] == b"end"
+        assert len(lines) == 20001
+        assert len(set(lines)) == 2
+    with atomic.locked(path) as real:
+        atomic.replace_file(real, [b"last"])
+    assert [left.name for left in tmp_path.iterdir()] == ["a.yaml"]
+
+
+def test_writers_in_parallel_each_leave_a_whole_file(
+    tmp_path: Path, golden: Callable[..., Golden], lock_directory: Path
+) -> None:
+    path = tmp_path / "a.yaml"
+    command = [sys.executable, "-c", WRITER, str(path), str(lock_directory)]
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+        for _ in range(50):
+            lines = path.read_bytes().splitlines()
+            assert (len(lines), len(set(lines))) == (20001, 2)
+        assert write_golden(path, golden())
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()

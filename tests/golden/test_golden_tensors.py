@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.tensors import load_tensors, save_tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = "net/conv.1:output.0"
+NUMPY = ["float64", "float32", "float16", "int64", "int32", "int16", "int8"]
+NUMPY += ["uint64", "uint32", "uint16", "uint8", "bool", "complex64", "complex128"]
+SMALL = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn", "int4", "uint2"]
+
+
+def array(dtype: str, shape: Any = (3, 5)) -> Any:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    values = np.random.default_rng(0).integers(0, 2, size=(*shape, kind.itemsize), dtype=np.uint8)
+    return values.view(kind).reshape(shape)
+
+
+@pytest.mark.parametrize("dtype", NUMPY + SMALL)
+def test_every_type_comes_back_bit_for_bit(tmp_path: Path, dtype: str) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {KEY: (array(dtype), dtype)})
+    back = load_tensors(path)[KEY]
+    assert back.dtype == array(dtype).dtype
+    assert back.shape == (3, 5)
+    assert back.tobytes() == array(dtype).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [d for d in NUMPY if not d.startswith("complex")])
+def test_safetensors_itself_reads_the_same(tmp_path: Path, dtype: str) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {KEY: (array(dtype), dtype), "b:output.0": (array("float32"), "float32")})
+    np.testing.assert_array_equal(load_file(path)[KEY], array(dtype))
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("bfloat16", "BF16"), ("float8_e4m3fn", "F8_E4M3")])
+def test_small_floats_have_their_type_in_the_file(tmp_path: Path, dtype: str, name: str) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {KEY: (array(dtype), dtype)})
+    with safe_open(path, framework="numpy") as file:
+        assert file.get_slice(KEY).get_dtype() == name
+        assert file.get_slice(KEY).get_shape() == [3, 5]
+
+
+def test_what_safetensors_wrote_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"a": array("float32"), "b": array("int8")}, path)
+    back = load_tensors(path)
+    np.testing.assert_array_equal(back["a"], array("float32"))
+    np.testing.assert_array_equal(back["b"], array("int8"))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1,)])
+def test_odd_shapes_come_back(tmp_path: Path, shape: Any) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {KEY: (np.zeros(shape, np.float16), "float16")})
+    assert load_tensors(path)[KEY].shape == shape
+
+
+def test_no_tensors_make_an_empty_file(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "a", {})
+    assert load_tensors(tmp_path / "a") == {}
+
+
+def test_views_of_arrays_and_foreign_byte_order_are_kept_by_value(tmp_path: Path) -> None:
+    strided = np.arange(24, dtype=">i4").reshape(4, 6)[::2, ::-3]
+    save_tensors(tmp_path / "a", {KEY: (strided, "int32")})
+    np.testing.assert_array_equal(load_tensors(tmp_path / "a")[KEY], strided)
+
+
+def test_tensors_are_mapped_read_only(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "a", {KEY: (array("float32"), "float32")})
+    view = load_tensors(tmp_path / "a")[KEY]
+    assert not view.flags.writeable
+    assert view.flags.aligned
+
+
+def test_metadata_and_device_types_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {KEY: (array("float32"), "hifloat8")}, {"test": "t"})
+    with safe_open(path, framework="numpy") as file:
+        assert file.metadata()["test"] == "t"
+        assert json.loads(file.metadata()["npudump.dtypes"]) == {KEY: "hifloat8"}
+
+
+def write(path: Path, header: Any, data: Any = b"") -> None:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def entry(dtype: str = "U8", shape: Any = (8,), end: Any = 8) -> Any:
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [0, end]}
+
+
+def kept(value: Any) -> Any:
+    return {"a": entry(), "__metadata__": {"npudump.bytes": json.dumps(value)}}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"not json",
+        {"a": entry(end=2**60)},
+        {"a": entry(dtype="F32")},
+        {"a": entry(dtype="X9")},
+        {"a": entry(dtype="C64", shape=(1,))},
+        {"a": entry(), "__metadata__": {"npudump.bytes": "{"}},
+        kept([]),
+        kept({"a": ["object", [1]]}),
+        kept({"a": ["O", [1]]}),
+        kept({"a": ["float32", [3]]}),
+        kept({"a": ["float32", [-1, -2]]}),
+        kept({"a": ["float32", "x"]}),
+        kept({"a": [None, [8]]}),
+        kept({"a": ["finfo", [8]]}),
+        kept({"a": ["__doc__", [8]]}),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, header: Any) -> None:
+    path = tmp_path / "a.safetensors"
+    write(path, header, bytes(8))
+    with pytest.raises(GoldenError, match=r"a\.safetensors.*restore (it|the file) from version control"):
+        load_tensors(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x01", struct.pack("<Q", 2**63), b"\xff" * 100])
+def test_a_damaged_header_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(GoldenError, match="not a file of golden tensors"):
+        load_tensors(tmp_path / "a")
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(GoldenError, match="not a file of golden tensors"):
+        load_tensors(tmp_path / "none")
+
+
+def test_a_cut_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {KEY: (array("float32"), "float32")})
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(GoldenError):
+            load_tensors(path)
