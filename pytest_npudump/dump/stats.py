@@ -36,6 +36,8 @@ ACL_TYPES = frozenset(
 )
 """The types that ACL's device-side statistics have numbers for (formats.md 1.3, last column)."""
 
+_NO_NUMBERS = {np.bytes_, np.str_, np.void}
+
 
 class _Kernel(Protocol):
     def add(self, chunk: np.ndarray) -> None: ...
@@ -80,6 +82,8 @@ def payload_stats(payload: Payload, dtype: str, count: int, *, acl: bool = False
 def _totals(array: np.ndarray) -> Totals:
     totals = Totals()
     name = array.dtype.name
+    if array.dtype.type in _NO_NUMBERS or array.dtype.kind in "mMO":
+        raise DecodeError(f"no statistics for arrays of type {array.dtype}")
     if array.dtype.kind == "c":
         _add_complex(totals, array)
     elif array.dtype.itemsize == 1:

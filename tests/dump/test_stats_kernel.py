@@ -192,8 +192,9 @@ def test_complex_has_a_norm_and_counts_only() -> None:
 
 
 def test_a_type_without_numbers_is_refused() -> None:
-    with pytest.raises(DecodeError, match="no statistics"):
-        tensor_stats(np.array(["a"]))
+    for array in (np.array(["a"]), np.array([b"a"]), np.array([None]), np.zeros(2, "V1")):
+        with pytest.raises(DecodeError, match="no statistics"):
+            tensor_stats(array)
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "float64"])
