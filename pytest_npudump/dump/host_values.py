@@ -23,19 +23,19 @@ _HOST_MARKS = ("Shape,Count", "l2norm", ",NA,", "UNKNOW", "DT_BF16", "DT_HIFLOAT
 _ROUNDING = 1e-5
 
 
-def doubtful(dtype: str, stats: Stats | None) -> bool:
-    """Whether the host converter may have garbled the extremes of a tensor of this type."""
-    return stats is not None and dtype not in _INTACT and stats.max is not None
+def doubtful(dtype: str) -> bool:
+    """Whether the host converter may garble the extremes of a tensor of this type."""
+    return dtype not in _INTACT
 
 
-def repaired(stats: Stats | None, dtype: str, text: str) -> tuple[Stats | None, str]:
+def repaired(stats: Stats, dtype: str, text: str) -> tuple[Stats, str]:
     """Return ``stats`` with extremes restored or set to None where they cannot be true, and a note.
 
     ``text`` is the whole file: some words and columns only the host converter writes.
     """
-    if stats is None:
-        return stats, ""
     extremes = [value for value in (stats.max, stats.min) if value is not None]
+    if not extremes:
+        return stats, ""
     negative = any(value < 0 for value in extremes)
     if dtype == "uint32":
         return _unsigned_32(stats) if negative else (stats, "")

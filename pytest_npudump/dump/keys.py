@@ -59,9 +59,11 @@ def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...
     return tuple(records), _shared_names(groups.values())
 
 
-def _consumers(executions: Iterable[Execution]) -> dict[object, int]:
-    """Return when each task was first dumped, graph inputs apart."""
+def _consumers(executions: Collection[Execution]) -> dict[object, int]:
+    """Return when each task was first dumped, graph inputs apart; nothing if there are none of these."""
     times: dict[object, int] = {}
+    if all(execution.op_type != _GRAPH_INPUT for execution in executions):
+        return times
     for execution in executions:
         if execution.op_type != _GRAPH_INPUT:
             task = (execution.place, execution.task, execution.stream)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TIME = re.compile(r"\d{14}|\d{17}|gm_\d{20}_dump", re.ASCII)
+_SHORTEST_TIME = 13
 _GRAPH_MODULE = "gm_"
 _RANK = re.compile(r"(?:rank_?|worldsize\d+_global_rank)(\d+)", re.ASCII)
 _STEP = re.compile(r"step_?(\d+)", re.ASCII)
@@ -80,7 +81,7 @@ def read_place(parts: Sequence[str]) -> Place:
             place = place._replace(step=int(step[1]))
         elif device is not None:
             place = place._replace(device=int(device[1]))
-        elif part.isdecimal() and _TIME.fullmatch(part) is None:
+        elif part.isdecimal() and len(part) < _SHORTEST_TIME:
             last_int = int(part)
         elif part not in {"extra-info", _EXCEPTION}:
             run.append(part)

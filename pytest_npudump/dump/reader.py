@@ -130,7 +130,8 @@ def _read_batch(jobs: Sequence[Job], *, stats: bool, acl: bool) -> _Result:
 
 
 def _nothing(root: Path, tree: Tree) -> str:
-    held = f"only {_names(tree.other)}" if tree.other else "nothing"
+    left_out = [*tree.other, *tree.notes]
+    held = f"only {_names(left_out)}" if left_out else "nothing"
     return (
         f"{root} holds {held}: no dump file. Likely causes: the model was loaded before the dump was set; "
         "no layer of the model has a name that was asked for; dump_step selects no step that ran; the dump "

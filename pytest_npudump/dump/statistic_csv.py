@@ -102,8 +102,6 @@ def _collect(reader: Any, rows: list[StatisticRow]) -> None:
         width = width or len(cells)
         _check_width(cells, width, header)
         rows.append(_row(cells, header))
-    if header is None:
-        raise ValueError(f"expected a header that begins with {_HEADER_START},Op Name,Task ID")
 
 
 def _check_width(cells: Sequence[str], width: int, header: _Header) -> None:
@@ -145,8 +143,9 @@ def _row(cells: list[str], header: _Header) -> StatisticRow:
     note = header.note
     if stats is None:
         note = note or "the producer gave no statistics for this tensor"
-    if header.by_host and doubtful(dtype, stats):
-        stats, note = repaired(stats, dtype, "")
+    elif header.by_host and doubtful(dtype):
+        stats, why = repaired(stats, dtype, "")
+        note = note or why
     index, stamp, io = parse_count(slot), parse_count(time), io.lower()
     if not op_name or index is None or stamp is None or io not in _IO:
         raise ValueError("expected an operator's name, a time stamp, input or output, and a slot")

@@ -163,9 +163,10 @@ def _row(line: str, header: _Header, before: int, text: str) -> StatsRow:
     dtype = dtype_name(dtype_text)
     values = _assign(cells, header, before, shape)
     stats = parse_stats(values, dtype)
-    note = "" if stats is not None and stats.max is not None else _missing(values)
-    if doubtful(dtype, stats):
-        stats, note = repaired(stats, dtype, text)
+    note = _NO_STATISTICS if NO_VALUE.issuperset(values[1:]) else ""
+    if stats is not None and doubtful(dtype):
+        stats, why = repaired(stats, dtype, text)
+        note = note or why
     if header.unknown:
         note = "; ".join(filter(None, (note, f"unknown columns were not read: {header.unknown}")))
     index = parse_count(slot)
@@ -173,11 +174,6 @@ def _row(line: str, header: _Header, before: int, text: str) -> StatsRow:
         raise ValueError(f"expected Input or Output and an index, not {io[:40]!r} and {slot[:40]!r}")
     layout_name = "" if layout_name in NO_VALUE else layout_name
     return TensorPart(_IO[io], index, dtype, shape, layout_name, parse_count(size), stats, note)
-
-
-def _missing(values: Sequence[str]) -> str:
-    """Why there are no statistics, unless what was asked for is there (a choice without the maximum)."""
-    return _NO_STATISTICS if all(cell in NO_VALUE for cell in values[1:]) else ""
 
 
 def _assign(cells: list[str], header: _Header, before: int, shape: tuple[int, ...] | None) -> tuple[str, ...]:

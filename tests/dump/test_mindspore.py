@@ -194,6 +194,27 @@ def test_npy_files_and_the_statistics_beside_them_are_one_record_each(tmp_path: 
     assert [record.payload is None for record in dump.records] == [False, False, True]
 
 
+def test_a_row_without_values_leaves_what_was_computed(tmp_path: Path) -> None:
+    folder = tmp_path / "rank_0/net/0/0"
+    save(folder, f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.float32.npy", 3)
+    (folder / "statistic.csv").write_text(
+        HEADER + f'Add,a,0,0,{STAMP},output,0,4,float32,"(1,)",null,null,\n'
+    )
+    (record,) = read_dump(tmp_path).records
+    assert record.stats is not None
+    assert record.stats.max == 3.0
+
+
+def test_an_execution_order_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    save(tmp_path / "rank_0/net/0/0", f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.float32.npy", 3)
+    order = tmp_path / "rank_0/execution_order/ms_global_execution_order_graph_0.csv"
+    order.parent.mkdir()
+    with order.open("wb") as file:
+        file.truncate(1 << 40)
+    (problem,) = read_dump(tmp_path).problems
+    assert problem.path == str(order)
+
+
 def test_several_ranks_and_nets_are_told_apart(tmp_path: Path) -> None:
     for rank in range(2):
         for net in ("a", "b"):

@@ -111,6 +111,8 @@ def test_trap_27_stamps_of_16_17_and_20_digits_are_times() -> None:
 @pytest.mark.parametrize("stamp", ["20261301123456789", "20260132123456789", "20260101243456789", "0" * 17])
 def test_seventeen_digits_that_are_no_date_are_no_stamp(stamp: str) -> None:
     assert parse_name(f"MatMul.net_mm.5.{stamp}") is None
+    assert parse_name(f"exception_info.42.1.{stamp}") is None
+    assert parse_name(f"x.custom.{stamp}") is None
 
 
 def test_trap_28_the_type_behind_mindspore_s_format_is_optional_and_of_any_case() -> None:

@@ -191,6 +191,15 @@ def test_raw_names_of_tensor_files_need_no_turns(tmp_path: Path) -> None:
     assert keys(read_dump(tmp_path)) == ["a.b:output.0", "a/b:output.0"]
 
 
+def test_a_sanitised_name_that_two_raw_ones_share_stays_as_it_is(tmp_path: Path) -> None:
+    container(tmp_path, f"0/Add.a_b.4.3.{STAMP}", "a.b")
+    container(tmp_path, f"0/Add.a_b.9.3.{STAMP + 1}", "a/b")
+    table(tmp_path, f"0/Add.a_b.4.3.{STAMP + 2}.csv")
+    dump = read_dump(tmp_path)
+    assert keys(dump) == ["a.b:output.0", "a/b:output.0", "a_b:output.0"]
+    assert not dump.raw_names
+
+
 def test_slices_of_an_ffts_operator_are_counted_by_thread_and_not_by_time(tmp_path: Path) -> None:
     for time, thread in ((0, 1), (1, 0), (2, 0), (3, 1)):
         table(
@@ -235,6 +244,21 @@ def test_equal_times_are_ordered_by_task_and_inputs_come_first(tmp_path: Path) -
     table(tmp_path, f"0/B.b.2.3.{STAMP}.csv", row("Output", 0, 1), row("Input", 1, 1), row("Input", 0, 1))
     table(tmp_path, f"0/A.a.10.3.{STAMP}.csv")
     assert keys(read_dump(tmp_path)) == ["b:input.0", "b:input.1", "b:output.0", "a:output.0"]
+
+
+def test_an_input_of_the_graph_stands_before_its_consumer(tmp_path: Path) -> None:
+    table(tmp_path, f"0/Relu.first.3.7.{STAMP}.csv")
+    table(tmp_path, f"0/Conv.conv.4.7.{STAMP + 1}.csv")
+    table(tmp_path, f"0/Data.image.4.7.{STAMP + 2}.csv")
+    table(tmp_path, f"0/Data.mask.3.7.{STAMP + 3}.csv")
+    table(tmp_path, f"0/Data.unused.9.7.{STAMP + 4}.csv")
+    assert [record.key.layer for record in read_dump(tmp_path).records] == [
+        "mask",
+        "first",
+        "image",
+        "conv",
+        "unused",
+    ]
 
 
 def test_qualifiers_are_set_only_where_a_dump_has_more_than_one(tmp_path: Path) -> None:
@@ -282,6 +306,12 @@ def test_two_runs_in_one_path_are_an_error_that_names_both(tmp_path: Path) -> No
     assert [record.stats.max for record in dump.records if record.stats and record.key.layer == "a"] == [2.0]
     assert "b:output.0" not in keys(dump)
     assert any("20260101010101" in note for note in dump.notes)
+
+
+def test_dumps_without_a_known_name_take_no_part_in_telling_runs_apart(tmp_path: Path) -> None:
+    container(tmp_path, "20260101010101/0/first", "a")
+    container(tmp_path, "20260101020202/0/second", "b")
+    assert keys(read_dump(tmp_path)) == ["a:output.0", "b:output.0"]
 
 
 def test_the_latest_run_is_the_one_dumped_last_and_not_the_last_by_name(tmp_path: Path) -> None:
@@ -363,6 +393,27 @@ def test_a_type_the_device_has_no_statistics_for_says_so() -> None:
     )
     assert (record.dtype, record.stats) == ("bfloat16", None)
     assert record.note == "CANN computes no statistics for bfloat16"
+
+
+def test_both_files_of_a_pair_may_be_damaged(tmp_path: Path) -> None:
+    table(tmp_path, f"0/A.a.1.2.{STAMP}.csv")
+    container(tmp_path, f"0/A.b.1.2.{STAMP}", "b")
+    (tmp_path / "0" / f"A.b.1.2.{STAMP}.csv").write_text("broken")
+    np.save(tmp_path / "0" / f"Add.n.0.0.{STAMP}.output.0.DefaultFormat.npy", np.float32([1]))
+    dump = read_dump(tmp_path)
+    assert sorted(keys(dump)) == ["a:output.0", "b:output.0", "n:output.0"]
+    (problem,) = dump.problems
+    assert problem.path.endswith(".csv")
+
+
+def test_an_input_error_of_the_disk_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> object:
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr("pytest_npudump.dump.reader_tensors.read_container", fail)
+    container(tmp_path, f"A.a.1.2.{STAMP}", "a")
+    (problem,) = read_dump(tmp_path).problems
+    assert "Input/output error" in str(problem)
 
 
 def test_an_empty_dump_is_an_error_with_likely_causes(tmp_path: Path) -> None:

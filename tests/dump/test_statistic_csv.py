@@ -171,6 +171,18 @@ def test_a_file_without_a_usable_header_is_an_error(tmp_path: Path, text: str, r
         read_statistic_csv(path)
 
 
+def test_a_cell_does_not_go_on_in_the_next_line(tmp_path: Path) -> None:
+    path = write(tmp_path, f"{BASE},Max Value", '"Sub', 'x",b,0,0,1,input,0,4,float32,"()",1')
+    with pytest.raises(FormatError, match="line 3: a quoted cell goes on in the next line"):
+        read_statistic_csv(path)
+
+
+def test_a_row_without_any_statistic_says_so(tmp_path: Path) -> None:
+    row = only(tmp_path, f"{BASE},Max Value,Min Value", f'{START},"(0,)",null,null')
+    assert (row.part.stats, row.part.shape) == (None, (0,))
+    assert "no statistics" in row.part.note
+
+
 def test_unknown_columns_are_named(tmp_path: Path) -> None:
     row = only(tmp_path, f"{BASE},Median Value,Max Value", f'{START},"()",1,2')
     assert stats_of(row).max == 2.0

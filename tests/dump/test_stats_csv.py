@@ -292,6 +292,15 @@ def test_trap_17_a_double_is_kept_where_only_the_device_can_have_written_it() ->
     assert stats_of(cut).max is None
 
 
+def test_trap_17_values_that_may_be_right_are_kept() -> None:
+    kept = only(f"{BASE},Max Value,Min Value", "Input,0,8,DT_UINT64,ND,1,7,7")
+    assert stats_of(kept).max == 7
+    averages = only(f"{BASE},Avg Value", "Input,0,8,DT_UINT64,ND,1,7")
+    assert (stats_of(averages).avg, averages.note) == (7.0, "")
+    negative = only(DEFAULT, "Input,0,1,DT_BOOL,ND,1,-1,0,0.5,1,0,0,0")
+    assert stats_of(negative).max is None
+
+
 def test_trap_18_a_nan_in_front_and_a_nan_later_are_both_kept_as_printed() -> None:
     rows = read_stats_csv(next(DATA.joinpath("acl-stats-mixed-dtypes").rglob("*.csv")))
     first = stats_of(rows[0])

@@ -52,6 +52,7 @@ def only(tree: Tree) -> Place:
         ),
         ("6/20260101010101/0", Place(("20260101010101",), device=0, step=6)),
         ("6/20260101010101/0/2", Place(("20260101010101",), device=0, step=2)),
+        ("rank_2/1733905446819790/step_3", Place(("1733905446819790",), rank=2, step=3)),
         ("pid4711/device2", Place(("pid4711",), device=2)),
         ("extra-info/data-dump/1", Place(device=1)),
     ],
@@ -85,6 +86,7 @@ def test_a_dump_may_be_given_by_a_directory_inside_it(tmp_path: Path) -> None:
 def test_a_date_above_the_dump_path_is_not_taken_for_its_time() -> None:
     assert context(("/", "20260101010101", "job", "dump")) == ()
     assert context(("/", "x", "20260101010101", "0")) == ("20260101010101", "0")
+    assert context(("/", "rank_3", "net", "0")) == ("rank_3", "net", "0")
 
 
 def test_real_trees_are_placed() -> None:
@@ -179,6 +181,19 @@ def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
     tree = find_files(inside)
     assert [file.path.name for file in tree.files] == [f"A.c.1.2.{STAMP}.csv"]
     assert len(tree.notes) == 2
+
+
+def test_an_unnamed_file_that_cannot_be_opened_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path, "0/unnamed")
+
+    def refuse(path: Path, _mode: str) -> object:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    (problem,) = find_files(tmp_path).problems
+    assert problem.path == str(tmp_path / "0" / "unnamed")
 
 
 def test_a_pipe_in_a_dump_is_not_opened(tmp_path: Path) -> None:
