@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _TAGS = (0x0A, 0x1A)
 _CHUNK = 1 << 20
-_ONE_BYTE = 0x80
+_HEAD = 3
+_MORE = 0x80
 _LONGEST = 1 << 14
 
 
@@ -55,28 +56,24 @@ def find_raw_names(wanted: Collection[str], path: Path) -> dict[str, tuple[str, 
 
 def _strings(data: mmap.mmap, lengths: Collection[int]) -> Iterator[str]:
     """Yield every UTF-8 string of one of ``lengths`` (bytes) that stands behind a tag and its length."""
-    short = np.zeros(256, dtype=bool)
-    short[[length for length in lengths if length < _ONE_BYTE]] = True
-    long = sorted(length for length in lengths if _ONE_BYTE <= length < _LONGEST)
+    wanted = np.zeros(_LONGEST, dtype=bool)
+    wanted[[length for length in lengths if length < _LONGEST]] = True
     for start in range(0, len(data), _CHUNK):
-        chunk = np.frombuffer(data[start : start + _CHUNK + 2], dtype=np.uint8)
+        chunk = np.frombuffer(data[start : start + _CHUNK + _HEAD - 1].ljust(_HEAD, b"\0"), dtype=np.uint8)
         for tag in _TAGS:
-            tagged = np.flatnonzero(chunk[:-1][:_CHUNK] == tag)
-            lengths_at = chunk[tagged + 1]
-            for at in tagged[short[lengths_at]].tolist():
-                yield from _string(data, start + at + 2, int(chunk[at + 1]))
-        yield from _long_strings(data, start, long)
+            for at, length in _candidates(chunk, tag, wanted):
+                yield from _string(data, start + at, length)
 
 
-def _long_strings(data: mmap.mmap, start: int, lengths: Collection[int]) -> Iterator[str]:
-    end = min(start + _CHUNK + 2, len(data))
-    for length in lengths:
-        for tag in _TAGS:
-            head = bytes((tag, length & 0x7F | 0x80, length >> 7))
-            at = data.find(head, start, end)
-            while at >= 0:
-                yield from _string(data, at + len(head), length)
-                at = data.find(head, at + 1, end)
+def _candidates(chunk: np.ndarray, tag: int, wanted: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield where a string of a wanted length would begin in ``chunk``, and its length."""
+    tagged = np.flatnonzero(chunk[: 1 - _HEAD] == tag)
+    low, high = chunk[tagged + 1].astype(np.intp), chunk[tagged + 2].astype(np.intp)
+    two_bytes = low >= _MORE
+    lengths = np.where(two_bytes, low & (_MORE - 1) | high << 7, low)
+    hits = np.flatnonzero(~(two_bytes & (high >= _MORE)) & wanted[lengths % _LONGEST])
+    starts = tagged[hits] + 2 + two_bytes[hits]
+    yield from zip(starts.tolist(), lengths[hits].tolist(), strict=True)
 
 
 def _string(data: mmap.mmap, start: int, length: int) -> Iterator[str]:
