@@ -164,7 +164,7 @@ class Runner:
         try:
             result = yield
         except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
-            self._body_failed(item, test, f"{type(error).__name__}: {error}")
+            self._body_failed(item, test, f"{type(error).__name__}: {_first_line(str(error))}")
             raise
         if _compat.failed_outside_of_the_call(item):
             self._body_failed(item, test, "it failed")
@@ -295,5 +295,8 @@ def _may_run_again(item: pytest.Item) -> bool:
 
 def _why(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
-    lines = (crash.message if crash else report.longreprtext).strip().splitlines()
-    return lines[0] if lines else report.outcome
+    return _first_line(crash.message if crash else report.longreprtext) or report.outcome
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")

@@ -7,19 +7,27 @@ from typing import TYPE_CHECKING
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.first import explain_first
 from pytest_npudump.report.elements import finding_lines
-from pytest_npudump.report.verdicts import COLUMNS, row, sentence, table
+from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pytest_npudump.outcome import Escalation, Finding, Outcome
     from pytest_npudump.report.result import Details
     from pytest_npudump.session import MarkedTest
 
+LINES = 30
+"""Lines of one failure without ``-v``; each is cut to :data:`WIDTH` characters."""
+WIDTH = 500
 ROWS = 10
-"""Failing tensors shown without ``-v``."""
+"""Failing tensors shown without ``-v``; fewer where other lines need the room, but never under 3."""
 FINDINGS = 2
 """Tensors of the second run shown without ``-v``."""
+LISTED = 2
+"""Further problems, and notes, shown without ``-v``."""
+_FEWEST_ROWS = 3
+_FIXED = 8
+"""Lines around the rows: first, golden, recorded elsewhere, header, rest, rule, details, way out."""
 
 
 def headline(test: MarkedTest) -> str:
@@ -35,32 +43,44 @@ def headline(test: MarkedTest) -> str:
 
 
 def failure_text(test: MarkedTest, details: Details, *, verbose: bool) -> str:
-    """Return the text of a failing test, at most about 30 lines unless ``verbose``."""
-    lines = [*_body(test, None if verbose else ROWS, None if verbose else FINDINGS)]
-    if details.problem:
-        lines.append(details.problem)
-    else:
-        lines.append(f"details:    {details.text}")
+    """Return the text of a failing test, at most :data:`LINES` lines unless ``verbose``."""
+    lines = _body(test, brief=not verbose)
+    if not verbose:
+        lines = [_cut(line) for line in lines]
+    lines.append(details.problem or f"details:    {details.text}")
     lines += _ways_out(test)
-    return "\n".join(lines)
+    return "\n".join(map(plain, lines))
 
 
 def full_lines(test: MarkedTest) -> list[str]:
     """Return everything, for a file."""
-    return [*_body(test, None, None), *_ways_out(test)]
+    return [plain(line) for line in [*_body(test, brief=False), *_ways_out(test)]]
 
 
-def _body(test: MarkedTest, rows: int | None, findings: int | None) -> list[str]:
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
+
+
+def _body(test: MarkedTest, *, brief: bool) -> list[str]:
     outcome = test.outcome
     assert outcome is not None  # noqa: S101 - there is no failure without a judgement
-    lines = [headline(test)]
+    limit = LISTED if brief else None
     shown = 0 if outcome.comparison and outcome.comparison.failing else 1
-    lines += [f"also: {problem}" for problem in outcome.problems[shown:]]
-    if outcome.comparison is not None and outcome.comparison.failing:
-        lines += _comparison_lines(outcome, rows)
+    head = [headline(test), *_listed("also", outcome.problems[shown:], limit)]
+    tail = _listed("note", outcome.notes, limit)
     if test.escalation is not None:
-        lines += _escalation_lines(test.escalation, findings)
-    lines += [f"note: {note}" for note in outcome.notes[: rows or None]]
+        tail = _escalation_lines(test.escalation, FINDINGS if brief else None) + tail
+    if outcome.comparison is None or not outcome.comparison.failing:
+        return head + tail
+    room = LINES - _FIXED - len(head) - len(tail)
+    rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else None
+    return head + _comparison_lines(outcome, rows) + tail
+
+
+def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
+    lines = [f"{label}: {item}" for item in items[:limit]]
+    if limit is not None and len(items) > limit:
+        lines.append(f"{label}: ... and {len(items) - limit} more")
     return lines
 
 
@@ -97,7 +117,7 @@ def _escalation_lines(escalation: Escalation, limit: int | None) -> list[str]:
     lines = [f"second run: {verdict} ({_layers(escalation)} dumped as tensors)"]
     for finding in _most_telling(findings)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
-    lines += [f"note: {note}" for note in escalation.notes]
+    lines += _listed("note", escalation.notes, limit)
     return [*lines, f"tensors:    {escalation.directory}"]
 
 
