@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -116,9 +117,14 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "layer": finding.key.layer,
         "key": str(finding.key),
         "reproduced": finding.reproduced,
-        "differences": {name: list(pair) for name, pair in finding.differences.items()},
+        "differences": {name: [*map(_plain, pair)] for name, pair in finding.differences.items()},
         "elements": finding.difference.to_json() if finding.difference else None,
         "tensor": finding.description.to_json() if finding.description else None,
         "path": str(finding.path) if finding.path else None,
         "note": finding.note or None,
     }
+
+
+def _plain(value: object) -> object:
+    """Return a value as strict JSON has it: NaN and infinities as text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
