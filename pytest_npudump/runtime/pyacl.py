@@ -84,7 +84,7 @@ class PyAclRuntime:
         if code != UNINITIALIZE:
             check(self.acl, "acl.mdl.init_dump()", code)
             self._set_dump()
-        self._acl_init, self.acl.init = self.acl.init, self._init_for_application
+        self._interpose()
 
     def stop(self) -> None:
         """Switch the dump off, also where the application under test has finalised ACL by now.
@@ -92,12 +92,12 @@ class PyAclRuntime:
         Raises:
             AclError: ACL cannot end the dump, so that files may be missing.
         """
-        if self._acl_init is not None:
-            self.acl.init, self._acl_init = self._acl_init, None
+        if self.acl.init == self._init_for_application:
+            self.acl.init = self._acl_init
         self._config = None
-        if self.activity.released:
-            self.acl.mdl.finalize_dump()  # where the test left its own dump on; any other answer is fine
         if not self._dumping:
+            if self.activity.released:
+                self.acl.mdl.finalize_dump()  # where the test left its own dump on; any other answer is fine
             return
         self._dumping = False
         code = self.acl.mdl.finalize_dump()
@@ -109,9 +109,19 @@ class PyAclRuntime:
         check(self.acl, "acl.mdl.finalize_dump()", code)
 
     def release(self) -> None:
-        """Leave the dump to the code under test, which has asked for acl.json to set it itself."""
+        """Leave the dump to the code under test, which has asked for acl.json to set it itself.
+
+        Asking again, with that code's own dump on, does nothing.
+        """
+        if self.activity.released and self._config is None:
+            return
         self.stop()
         self.activity.released = True
+
+    def _interpose(self) -> None:
+        # A fixture that replaced acl.init during a test puts our function back when it is torn down.
+        if self.acl.init != self._init_for_application:
+            self._acl_init, self.acl.init = self.acl.init, self._init_for_application
 
     def _init_for_application(self, *arguments: Any) -> int:
         code = self._init(*arguments)
@@ -125,12 +135,20 @@ class PyAclRuntime:
         if code == SUCCESS:
             self._init_arguments = arguments
         if code in {SUCCESS, REPEAT_INITIALIZE} and self._config is not None and not self._dumping:
-            check(self.acl, "acl.mdl.init_dump()", self.acl.mdl.init_dump())
+            self._open_dump(just_initialised=code == SUCCESS)
             if arguments and _same_file(arguments[0], self._config):
                 self._mark_dumping()  # aclInit has applied this very file
             else:
                 self._set_dump()
         return code
+
+    def _open_dump(self, *, just_initialised: bool) -> None:
+        code = self.acl.mdl.init_dump()
+        if code == REPEAT_INITIALIZE and just_initialised:
+            # Left open by code that finalised ACL with its dump on: acl.finalize() does not end a dump.
+            check(self.acl, "acl.mdl.finalize_dump()", self.acl.mdl.finalize_dump())
+            code = self.acl.mdl.init_dump()
+        check(self.acl, "acl.mdl.init_dump()", code)
 
     def _set_dump(self) -> None:
         path = str(self._config)
