@@ -24,15 +24,21 @@ _MALLOC_HUGE_FIRST = 0
 _HOST_TO_DEVICE = 1
 _DEVICE_TO_HOST = 2
 _FORMAT_ND = 2
+_BITS = 8
 
 
 def numpy_dtype(number: int) -> np.dtype[Any]:
     """Return the numpy type of an ``aclDataType``, ml_dtypes' where numpy has none.
 
     Raises:
-        RuntimeUnavailableError: elements of this type have no numpy representation.
+        RuntimeUnavailableError: elements of this type have no numpy representation, or share bytes.
     """
     name = BY_GE[number].name if number in BY_GE else f"number {number}"
+    if number in BY_GE and BY_GE[number].bits % _BITS:
+        raise RuntimeUnavailableError(
+            f"the model has a tensor of the type {name}, several elements of which share a byte; give such "
+            f"a model to acl.mdl yourself, with npu_dump.config_path"
+        )
     try:
         return np.dtype(name)
     except TypeError:
