@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
+from heapq import nlargest
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.raw_names import find_raw_names
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.request import DumpRequest
+
+_COMPARED = 200
+"""Names that difflib looks at for a hint: it needs 1.7 s for 10,000."""
 
 
 def select_layers(dump: Dump, request: DumpRequest) -> Dump:
@@ -52,7 +58,7 @@ def resolve_raw_names(
 
     Args:
         sanitised: layer names as files carry them.
-        request: its exact layer names are raw.
+        request: its layer names are raw where CANN itself was given them, that is without a glob.
         golden_keys: text of the golden's keys; their layers are raw where they differ from sanitised.
         models: model files that ran; searched only for what the others do not know.
 
@@ -61,11 +67,12 @@ def resolve_raw_names(
     """
     found: dict[str, dict[str, None]] = {}
     wanted = set(sanitised)
+    given = request.layers if request.exact_layers else ()
     known = [name for name in request.layers if not is_glob(name)]
     known += [TensorKey.parse(key).layer for key in golden_keys]
     known += [name for name in wanted if "_" not in name]  # nothing can have been replaced
     for name in known:
-        if sanitise(name) in wanted and (name != sanitise(name) or name in request.layers or "_" not in name):
+        if sanitise(name) in wanted and (name != sanitise(name) or name in given or "_" not in name):
             found.setdefault(sanitise(name), {})[name] = None
     for path in models:
         missing = wanted - found.keys()
@@ -97,7 +104,18 @@ def with_raw_names(dump: Dump, raw: Mapping[str, tuple[str, ...]]) -> Dump:
 def suggest(name: str, layers: Iterable[str]) -> str:
     """Return a hint which layers' names come close to ``name``, or how many there are."""
     known = list(dict.fromkeys(layers))
-    close = get_close_matches(name, known, n=3, cutoff=0.6) or get_close_matches(sanitise(name), known, n=3)
+    likely = nlargest(_COMPARED, known, key=partial(_shared_ends, sanitise(name)))
+    close = get_close_matches(name, likely, n=3, cutoff=0.6) or get_close_matches(sanitise(name), likely, n=3)
     if close:
         return f"did you mean {', '.join(close)}?"
     return f"the dump has {len(known)} layers: {', '.join(known[:5])}{', ...' if len(known) > 5 else ''}"  # noqa: PLR2004 - a short list
+
+
+def _shared_ends(name: str, layer: str) -> int:
+    """Count the characters that both names begin and end with."""
+    other = sanitise(layer)
+    return _shared(name, other) + _shared(reversed(name), reversed(other))
+
+
+def _shared(one: Iterable[str], other: Iterable[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -11,7 +11,7 @@ from pytest_npudump.errors import RequestError
 if TYPE_CHECKING:
     import pytest
 
-_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
+_SIZE = re.compile(r"(?P<whole>\d{1,15})(\.(?P<part>\d{1,15}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
 _POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -191,4 +191,5 @@ def parse_size(text: str) -> int:
     if match is None:
         raise RequestError(f"--npudump-dump-limit is {text!r}, expected a size such as 512MiB or 4GiB")
     power = _POWERS[(match["unit"] or "")[:1].upper()]
-    return int(float(match["number"]) * 1024**power)
+    part = match["part"] or ""
+    return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")
