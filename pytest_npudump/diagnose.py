@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, seen: str) -> str:
-    """Say that the dump is empty, and what most likely made it so.
+    """Say that the dump is empty and what most likely made it so, or why it cannot be read if it is not.
 
     Args:
         request: what the test asked for.
@@ -22,6 +22,8 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
         dump_path: the directory that should have been filled.
         seen: what reading that directory said.
     """
+    if seen and any(path.is_file() for path in dump_path.rglob("*")):
+        return seen
     detail = f" ({seen})" if seen and "holds no" not in seen else ""
     return f"the dump holds nothing{detail}: {next(_causes(request, activity, dump_path))}"
 
@@ -43,18 +45,19 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     if request.scene == "op":
         yield "no single operator ran through acl.op while the dump was on"
     if not activity.models:
+        filters = _filters(request)
         yield (
             "no model was loaded through npu_dump.load_model() while the dump was on; a model loaded "
             "earlier (in a module or session fixture, or at import) is not dumped by CANN: load it inside "
             "the test or in a function-scoped fixture"
-        )
+        ) + (f"; or a filter matched nothing: {filters}" if filters else "")
     if not activity.executions:
         names = ", ".join(path.name for path in activity.models)
         yield f"{names} was loaded but never run"
     yield _filtered(request)
 
 
-def _filtered(request: DumpRequest) -> str:
+def _filters(request: DumpRequest) -> str:
     filters = []
     if request.layers:
         filters.append(
@@ -69,8 +72,13 @@ def _filtered(request: DumpRequest) -> str:
         filters.append("the blacklists or opname_range")
     if request.dump_level == "kernel":
         filters.append("dump_level='kernel' (it switches the dump of models off)")
+    return "; ".join(filters)
+
+
+def _filtered(request: DumpRequest) -> str:
+    filters = _filters(request)
     if filters:
-        return f"most likely a filter matched nothing: {'; '.join(filters)}"
+        return f"most likely a filter matched nothing: {filters}"
     return (
         "the runtime reported no error; on a device look into the CANN log (ASCEND_GLOBAL_LOG_LEVEL=1) for "
         "a dump configuration that GE refused"
