@@ -65,10 +65,18 @@ class _Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """The layouts a row under one header may have; ``late`` ones only once a chunk of rows has passed."""
+    """The layouts a row under one header may have.
+
+    Attributes:
+        layouts: those of any row.
+        late: those of a row that a whole chunk of rows precedes, in addition.
+        plain: the layout, where there is but one that leaves nothing to check.
+        unknown: titles of columns that this version does not know.
+    """
 
     layouts: tuple[_Layout, ...]
     late: tuple[_Layout, ...]
+    plain: _Layout | None
     unknown: str
 
 
@@ -131,7 +139,8 @@ def _header(line: str) -> _Header:
         named = [name for name in layout.columns if name not in {"unknown", "ignored"}]
         if len(set(named)) < len(named):
             raise ValueError(f"a column stands twice in the header {line[:240]!r}")
-    return _Header(layouts, late, ", ".join(unknown))
+    plain = layouts[0] if len(layouts) == 1 and layouts[0].count < 0 else None
+    return _Header(layouts, late, plain, ", ".join(unknown))
 
 
 def _layouts(columns: list[str]) -> tuple[tuple[_Layout, ...], tuple[_Layout, ...]]:
@@ -163,7 +172,7 @@ def _row(line: str, header: _Header, before: int, text: str) -> StatsRow:
     dtype = dtype_name(dtype_text)
     values = _assign(cells, header, before, shape)
     stats = parse_stats(values, dtype)
-    note = _NO_STATISTICS if NO_VALUE.issuperset(values[1:]) else ""
+    note = _NO_STATISTICS if values[1] in NO_VALUE and NO_VALUE.issuperset(values[1:]) else ""
     if stats is not None and doubtful(dtype):
         stats, why = repaired(stats, dtype, text)
         note = note or why
@@ -182,18 +191,14 @@ def _assign(cells: list[str], header: _Header, before: int, shape: tuple[int, ..
     Raises:
         ValueError: no layout fits the row, or two that read it differently.
     """
+    if header.plain is not None and len(cells) == len(header.plain.columns):
+        return header.plain.pick([*cells, ""])
     layouts = header.layouts if before < _CHUNK_TENSORS else header.layouts + header.late
     fitting = [layout for layout in layouts if len(layout.columns) == len(cells)]
     if not fitting:
         expected = " or ".join(str(len(layout.columns)) for layout in layouts)
         raise ValueError(f"{len(cells)} cells under this header, expected {expected}")
-    if len(fitting) > 1 or fitting[0].count >= 0 or fitting[0].failed:
-        return _choose([layout for layout in fitting if _consistent(layout, cells, shape)], cells)
-    return fitting[0].pick([*cells, ""])
-
-
-def _choose(layouts: Sequence[_Layout], cells: list[str]) -> tuple[str, ...]:
-    readings = {layout.pick([*cells, ""]) for layout in layouts}
+    readings = {layout.pick([*cells, ""]) for layout in fitting if _consistent(layout, cells, shape)}
     if len(readings) != 1:
         which = "two readings agree" if readings else "no reading agrees"
         raise ValueError(f"the cells cannot be assigned to columns without doubt: {which} with the shape")
