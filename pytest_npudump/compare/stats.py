@@ -85,8 +85,8 @@ def compare_tables(golden: StatsTable, actual: StatsTable, tolerances: Tolerance
     unjudged = [row for row in np.flatnonzero(~judged.any(axis=1)).tolist() if row not in failed]
     if unjudged:
         notes.append(
-            f"{len(unjudged)} tensors have no statistic on both sides, only dtype and shape were compared "
-            f"(first: {golden.keys[pairs.here[unjudged[0]]]})"
+            f"no statistic on both sides, so that only dtype and shape were compared: {len(unjudged)} of "
+            f"{len(pairs.here)} tensors (first: {golden.keys[int(pairs.here[unjudged[0]])]})"
         )
     return Comparison(
         golden=golden,

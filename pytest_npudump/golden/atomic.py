@@ -8,7 +8,6 @@ path: locks beside goldens would end up in commits. What a killed writer left is
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import tempfile
 import time
@@ -16,8 +15,6 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from filelock import FileLock, Timeout
 
 from pytest_npudump.errors import GoldenError
 
@@ -40,6 +37,8 @@ def locked(path: Path) -> Iterator[Path]:
     Raises:
         GoldenError: the lock cannot be had, or is held for longer than a minute.
     """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - 25 ms that only writing needs
+
     target = Path(os.path.realpath(path))
     lock = _lock_directory() / f"{_digest(os.path.normcase(target))}.lock"
     try:
@@ -79,7 +78,7 @@ def replace_file(target: Path, chunks: Iterable[Chunk]) -> None:
 
 
 def _write(target: Path, chunks: Iterable[Chunk]) -> Path:
-    temporary = target.with_name(f"{_own_prefix(target)}{secrets.token_hex(4)}{_SUFFIX}")
+    temporary = target.with_name(f"{_own_prefix(target)}{os.urandom(4).hex()}{_SUFFIX}")
     # The mode is left to the umask, as for any file of the repository; mkstemp would make it 0600.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
