@@ -11,7 +11,7 @@ from pytest_npudump.errors import RequestError
 if TYPE_CHECKING:
     import pytest
 
-_SIZE = re.compile(r"(?P<whole>\d{1,15})(\.(?P<part>\d{1,15}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
+_SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
 _POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
