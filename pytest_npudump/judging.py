@@ -36,9 +36,9 @@ def judge(test: MarkedTest) -> Outcome:
     try:
         golden = _golden(test)
         test.dump = collect(test, golden)
+        table = StatsTable.from_records(test.dump.records)
     except (DumpError, GoldenError) as error:
         return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
-    table = StatsTable.from_records(test.dump.records)
     if test.settings.update_golden:
         return _record(test, golden, table)
     return _compare(test, golden, table)

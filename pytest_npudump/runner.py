@@ -199,7 +199,7 @@ class Runner:
         item.user_properties.append(("npudump", json.dumps(result, separators=(",", ":"))))
         item.stash[_RESULT] = result
         if details is not None:
-            text = failure_text(test, details, verbose=self._config.get_verbosity() > 0)
+            text = failure_text(test, details, verbose=self._config.option.verbose > 0)
             raise pytest.fail.Exception(text, pytrace=False) from None
 
     @pytest.hookimpl(tryfirst=True)

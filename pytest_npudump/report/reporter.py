@@ -17,7 +17,7 @@ class Reporter:
     """Keeps failures within one budget of lines for the whole run, and prints the line at its end."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._lines_left = BUDGET if config.get_verbosity() <= 0 else None
+        self._lines_left = BUDGET if config.option.verbose <= 0 else None
         self._results: list[Mapping[str, Any]] = []
 
     @pytest.hookimpl(tryfirst=True)

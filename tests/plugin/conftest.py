@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import pytest_npudump.session  # noqa: F401 - loaded here once, not anew in every session within a test
 from pytest_npudump.emulator import install
 from pytest_npudump.runtime.importing import EmulatorFinder
 
@@ -118,6 +119,8 @@ def _no_acl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not isinstance(f, EmulatorFinder)])
     install.uninstall()
     install.reset()
+    for name in [name for name in sys.modules if name == "acl" or name.startswith("acl.")]:
+        monkeypatch.delitem(sys.modules, name)  # pytester puts back what this session had imported
     yield
     install.uninstall()
     install.reset()
