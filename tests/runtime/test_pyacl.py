@@ -1,0 +1,538 @@
+"""The adapter against a device's life cycle, call by call, and against the emulator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from pytest_npudump.errors import RequestError, RuntimeUnavailableError
+from pytest_npudump.runtime.acl_calls import AclError
+from pytest_npudump.runtime.pyacl import PyAclRuntime
+from pytest_npudump.runtime.pyacl_model import PyAclModel, numpy_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MODEL = Path("net.om")
+IMAGE = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def adapter(device: Any) -> tuple[PyAclRuntime, Any]:
+    acl = device.module()
+    return PyAclRuntime(acl, "acl"), acl
+
+
+def dump_calls(device: Any) -> list[tuple[Any, ...]]:
+    names = {"init", "finalize", "mdl.init_dump", "mdl.set_dump", "mdl.finalize_dump", "mdl.load_from_file"}
+    return [call for call in device.calls if call[0] in names]
+
+
+def test_nothing_is_initialised_before_the_test_does(device: Any, config: Path) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    assert "init" not in device.names()
+    assert not runtime.activity.initialised
+    runtime.stop()
+    assert "init" not in device.names()
+
+
+def test_load_model_initialises_and_dumps_before_it_loads(device: Any, config: Path) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    runtime.load_model(MODEL).close()
+    runtime.stop()
+    runtime.close()
+    assert dump_calls(device) == [
+        ("mdl.init_dump",),
+        ("init",),
+        ("mdl.init_dump",),
+        ("mdl.set_dump", str(config)),
+        ("mdl.load_from_file", "net.om"),
+        ("mdl.finalize_dump",),
+        ("finalize",),
+    ]
+    assert list(device.loaded_under.values()) == [str(config)]
+    names = device.names()
+    assert names.index("init") < names.index("rt.set_device") < names.index("mdl.load_from_file")
+    assert names.index("mdl.finalize_dump") < names.index("rt.reset_device") < names.index("finalize")
+
+
+def test_application_that_calls_init_itself_is_dumped(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    assert acl.init() == 0
+    assert device.dumping == str(config)
+    assert runtime.activity.initialised
+    assert acl.init() == 100002, "the application's own second call is its own affair"
+    runtime.stop()
+    assert device.dumping == ""
+
+
+def test_application_s_init_succeeds_although_the_adapter_came_first(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    runtime.load_model(MODEL).close()
+    assert acl.init() == 0
+    assert acl.init() == 100002
+    assert acl.finalize() == 0
+    runtime.stop()
+    runtime.close()
+    assert device.dumping == ""
+    assert not device.dump_open
+
+
+def test_acl_initialised_before_the_test_is_dumped_at_once(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    acl.init()
+    runtime.start(config)
+    assert device.dumping == str(config)
+    runtime.load_model(MODEL).close()
+    runtime.stop()
+    runtime.close()
+    assert "finalize" not in device.names(), "whoever initialised ACL finalises it"
+
+
+def test_init_with_this_very_file_does_not_set_the_dump_twice(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    assert acl.init(str(config)) == 0
+    assert "mdl.set_dump" not in device.names()
+    assert runtime.activity.initialised
+    runtime.stop()
+    assert device.names()[-1] == "mdl.finalize_dump"
+
+
+@pytest.mark.parametrize("first", ["application", "adapter"])
+def test_dump_ends_although_the_test_finalised_acl(device: Any, config: Path, first: str) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    if first == "adapter":
+        runtime.load_model(MODEL).close()
+    else:
+        acl.init("other.json")
+    acl.finalize()
+    device.calls.clear()
+    runtime.stop()
+    arguments = ("other.json",) if first == "application" else ()
+    assert device.calls == [
+        ("mdl.finalize_dump",),
+        ("init", *arguments),
+        ("mdl.finalize_dump",),
+        ("finalize",),
+    ]
+    assert (device.references, device.dump_open) == (0, False)
+
+
+def test_dump_that_somebody_else_switched_on_is_refused(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    acl.init()
+    acl.mdl.init_dump()
+    acl.mdl.set_dump("mine.json")
+    original = acl.init
+    with pytest.raises(AclError, match=r"init_dump\(\) returned 100002 .*a dump is on already") as caught:
+        runtime.start(config)
+    assert caught.value.code == 100002
+    assert acl.init is original
+    assert device.dumping == "mine.json"
+
+
+def test_refused_configuration_is_an_error_with_code_name_and_acl_s_own_words(
+    device: Any, config: Path
+) -> None:
+    runtime, acl = adapter(device)
+    acl.init()
+    device.answers["mdl.set_dump"] = 100009
+    device.message = "EP0003: dump_path\n  is no directory"
+    original = acl.init
+    with pytest.raises(AclError) as caught:
+        runtime.start(config)
+    assert str(caught.value) == (
+        f"acl.mdl.set_dump({str(config)!r}) returned 100009 (ACL_ERROR_INVALID_DUMP_CONFIG): "
+        f"EP0003: dump_path is no directory"
+    )
+    assert (caught.value.code, device.dump_open) == (100009, False)
+    assert acl.init is original
+    del device.answers["mdl.set_dump"]
+    runtime.stop()
+    runtime.start(config)
+    assert device.dumping == str(config)
+
+
+def test_refusal_inside_the_application_s_init_reaches_the_test(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    device.answers["mdl.set_dump"] = 500000
+    with pytest.raises(AclError, match="returned 500000"):
+        acl.init()
+    assert not device.dump_open
+    runtime.stop()
+
+
+def test_code_of_a_failing_init_is_left_to_the_application(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    device.answers["init"] = 500000
+    assert acl.init() == 500000
+    with pytest.raises(AclError, match=r"acl\.init\(\) returned 500000"):
+        runtime.load_model(MODEL)
+    assert not runtime.activity.initialised
+
+
+def test_dump_that_cannot_be_ended_is_an_error(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    original = acl.init
+    runtime.start(config)
+    acl.init()
+    device.answers["mdl.finalize_dump"] = 500000
+    with pytest.raises(AclError, match=r"acl\.mdl\.finalize_dump\(\) returned 500000"):
+        runtime.stop()
+    assert acl.init is original
+
+
+def test_nothing_is_left_patched_after_stop(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    original = acl.init
+    for _ in range(2):
+        runtime.start(config)
+        assert acl.init is not original
+        runtime.stop()
+        assert acl.init is original
+        runtime.stop()
+        assert acl.init is original
+
+
+def test_replacement_of_init_by_a_fixture_of_the_test_does_no_lasting_harm(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(acl, "init", lambda: 7)
+        runtime.stop()
+        assert acl.init() == 7, "the fixture's replacement is its own"
+    assert acl.init() == 0
+    acl.finalize()
+    runtime.start(config)
+    assert acl.init() == 0
+    assert device.dumping == str(config)
+    runtime.stop()
+
+
+def test_released_dump_is_left_to_the_test_and_ended_behind_it(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    original = acl.init
+    runtime.start(config)
+    runtime.release()
+    assert acl.init is original
+    acl.init()
+    acl.mdl.init_dump()
+    acl.mdl.set_dump(str(config))
+    runtime.release()
+    assert device.dumping == str(config), "looking at the configuration again must not end the dump"
+    assert runtime.activity.released
+    runtime.stop()
+    assert not device.dump_open
+
+
+def test_released_test_without_a_dump_of_its_own_ends_without_an_error(device: Any, config: Path) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    runtime.release()
+    runtime.stop()
+    runtime.close()
+    assert "init" not in device.names()
+
+
+def test_capture_behind_a_released_configuration_ends_as_any_other(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    acl.init()
+    runtime.start(config)
+    runtime.release()
+    runtime.stop()
+    runtime.start(config, resumed=True)
+    assert device.dumping == str(config)
+    runtime.stop()
+    assert not device.dump_open
+
+
+def test_dump_left_open_by_a_released_test_that_finalised_acl_does_not_harm_the_next(
+    device: Any, config: Path
+) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    runtime.release()
+    acl.init()
+    acl.mdl.init_dump()
+    acl.finalize()
+    runtime.stop()
+    runtime.start(config)
+    assert acl.init() == 0
+    assert device.dumping == str(config)
+
+
+def test_activity_is_that_of_one_test_unless_resumed(device: Any, config: Path) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    with runtime.load_model(MODEL) as model:
+        model.run(IMAGE)
+    runtime.stop()
+    runtime.start(config, resumed=True)
+    assert (runtime.activity.models, runtime.activity.executions) == ((MODEL,), 1)
+    runtime.stop()
+    runtime.start(config)
+    assert (runtime.activity.models, runtime.activity.executions) == ((), 0)
+
+
+def test_producer_names_runtime_and_soc(device: Any) -> None:
+    runtime, _ = adapter(device)
+    assert dict(runtime.producer()) == {"runtime": "acl", "soc": "Ascend910B3"}
+
+
+def test_everything_a_run_took_is_given_back(device: Any, config: Path) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    with runtime.load_model(MODEL) as model:
+        (result,) = model.run(IMAGE)
+        (again,) = model.run(IMAGE * 2)
+        assert sorted(device.live.values()) == ["model", "model desc"]
+    np.testing.assert_array_equal(result, IMAGE + 1)
+    np.testing.assert_array_equal(again, IMAGE * 2 + 1)
+    assert device.live == {}
+    assert device.names().count("rt.malloc") == device.names().count("rt.free") == 4
+    assert device.names().count("rt.malloc_host") == device.names().count("rt.free_host") == 2
+
+
+FAILING = [
+    "mdl.add_dataset_buffer",
+    "mdl.execute",
+    "mdl.get_cur_output_dims",
+    "rt.malloc",
+    "rt.malloc_host",
+    "rt.memcpy",
+]
+
+
+@pytest.mark.parametrize("call", FAILING)
+def test_run_that_fails_gives_everything_back_and_names_the_call(
+    device: Any, config: Path, call: str
+) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    model = runtime.load_model(MODEL)
+    device.answers[call] = 207001
+    with pytest.raises(AclError, match=rf"acl\.{call}\(.*returned 207001 \(ACL_ERROR_RT_MEMORY_ALLOCATION\)"):
+        model.run(IMAGE)
+    assert sorted(device.live.values()) == ["model", "model desc"]
+    model.close()
+    model.close()
+    assert device.live == {}
+
+
+@pytest.mark.parametrize("call", ["mdl.load_from_file", "mdl.get_desc"])
+def test_model_that_cannot_be_loaded_leaves_nothing_behind(device: Any, config: Path, call: str) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    device.answers[call] = 145002
+    with pytest.raises(AclError, match="returned 145002"):
+        runtime.load_model(MODEL)
+    assert device.live == {}
+    assert runtime.activity.models == ()
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (5, 1), (0, 4)])
+def test_dynamic_output_comes_through_an_empty_buffer(
+    make_device: Callable[..., Any], config: Path, shape: tuple[int, ...]
+) -> None:
+    device = make_device([("x", (-1, -1))], [("y", (-1, -1))])
+    if 0 in shape:
+        device.execute = lambda *_: 0
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    image = np.full(shape, 4, np.float32)
+    with runtime.load_model(MODEL) as model:
+        (result,) = model.run(image)
+    np.testing.assert_array_equal(result, image + 1)
+    assert result.shape == shape
+    assert ("create_data_buffer", 0, 0) in device.calls
+    assert device.live == {}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ([], "net.om has 1 inputs (x), got 0"),
+        ([IMAGE, IMAGE], "net.om has 1 inputs (x), got 2"),
+        ([IMAGE.astype(np.float64)], "input 'x' of net.om takes float32 of shape [2, 3], got float64"),
+        ([IMAGE.reshape(3, 2)], "takes float32 of shape [2, 3], got float32 of shape [3, 2]"),
+        ([IMAGE.reshape(1, 2, 3)], "got float32 of shape [1, 2, 3]"),
+    ],
+)
+def test_array_that_does_not_fit_is_refused_before_the_device_is_touched(
+    device: Any, config: Path, arrays: list[np.ndarray], message: str
+) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    with runtime.load_model(MODEL) as model, pytest.raises(RequestError) as caught:
+        model.run(*arrays)
+    assert message in str(caught.value)
+    assert "rt.malloc" not in device.names()
+    assert runtime.activity.executions == 0
+
+
+def test_array_that_is_not_contiguous_arrives_as_its_values(device: Any, config: Path) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    turned = np.asfortranarray(IMAGE)[:, ::-1]
+    with runtime.load_model(MODEL) as model:
+        np.testing.assert_array_equal(model.run(turned)[0], turned + 1)
+
+
+def test_closed_model_refuses_to_run(device: Any, config: Path) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    model = runtime.load_model(MODEL)
+    model.close()
+    with pytest.raises(RequestError, match="is closed; run it inside its with block"):
+        model.run(IMAGE)
+
+
+# aclDataType of acl_base.h, as CANN documents it.
+TYPES = {
+    0: "float32", 1: "float16", 2: "int8", 3: "int32", 4: "uint8", 6: "int16", 7: "uint16", 8: "uint32",
+    9: "int64", 10: "uint64", 11: "float64", 12: "bool", 16: "complex64", 17: "complex128", 27: "bfloat16",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "name"), TYPES.items())
+def test_data_types_of_acl_are_numpy_s(number: int, name: str) -> None:
+    assert numpy_dtype(number).name == name
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(13, "numpy cannot hold"), (29, "share a byte"), (30, "share a byte"), (999, "number 999")],
+)
+def test_data_type_without_elements_of_whole_bytes_is_refused(number: int, reason: str) -> None:
+    with pytest.raises(RuntimeUnavailableError, match=reason):
+        numpy_dtype(number)
+
+
+@pytest.fixture
+def emulator() -> Iterator[Any]:
+    from pytest_npudump.emulator import install
+
+    install.install()
+    install.reset()
+    import acl
+
+    original = acl.init
+    yield acl
+    assert acl.init is original
+    install.reset()
+    install.uninstall()
+
+
+@pytest.fixture
+def small_model(tmp_path: Path) -> Path:
+    """Mul, then Relu: x [n, 3] -> y [n, 3], the first dimension dynamic."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Mul", ["x", "w"], ["s"], name="scale"),
+            helper.make_node("Relu", ["s"], ["y"], name="block/relu"),
+        ],
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor("w", TensorProto.FLOAT, [3], [1.0, -2.0, 0.5])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(tmp_path / "small.onnx"))
+    return tmp_path / "small.onnx"
+
+
+def dumped(config: Path) -> list[str]:
+    root = Path(json.loads(config.read_text())["dump"]["dump_path"])
+    return sorted(path.name.split(".")[1] for path in root.rglob("*") if path.is_file())
+
+
+def test_emulator_runs_and_dumps_what_is_loaded_between_start_and_stop(
+    emulator: Any, config: Path, small_model: Path
+) -> None:
+    runtime = PyAclRuntime(emulator, "emulator")
+    runtime.start(config)
+    with runtime.load_model(small_model) as model:
+        for rows in (2, 5, 1):
+            image = np.linspace(-1, 1, rows * 3, dtype=np.float32).reshape(rows, 3)
+            (result,) = model.run(image)
+            np.testing.assert_array_equal(result, np.maximum(image * np.float32([1, -2, 0.5]), 0))
+        runtime.stop()
+        before = dumped(config)
+        model.run(np.ones((1, 3), np.float32))
+    assert set(before) >= {"scale", "block_relu"}
+    assert dumped(config) == before
+    runtime.close()
+
+
+def test_emulator_frees_what_the_adapter_took(emulator: Any, config: Path, small_model: Path) -> None:
+    from pytest_npudump.emulator.state import process
+
+    runtime = PyAclRuntime(emulator, "emulator")
+    runtime.start(config)
+    with runtime.load_model(small_model) as model:
+        model.run(np.ones((4, 3), np.float32))
+        assert process().memory.used(0) == 0
+    runtime.stop()
+    runtime.close()
+    assert emulator.finalize() == 100037, "the adapter finalised what it had initialised"
+
+
+def test_emulator_refuses_a_configuration_in_cann_s_words(emulator: Any, tmp_path: Path) -> None:
+    config = tmp_path / "acl.json"
+    config.write_text('{"dump": {"dump_path": "nowhere", "dump_list": [{}]}}')
+    runtime = PyAclRuntime(emulator, "emulator")
+    emulator.init()
+    with pytest.raises(AclError, match=r"returned 100009 \(ACL_ERROR_INVALID_DUMP_CONFIG\): EP0003.*nowhere"):
+        runtime.start(config)
+    assert emulator.mdl.init_dump() == 0, "no dump is left open"
+
+
+def test_emulator_says_why_a_model_cannot_be_loaded(emulator: Any, config: Path, tmp_path: Path) -> None:
+    runtime = PyAclRuntime(emulator, "emulator")
+    runtime.start(config)
+    with pytest.raises(AclError, match=r"load_from_file\('.*none\.om'\) returned \d+"):
+        runtime.load_model(tmp_path / "none.om")
+    runtime.stop()
+    runtime.close()
+
+
+def test_model_of_several_types_keeps_each_of_them(emulator: Any, config: Path, tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [
+            helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16),
+            helper.make_node("Cast", ["x"], ["flag"], to=TensorProto.BOOL),
+        ],
+        "types",
+        [helper.make_tensor_value_info("x", TensorProto.INT64, [4])],
+        [
+            helper.make_tensor_value_info("half", TensorProto.FLOAT16, [4]),
+            helper.make_tensor_value_info("flag", TensorProto.BOOL, [4]),
+        ],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        str(tmp_path / "types.onnx"),
+    )
+    runtime = PyAclRuntime(emulator, "emulator")
+    runtime.start(config)
+    values = np.array([0, 1, -3, 1000])
+    with runtime.load_model(tmp_path / "types.onnx") as model:
+        half, flag = model.run(values)
+    np.testing.assert_array_equal(half, values.astype(np.float16), strict=True)
+    np.testing.assert_array_equal(flag, values.astype(bool), strict=True)
+    runtime.stop()
+    runtime.close()
+    assert isinstance(model, PyAclModel)
