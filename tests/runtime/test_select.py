@@ -1,0 +1,132 @@
+"""Which runtime is chosen where, and what ``--npudump-require-npu`` promises."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.select import choose, load, probe_acl, require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Broken:
+    """An import hook under which the module acl exists and cannot be loaded."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "acl":
+            raise ImportError("libascendcl.so: cannot open shared object file")
+
+
+@pytest.fixture(autouse=True)
+def _without_acl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo that this project's own test session offers the emulator as acl."""
+    from pytest_npudump.emulator import install
+
+    install.uninstall()
+    finders = [finder for finder in sys.meta_path if "npudump" not in type(finder).__module__]
+    monkeypatch.setattr(sys, "meta_path", finders)
+    for name in [name for name in sys.modules if name == "acl" or name.startswith("acl.")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], Any]:
+    """Put a real-looking acl in place that counts so many devices with such a code."""
+
+    def install(count: int, code: int) -> Any:
+        module: Any = ModuleType("acl")
+        module.rt = SimpleNamespace(get_device_count=lambda: (count, code))
+
+        def init(*_: object) -> int:
+            raise AssertionError("a probe must not initialise ACL")
+
+        module.init = init
+        monkeypatch.setitem(sys.modules, "acl", module)
+        return module
+
+    return install
+
+
+@pytest.fixture
+def emulator() -> Iterator[None]:
+    from pytest_npudump.emulator import install
+
+    install.install()
+    yield
+    install.uninstall()
+
+
+def test_device_that_answers_is_chosen_without_initialising_acl(machine: Callable[[int, int], Any]) -> None:
+    module = machine(8, 0)
+    assert probe_acl() == (module, "8 devices answer")
+    assert choose("auto").name == choose("acl").name == "acl"
+    assert choose("auto").why == "--npudump-runtime=auto, 8 devices answer"
+    require("auto")
+    require("acl")
+
+
+@pytest.mark.parametrize(("count", "code"), [(0, 0), (0, 507008), (1, 507008)])
+def test_installed_acl_without_a_device_is_told_apart_from_none(
+    machine: Callable[[int, int], Any], count: int, code: int
+) -> None:
+    machine(count, code)
+    reason = rf"pyACL is installed but no device answers \(get_device_count returned {count}, {code}\)"
+    assert choose("auto").name == "emulator"
+    with pytest.raises(RuntimeUnavailableError, match=f"--npudump-runtime=acl: {reason}"):
+        choose("acl")
+    with pytest.raises(RuntimeUnavailableError, match=f"--npudump-require-npu: {reason}"):
+        require("auto")
+
+
+def test_missing_module_points_at_the_environment_of_cann() -> None:
+    module, why = probe_acl()
+    assert module is None
+    assert "no module 'acl'" in why
+    assert "set_env.sh" in why
+    assert choose("auto").name == "emulator"
+
+
+def test_module_that_cannot_be_loaded_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+    module, why = probe_acl()
+    assert module is None
+    assert why.endswith("cannot be imported: libascendcl.so: cannot open shared object file")
+    with pytest.raises(RuntimeUnavailableError, match=r"libascendcl\.so.*--npudump-runtime=emulator"):
+        choose("acl")
+
+
+@pytest.mark.usefixtures("emulator")
+def test_emulator_never_passes_for_a_device() -> None:
+    assert probe_acl() == (None, "the module 'acl' of this process is the emulator")
+    for option in ("auto", "acl"):
+        with pytest.raises(RuntimeUnavailableError, match="is the emulator"):
+            require(option)
+
+
+def test_emulator_that_was_asked_for_is_chosen_although_a_device_answers(
+    machine: Callable[[int, int], Any],
+) -> None:
+    machine(1, 0)
+    assert choose("emulator").name == "emulator"
+    with pytest.raises(RuntimeUnavailableError, match="excludes --npudump-runtime=emulator"):
+        require("emulator")
+
+
+def test_chosen_runtime_is_loaded_with_its_device(machine: Callable[[int, int], Any]) -> None:
+    module = machine(4, 0)
+    runtime = load(choose("auto"), 3)
+    assert (runtime.acl, runtime.name, runtime.device) == (module, "acl", 3)
+
+
+@pytest.mark.usefixtures("emulator")
+def test_emulator_is_loaded_as_the_module_acl() -> None:
+    runtime = load(choose("emulator"), 0)
+    assert runtime.name == "emulator"
+    assert runtime.acl is sys.modules["acl"]
+    assert runtime.acl.__npudump_emulator__
