@@ -8,13 +8,22 @@ import sys
 from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
+from pytest_npudump.cli.output import end_output, to_stderr
 from pytest_npudump.errors import NpudumpError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("stats", "compare", "config", "demo")
-"""Modules of this package, each with SUMMARY, configure(parser) and run(arguments) -> exit code."""
+COMMANDS = {
+    "ls": "list the tensors of a dump: layer, type, shape, layout, size and file, without reading values",
+    "stats": "print the statistics of every tensor of a dump, in execution order",
+    "compare": "compare two dumps, or a golden file and a dump, element by element where both hold tensors",
+    "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
+    "overflow": "say what the overflow records of a dump report, and of which layer",
+    "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would",
+    "demo": "write a small test project, record its golden, pass, change a weight, and show the failure",
+}
+"""Modules of this package, each with configure(parser) and run(arguments) -> exit code, and their help."""
 
 UNREADABLE = 2
 """Exit code where an input cannot be read or a call makes no sense; 1 means a difference."""
@@ -23,21 +32,28 @@ UNREADABLE = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 good, 1 a difference, 2 an unreadable or wrong input."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(prog="npudump", description=__doc__)
-    parser.add_argument("--version", action="version", version=f"npudump {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = importlib.import_module(f"pytest_npudump.cli.{name}")
-        command = commands.add_parser(name, help=module.SUMMARY, description=module.SUMMARY)
-        module.configure(command)
-        command.set_defaults(run=module.run)
-    arguments = parser.parse_args(words)
+    arguments = _parser(words).parse_args(words)
     try:
         code: int = arguments.run(arguments)
     except NpudumpError as error:
-        print(f"npudump: {error}", file=sys.stderr)
-        return UNREADABLE
+        to_stderr(f"npudump: {error}")
+        code = UNREADABLE
     except BrokenPipeError:
-        sys.stderr.close()  # nobody reads the rest, and the interpreter would complain of it at exit
-        return UNREADABLE
+        code = UNREADABLE
+    end_output()
     return code
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Build the parser; only modules of commands among ``words`` are imported, which saves half a second."""
+    parser = argparse.ArgumentParser(prog="npudump", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"npudump {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if name in words:
+            module = importlib.import_module(f"pytest_npudump.cli.{name}")
+            command.description = getattr(module, "DESCRIPTION", summary)
+            module.configure(command)
+            command.set_defaults(run=module.run)
+    return parser

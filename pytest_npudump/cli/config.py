@@ -6,14 +6,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
     from pytest_npudump.config.verdict import Verdict
-
-SUMMARY: Final = "check a dump configuration as CANN, GE, TorchAir or MindSpore would"
 
 _TARGETS = {
     "acl": "aclmdlSetDump",

@@ -14,7 +14,6 @@ from pytest_npudump.demo.project import LAYER, write_project
 if TYPE_CHECKING:
     import argparse
 
-SUMMARY = "write a small test project, record its golden, pass, change a weight, and show the failure"
 _AMOUNT = 0.01
 
 

@@ -1,75 +1,124 @@
-"""Reading dumps for a command: with a progress line on a terminal, and no unread file passed over."""
+"""Reading what a command is given: a dump's directory, or one file of it; nothing unread is passed over."""
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pytest_npudump.cli.output import to_stderr
+from pytest_npudump.cli.progress import progress
+from pytest_npudump.dump import mindspore
+from pytest_npudump.dump.keys import records_of
+from pytest_npudump.dump.mapping import read_mapping
+from pytest_npudump.dump.names import parse_name
+from pytest_npudump.dump.places import context, read_place
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.errors import DumpError, NpudumpError
+from pytest_npudump.dump.reader_files import Job, read_job
+from pytest_npudump.dump.records import Dump
+from pytest_npudump.dump.tree import MAPPING, STATISTIC, DumpFile
+from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Iterable
+    from pathlib import Path
 
-    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.cli.executors import Workers
 
-_PATIENCE = 2.0
+_TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
+_PROTOBUF_START = b"\x0a\x03"
+_CSV_START = b"Input/Output"
+_NPY_START = b"\x93NUMPY"
+_START = 12
 
 
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json FILE``, where ``-`` is standard output."""
-    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
+def add_latest_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--latest``."""
+    parser.add_argument("--latest", action="store_true", help="of several runs in a directory take the last")
 
 
-def read_tree(path: Path, *, latest: bool = False) -> Dump:
-    """Read a dump tree; an unreadable file in it is an error.
+def read_source(
+    path: Path, workers: Workers, *, stats: bool, latest: bool = False, overflow: bool = False
+) -> Dump:
+    """Read a dump's directory or one file of a dump; files that cannot be read are its ``problems``.
+
+    Args:
+        path: the directory or file.
+        workers: who reads.
+        stats: compute the statistics of tensors.
+        latest: of several runs in the directory take the last.
+        overflow: a dump of nothing but overflow records, which its notes name, is good enough.
 
     Raises:
-        DumpError: the tree cannot be read, is empty, or holds files that cannot be read.
+        DumpError: there is no such path, it is no dump, or it holds no tensor and nothing unreadable.
     """
-    from time import monotonic  # noqa: PLC0415 - local to the progress line
-
-    started = monotonic()
-    show = _progress(path) if sys.stderr.isatty() else None
-
-    def progress(done: int, total: int) -> None:
-        if show is not None and monotonic() - started > _PATIENCE:
-            show(done, total)
-
-    dump = read_dump(path, latest=latest, progress=progress)
-    if show is not None and monotonic() - started > _PATIENCE:
-        sys.stderr.write("\r\x1b[K")
-    if dump.problems:
-        raise DumpError("\n".join(f"unreadable: {problem}" for problem in dump.problems))
-    if not dump.records:
-        raise DumpError(f"{path} holds no tensors")
+    path = path.absolute() if workers.remote else path
+    if path.is_file():
+        dump = read_file(path, stats=stats)
+    else:
+        with progress(f"reading {path}") as report:
+            dump = read_dump(path, stats=stats, latest=latest, executor=workers.executor, progress=report)
+    if not (dump.records or dump.problems or (overflow and dump.notes)):
+        raise DumpError(f"{path} holds no tensors" + "".join(f"; {note}" for note in dump.notes))
     return dump
 
 
-def _progress(path: Path) -> Callable[[int, int], None]:
-    def show(done: int, total: int) -> None:
-        sys.stderr.write(f"\r\x1b[Kreading {path}: {done} of {total} files")
-        sys.stderr.flush()
-
-    return show
-
-
-def write_json(data: Any, target: str) -> None:
-    """Write ``data`` as JSON to a file, or to standard output for ``-``.
-
-    NaN and infinities are written as Python's json module does: ``NaN``, ``Infinity``, ``-Infinity``.
+def read_file(path: Path, *, stats: bool) -> Dump:
+    """Read one file of a dump as a dump of its own.
 
     Raises:
-        NpudumpError: the file cannot be written.
+        DumpError: it is no dump file, or an overflow record.
     """
-    text = json.dumps(data, indent=1) + "\n"
-    if target == "-":
-        sys.stdout.write(text)
-        return
+    file = locate(path)
+    if file.name is not None and file.name.kind == "opdebug":
+        raise DumpError(f"{path} is an overflow record, which holds no tensor: npudump overflow {path}")
+    if path.name == STATISTIC:
+        executions, problems = mindspore.statistic_executions(file)
+    else:
+        executions, problems = read_job(Job(file), stats=stats, acl=False)
+    records, notes = records_of(executions)
+    raw = bool(executions) and all(execution.raw for execution in executions)
+    return Dump(path, records, tuple(problems), tuple(notes), raw)
+
+
+def locate(path: Path) -> DumpFile:
+    """Return what the name and the directories of one dump file say.
+
+    Raises:
+        DumpError: neither its name nor its first bytes are those of a dump file.
+    """
+    directory = path.resolve().parent
+    place = read_place(context(directory.parts))
+    mapping = read_mapping(directory / MAPPING) if (directory / MAPPING).is_file() else {}
+    name = parse_name(mapping.get(path.name, path.name))
+    if name is None and path.name != STATISTIC and not _is_container(path):
+        raise DumpError(f"{path} is no dump file: {_what(path)}")
+    return DumpFile(path, place, name)
+
+
+def report_problems(problems: Iterable[FormatError]) -> None:
+    """Name every file that could not be read on standard error."""
+    for problem in problems:
+        to_stderr(f"npudump: unreadable: {problem}")
+
+
+def _is_container(path: Path) -> bool:
+    start = _start(path)
+    return start[8:] == _TLV_MAGIC or start[8:10] == _PROTOBUF_START
+
+
+def _what(path: Path) -> str:
+    """Say what to do about a file that is no dump file by name or content."""
+    start = _start(path)
+    if start == _CSV_START[:_START]:
+        return f"statistics, but the name tells no operator, and no {MAPPING} beside it does"
+    if start.startswith(_NPY_START):
+        return "npy, but not under a name of MindSpore or TorchAir, which tells the operator and the slot"
+    return "neither its name nor its first bytes are those of one"
+
+
+def _start(path: Path) -> bytes:
     try:
-        Path(target).write_text(text, encoding="utf-8")
+        with path.open("rb") as file:
+            return file.read(_START)
     except OSError as error:
-        raise NpudumpError(f"{target}: cannot be written: {error.strerror}") from error
+        raise FormatError(path, f"cannot be read: {error.strerror}") from error

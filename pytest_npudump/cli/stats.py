@@ -5,38 +5,45 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.reading import add_json_option, read_tree, write_json
+from pytest_npudump.cli.executors import add_executor_option, open_workers
+from pytest_npudump.cli.output import add_json_option, columns, emit, write_json
+from pytest_npudump.cli.reading import add_latest_option, read_source, report_problems
+from pytest_npudump.compare.table import shape_text
 from pytest_npudump.dump.dtypes import UNKNOWN
-from pytest_npudump.report.verdicts import number, table
+from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:
     import argparse
 
     from pytest_npudump.dump.records import TensorRecord
 
-SUMMARY = "print the statistics of every tensor of a dump, in execution order"
+DESCRIPTION = (
+    "Print the statistics of every tensor of a dump, in execution order: those its files tell, computed from "
+    "the tensors where they tell none. Exit 0; 2 where a file cannot be read, after printing the others."
+)
 _STATISTICS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
 _COLUMNS = ("layer", "type", "tensor", "dtype", "shape", *_STATISTICS)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("dump", type=Path, metavar="DIR", help="a dump path, or a directory inside it")
-    parser.add_argument("--latest", action="store_true", help="of several runs in DIR take the last")
+    parser.add_argument("dump", type=Path, metavar="PATH", help="a dump's directory, or one file of a dump")
+    add_latest_option(parser)
+    add_executor_option(parser)
     add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table, or write JSON; 0 unless something cannot be read."""
-    dump = read_tree(arguments.dump, latest=arguments.latest)
+    """Print the table, or write JSON; 0, or 2 where something could not be read."""
+    with open_workers(arguments.executor) as workers:
+        dump = read_source(arguments.dump, workers, stats=True, latest=arguments.latest)
     if arguments.json:
         write_json([_as_json(record) for record in dump.records], arguments.json)
-    if arguments.json != "-":
-        for line in table([_row(record) for record in dump.records], _COLUMNS, indent=0):
-            print(line)
-        for note in dump.notes:
-            print(f"note: {note}")
-    return 0
+    if arguments.json != "-" and dump.records:
+        emit(columns([_row(record) for record in dump.records], _COLUMNS))
+        emit(f"note: {note}" for note in dump.notes)
+    report_problems(dump.problems)
+    return 2 if dump.problems else 0
 
 
 def _values(record: TensorRecord) -> dict[str, Any]:
@@ -44,6 +51,12 @@ def _values(record: TensorRecord) -> dict[str, Any]:
 
 
 def _as_json(record: TensorRecord) -> dict[str, Any]:
+    data = identity(record) | _values(record)
+    return data | {"note": record.note} if record.note else data
+
+
+def identity(record: TensorRecord) -> dict[str, Any]:
+    """Which tensor a record is, as plain JSON data; ``key`` only where layer, io and slot do not tell it."""
     key = record.key
     data: dict[str, Any] = {
         "layer": key.layer,
@@ -52,13 +65,18 @@ def _as_json(record: TensorRecord) -> dict[str, Any]:
         "slot": key.slot,
         "dtype": None if record.dtype == UNKNOWN else record.dtype,
         "shape": None if record.shape is None else list(record.shape),
-        **_values(record),
     }
     return data if str(key) == f"{key.layer}:{key.io}.{key.slot}" else data | {"key": str(key)}
 
 
+def place(record: TensorRecord) -> str:
+    """Return ``output.0`` with whatever else tells a tensor from others of its layer."""
+    head, _, slot = str(record.key).rpartition(":")
+    qualifiers = head.partition("#")[2]
+    return f"{slot} ({qualifiers})" if qualifiers else slot
+
+
 def _row(record: TensorRecord) -> tuple[str, ...]:
-    place = str(record.key).rpartition(":")[2]
-    shape = "?" if record.shape is None else "x".join(map(str, record.shape)) or "-"
     numbers = tuple(number(value) for value in _values(record).values())
-    return (record.key.layer, record.op_type, place, record.dtype, shape, *numbers)
+    head = (record.key.layer, record.op_type, place(record), record.dtype, shape_text(record.shape))
+    return (*head, *numbers)

@@ -1,0 +1,113 @@
+"""Two sides to one comparison: statistics and elements are computed by the workers, then judged here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.compare_judging import with_elements
+from pytest_npudump.cli.compare_pairs import Elements, Pair, StoredTensor, compare_pair
+from pytest_npudump.cli.executors import run_tasks
+from pytest_npudump.cli.progress import progress
+from pytest_npudump.compare.order import ABSENT, align
+from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.dump.records import TensorRecord, sanitise
+from pytest_npudump.errors import DumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.cli.compare_sides import Side
+    from pytest_npudump.cli.executors import Workers
+    from pytest_npudump.compare.tolerance import Tolerances
+    from pytest_npudump.compare.verdict import Comparison
+    from pytest_npudump.errors import FormatError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What ``npudump compare`` found.
+
+    Attributes:
+        comparison: the verdicts, elements included.
+        elements: what was compared element by element, by position in the comparison's alignment.
+        problems: what could not be read, of either side.
+        notes: what the reader decided.
+    """
+
+    comparison: Comparison
+    elements: Mapping[int, Elements]
+    problems: tuple[FormatError, ...]
+    notes: tuple[str, ...]
+
+
+def compare_sides(
+    golden: Side, actual: Side, tolerances: Tolerances, workers: Workers, *, layout: str
+) -> Result:
+    """Compare two sides: statistics of every tensor, and elements where both hold them.
+
+    Raises:
+        DumpError: a side has no tensor that could be read.
+    """
+    problems = [*golden.problems, *actual.problems]
+    for side in (golden, actual):
+        if not side.keys:
+            raise DumpError("\n".join(f"unreadable: {problem}" for problem in side.problems))
+    alignment = align(golden.keys, actual.keys)
+    pairs = dict(_pairs(golden, actual, alignment.golden.tolist(), alignment.actual.tolist(), layout))
+    pairs = {at: _with_tolerance(pair, tolerances) for at, pair in pairs.items()}
+    ours, theirs = list(golden.tensors), list(actual.tensors)
+    elements: dict[int, Elements] = {}
+    with progress("comparing tensors") as report:
+        work = run_tasks(
+            compare_pair, list(pairs.values()), workers, weight=lambda pair: pair.nbytes, progress=report
+        )
+        for at, found in zip(pairs, work, strict=True):
+            problems += found.problems
+            if found.golden is not None:
+                ours[int(alignment.golden[at])] = found.golden
+            if found.actual is not None:
+                theirs[int(alignment.actual[at])] = found.actual
+            if pairs[at].golden is not None and pairs[at].actual is not None:
+                elements[at] = found
+    comparison = compare_tables(golden.statistics(ours), actual.statistics(theirs), tolerances)
+    judged = with_elements(comparison, elements, tolerances)
+    return Result(judged, elements, tuple(problems), (*golden.notes, *actual.notes))
+
+
+def _pairs(
+    golden: Side, actual: Side, here: list[int], there: list[int], layout: str
+) -> Iterator[tuple[int, Pair]]:
+    """Yield what workers have to look at, by position in the alignment."""
+    for position, (ours, theirs) in enumerate(zip(here, there, strict=True)):
+        one = None if ours == ABSENT else golden.tensors[ours]
+        other = None if theirs == ABSENT else actual.tensors[theirs]
+        found = other if isinstance(other, TensorRecord) else None
+        if _has_elements(one) and _has_elements(found):
+            yield position, Pair(one, found, layout)
+        elif _needs_statistics(one) or _needs_statistics(found):
+            alone = one if isinstance(one, TensorRecord) and _needs_statistics(one) else None
+            yield position, Pair(alone, None if alone is not None else found, layout)
+
+
+def _has_elements(tensor: TensorRecord | StoredTensor | None) -> bool:
+    if isinstance(tensor, TensorRecord):
+        return tensor.payload is not None and tensor.shape is not None
+    return tensor is not None
+
+
+def _needs_statistics(tensor: TensorRecord | StoredTensor | None) -> bool:
+    return isinstance(tensor, TensorRecord) and tensor.stats is None and _has_elements(tensor)
+
+
+def _with_tolerance(pair: Pair, tolerances: Tolerances) -> Pair:
+    """Return ``pair`` with the tolerance of its layer, under the raw name where one is known."""
+    if pair.golden is None or pair.actual is None:
+        return pair
+    layer, dtype = pair.actual.key.layer, pair.actual.dtype
+    if isinstance(pair.golden, TensorRecord):
+        dtype = pair.golden.dtype
+        if sanitise(pair.golden.key.layer) != pair.golden.key.layer:
+            layer = pair.golden.key.layer
+    rtol, atol = tolerances.elements(layer, dtype)
+    return Pair(pair.golden, pair.actual, pair.layout, rtol, atol)

@@ -1,0 +1,145 @@
+"""How a comparison element by element and one of statistics become one verdict.
+
+A tensor passes only if both do. Of two floating-point tensors two things are asked for, with the tolerance
+of the layer's extremes and their own scale, the golden tensor's greatest magnitude:
+
+* no element is farther off than its extremes may be: ``max_abs <= atol + rtol * scale``;
+* the tensor as a vector is not farther off than each of its elements may be: ``relative_l2 <= rtol + atol *
+  sqrt(count) / l2norm``. A permutation or a flipped sign of elements far below the scale shows here.
+
+Asking that each element be within ``rtol`` of itself would fail on noise: the error of a sum is that of its
+terms, however small the sum. The share that is so is a column of the report. NaN and infinities must be at
+the same places. Types that are exact by the rules must be equal, as must bytes of types without values.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.first import first_divergence, origin_of
+from pytest_npudump.compare.order import ABSENT
+from pytest_npudump.compare.verdict import FAIL, Comparison, Reason, Verdict, aligned_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.cli.compare_pairs import Elements
+    from pytest_npudump.compare.tensors import TensorDifference
+    from pytest_npudump.compare.tolerance import Rule, Tolerances
+    from pytest_npudump.dump.records import Stats
+
+_EQUAL = "must be equal"
+
+
+def with_elements(
+    comparison: Comparison, elements: Mapping[int, Elements], tolerances: Tolerances
+) -> Comparison:
+    """Return ``comparison`` with what the elements say.
+
+    Args:
+        comparison: the verdicts of the statistics.
+        elements: findings by position in the comparison's alignment.
+        tolerances: the rules that decide.
+    """
+    if not elements:
+        return comparison
+    known = {verdict.key: verdict for verdict in comparison.failing}
+    failing: list[Verdict] = []
+    told = newly = 0
+    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
+    telling = np.asarray(comparison.golden.known.any(axis=1)).tolist()
+    for position, (key, op_type) in enumerate(rows):
+        found, verdict = elements.get(position), known.get(key)
+        reasons: tuple[Reason, ...] = ()
+        if found is not None and (found.difference is not None or found.unequal_bytes is not None):
+            dtype = comparison.golden.dtypes[int(comparison.alignment.golden[position])]
+            reasons = element_reasons(found, tolerances.decide(key.layer, dtype, "max"))
+            told += not telling[int(comparison.alignment.golden[position])]
+        if reasons and verdict is None:
+            newly += 1
+            verdict = Verdict(key, op_type, FAIL)
+        if verdict is not None:
+            failing.append(replace(verdict, reasons=(*verdict.reasons, *reasons)))
+    return _summed(comparison, tuple(failing), newly, told)
+
+
+def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int, told: int) -> Comparison:
+    first = first_divergence(failing)
+    here, there = comparison.alignment.golden, comparison.alignment.actual
+    shared = here[(here != ABSENT) & (there != ABSENT)]
+    keys = [comparison.golden.keys[row] for row in shared.tolist()] if first else ()
+    return replace(
+        comparison,
+        failing=failing,
+        passed=comparison.passed - newly,
+        unjudged=max(comparison.unjudged - told, 0),
+        first=first,
+        origin=origin_of(first, keys),
+    )
+
+
+def element_reasons(found: Elements, rule: Rule) -> tuple[Reason, ...]:
+    """Why the elements of a tensor fail; empty where they do not."""
+    if found.unequal_bytes:
+        size = found.golden.payload.nbytes if found.golden and found.golden.payload else 0
+        return (Reason("bytes", f"{size} equal", f"{found.unequal_bytes} differ", None, _EQUAL),)
+    difference = found.difference
+    if difference is None:
+        return ()
+    reasons = []
+    if not difference.special_equal:
+        reasons.append(_special(difference))
+    if not rule.rtol and not rule.atol:
+        reasons += _unequal(difference, rule)
+    else:
+        reasons += _distant(difference, rule, found.golden_stats)
+    return tuple(reasons)
+
+
+def _special(difference: TensorDifference) -> Reason:
+    d = difference
+    at = f"{d.special_different} elements differ, the first at {list(d.first_special_different or ())}"
+    return Reason(
+        "NaN and Inf",
+        f"{d.nan_golden} NaN, {d.inf_golden} Inf",
+        f"{d.nan_actual} NaN, {d.inf_actual} Inf: {at}",
+        None,
+        "must be at the same places",
+    )
+
+
+def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
+    differ = difference.outside - difference.special_different
+    if differ <= 0:
+        return []
+    at = f"{differ} of {difference.count} differ, by {difference.max_abs:.6g} at most"
+    return [Reason("elements", "equal", at, None, rule.describe())]
+
+
+def _distant(difference: TensorDifference, rule: Rule, stats: Stats | None) -> list[Reason]:
+    reasons = []
+    scale = magnitude(stats)
+    if scale is None and not math.isfinite(difference.relative_l2):
+        scale = 0.0
+    if scale is not None:
+        allowed = rule.atol + rule.rtol * scale
+        if difference.max_abs > allowed:
+            reasons.append(Reason("max_abs", 0.0, float(difference.max_abs), allowed, rule.describe()))
+    norm = stats.l2norm if stats is not None else None
+    slack = rule.atol * math.sqrt(difference.count) / norm if norm and math.isfinite(norm) else 0.0
+    if math.isfinite(difference.relative_l2) and difference.relative_l2 > rule.rtol + slack:
+        allowed = rule.rtol + slack
+        reasons.append(Reason("relative_l2", 0.0, difference.relative_l2, allowed, rule.describe()))
+    return reasons
+
+
+def magnitude(stats: Stats | None) -> float | None:
+    """Greatest finite magnitude of a tensor's extremes; None where neither is known and finite."""
+    if stats is None:
+        return None
+    known = [abs(value) for value in (stats.max, stats.min) if value is not None and math.isfinite(value)]
+    return float(max(known)) if known else None

@@ -1,0 +1,197 @@
+"""One tensor of a golden against its counterpart, element by element: what a worker is given and returns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.cli.host import host_array, is_private
+from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.dump.decode import load, raw_bytes, why_opaque
+from pytest_npudump.dump.layouts import LayoutError
+from pytest_npudump.dump.records import TensorRecord
+from pytest_npudump.dump.stats import payload_stats, tensor_stats
+from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
+from pytest_npudump.golden.tensors import load_tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_npudump.compare.tensors import TensorDifference
+    from pytest_npudump.dump.records import Stats
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
+"""Types whose bytes are addresses, which differ from run to run."""
+
+_WORST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor kept beside a golden file.
+
+    Attributes:
+        path: the safetensors file.
+        key: its name in there.
+    """
+
+    path: Path
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a worker is to compare.
+
+    Attributes:
+        golden, actual: the two tensors; None where only one side has its elements.
+        layout: host layout to compare in.
+        rtol, atol: for the single elements, ``|actual - golden| <= atol + rtol * |golden|``.
+    """
+
+    golden: TensorRecord | StoredTensor | None
+    actual: TensorRecord | None
+    layout: str
+    rtol: float = 0.0
+    atol: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """How much there is to read."""
+        sides = [side for side in (self.golden, self.actual) if isinstance(side, TensorRecord)]
+        return sum(side.payload.nbytes for side in sides if side.payload is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What a comparison element by element found.
+
+    Attributes:
+        golden, actual: the records in the layout they were compared in, with its statistics; None where the
+            side was not given, or is no record.
+        golden_stats: statistics of the golden elements; None where none were compared.
+        difference: None where there was nothing to compare with, or the elements have no values.
+        layout: ``host`` or ``device``: what the elements were compared in.
+        unequal_bytes: of a type without values, bytes that differ; None elsewhere.
+        note: why the elements were not compared, or not in the host's layout; "" otherwise.
+        problems: what could not be read.
+    """
+
+    golden: TensorRecord | None = None
+    actual: TensorRecord | None = None
+    golden_stats: Stats | None = None
+    difference: TensorDifference | None = None
+    layout: str = "host"
+    unequal_bytes: int | None = None
+    note: str = ""
+    problems: tuple[FormatError, ...] = ()
+
+
+def compare_pair(pair: Pair) -> Elements:
+    """Compare two tensors, or compute the statistics of one; whatever cannot be read is a problem."""
+    try:
+        if pair.golden is not None and pair.actual is not None:
+            return _both(pair, pair.golden, pair.actual)
+        golden = _alone(pair.golden) if isinstance(pair.golden, TensorRecord) else None
+        return Elements(golden, None if pair.actual is None else _alone(pair.actual))
+    except FormatError as error:
+        return Elements(problems=(error,))
+    except NpudumpError as error:
+        return Elements(problems=(FormatError(_path(pair), str(error)),))
+
+
+def _path(pair: Pair) -> Path | str:
+    side = pair.actual or pair.golden
+    return "" if side is None else side.path
+
+
+def _alone(record: TensorRecord) -> TensorRecord:
+    """Statistics of a tensor as it lies on the device, as a producer of statistics sees it."""
+    if record.payload is None or record.shape is None or record.stats is not None:
+        return record
+    return replace(record, stats=payload_stats(record.payload, record.dtype, math.prod(record.shape)))
+
+
+def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord) -> Elements:
+    if isinstance(golden, StoredTensor):
+        one, other = _stored(golden.path)[golden.key], _array(actual)
+        found = Elements(actual=_alone(actual), golden_stats=tensor_stats(one), layout="device")
+        return _difference(pair, one, other, found)
+    why = why_opaque(golden.dtype) or why_opaque(actual.dtype)
+    if why:
+        return _bytes(golden, actual, why)
+    one, other = _array(golden), _array(actual)
+    found = Elements(golden, actual)
+    try:
+        one, other = host_array(one, golden, pair.layout), host_array(other, actual, pair.layout)
+    except LayoutError as error:
+        found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
+    first = tensor_stats(one)
+    second = first if golden.dtype == actual.dtype and _same(one, other) else tensor_stats(other)
+    found = replace(
+        found,
+        golden=_described(golden, first, one, pair, found.layout),
+        actual=_described(actual, second, other, pair, found.layout),
+        golden_stats=first,
+    )
+    return _difference(pair, one, other, found)
+
+
+def _array(record: TensorRecord) -> Array:
+    if record.payload is None:
+        raise DumpError(f"{record.path}: no data for {record.key}")
+    return load(record.payload, record.dtype, record.shape)
+
+
+def _described(record: TensorRecord, stats: Stats, array: Array, pair: Pair, layout: str) -> TensorRecord:
+    if layout == "device" or not (is_private(record) or array.shape != record.shape):
+        return replace(record, stats=stats)
+    return replace(record, stats=stats, shape=array.shape, format=pair.layout)
+
+
+def _difference(pair: Pair, one: Array, other: Array, found: Elements) -> Elements:
+    try:
+        difference = compare_tensors(one, other, rtol=pair.rtol, atol=pair.atol, worst=_WORST)
+    except RequestError as error:
+        note = f"elements not compared: {error}"
+        return replace(found, note="; ".join(filter(None, (found.note, note))))
+    return replace(found, difference=difference)
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Whether two arrays are the same bytes, as after a run without noise; False where it is not cheap."""
+    if one.shape != other.shape or not (one.flags.c_contiguous and other.flags.c_contiguous):
+        return False
+    left, right = one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)
+    step = 1 << 18
+    return all(
+        np.array_equal(left[at : at + step], right[at : at + step]) for at in range(0, left.size, step)
+    )
+
+
+def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
+    """Compare tensors of a type without values, byte by byte."""
+    found = Elements(golden, actual, layout="device")
+    if {golden.dtype, actual.dtype} & _ADDRESSES:
+        return replace(found, note=f"elements not compared: {why}")
+    if golden.payload is None or actual.payload is None or golden.dtype != actual.dtype:
+        return replace(found, note=f"elements not compared: {why}")
+    one, other = raw_bytes(golden.payload), raw_bytes(actual.payload)
+    if one.size != other.size:
+        return replace(found, unequal_bytes=abs(one.size - other.size), note=f"compared byte by byte: {why}")
+    step = 1 << 20
+    unequal = sum(
+        int(np.count_nonzero(one[at : at + step] != other[at : at + step])) for at in range(0, one.size, step)
+    )
+    return replace(found, unequal_bytes=unequal, note=f"compared byte by byte: {why}")
+
+
+@lru_cache(maxsize=8)
+def _stored(path: Path) -> dict[str, Array]:
+    return load_tensors(path)

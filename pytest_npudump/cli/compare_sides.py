@@ -1,0 +1,103 @@
+"""What ``npudump compare`` is given: a dump, one file of one, or a golden file with its tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.compare_pairs import StoredTensor
+from pytest_npudump.cli.reading import read_source
+from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.tensors import load_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_npudump.cli.executors import Workers
+    from pytest_npudump.errors import FormatError
+
+_HEAD = 4096
+_MARK = b"npudump-golden:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        keys: texts of the keys, in execution order.
+        tensors: for each of them the record, the tensor kept beside the golden file, or None.
+        table: the statistics of a golden file; None for a dump, whose records have them.
+        problems: files that could not be read.
+        notes: what the reader decided.
+    """
+
+    keys: tuple[str, ...]
+    tensors: tuple[TensorRecord | StoredTensor | None, ...]
+    table: StatsTable | None = None
+    problems: tuple[FormatError, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def statistics(self, records: Sequence[TensorRecord | StoredTensor | None]) -> StatsTable:
+        """Return the table: of a golden file its own, of a dump that of ``records``."""
+        if self.table is not None:
+            return self.table
+        return StatsTable.from_records(record for record in records if isinstance(record, TensorRecord))
+
+
+def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Side:
+    """Read a dump without the statistics of its tensors: those are computed with the comparison.
+
+    Raises:
+        DumpError: it is no dump, or holds no tensor.
+    """
+    dump = read_source(path, workers, stats=False, latest=latest)
+    keys = tuple([str(record.key) for record in dump.records])
+    return Side(keys, dump.records, problems=dump.problems, notes=dump.notes)
+
+
+def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
+    """Read a golden file, with the tensors beside it where there are any, or a dump.
+
+    Raises:
+        DumpError: ``path`` is neither.
+        GoldenError: it is a golden file, and damaged.
+    """
+    if path.is_dir():
+        return read_dump_side(path, workers, latest=latest)
+    if not path.exists():
+        raise DumpError(f"{path} is neither a golden file nor a dump directory: it does not exist")
+    if not _is_golden(path):
+        try:
+            return read_dump_side(path, workers, latest=latest)
+        except DumpError as error:
+            raise DumpError(f"{path} is neither a golden file nor a dump directory: {error}") from error
+    table = read_golden(path).table
+    if not table.keys:
+        raise DumpError(f"{path} holds no tensors")
+    beside = path.absolute().with_suffix(".safetensors")
+    stored = {_sanitised(key): key for key in load_tensors(beside)} if beside.exists() else {}
+    names = [stored.get(_sanitised(key)) if stored else None for key in table.keys]
+    return Side(
+        table.keys,
+        tuple([None if name is None else StoredTensor(beside, name) for name in names]),
+        table,
+    )
+
+
+def _sanitised(key: str) -> str:
+    return str(TensorKey.parse(key).sanitised)
+
+
+def _is_golden(path: Path) -> bool:
+    """Whether the beginning of a file holds the key that every golden file has at the beginning of a line."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise GoldenError(f"{path} cannot be read: {error.strerror or error}") from error
+    return any(line.startswith(_MARK) for line in head.removeprefix(b"\xef\xbb\xbf").splitlines())

@@ -1,0 +1,197 @@
+"""One file to write: what a worker is given and returns."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.cli.host import host_array, is_private
+from pytest_npudump.dump.decode import VIEWED, DecodeError, load, raw_bytes
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.layouts import LayoutError
+from pytest_npudump.dump.records import Payload, TensorRecord
+from pytest_npudump.dump.stats_chunks import c_order_chunks
+from pytest_npudump.errors import DumpError, NpudumpError
+from pytest_npudump.golden.tensors import save_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_CHUNK = 1 << 20
+"""Elements converted at a time; a multiple of 8, so that packed types are cut between bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file to write.
+
+    Attributes:
+        path: where.
+        records: its tensors; one in an npy file.
+        kind: ``npy`` or ``safetensors``.
+        layout: host layout; "" for the tensors as they lie on the device.
+    """
+
+    path: Path
+    records: tuple[TensorRecord, ...]
+    kind: str
+    layout: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to read."""
+        return sum(record.payload.nbytes for record in self.records if record.payload is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What became of an output file.
+
+    Attributes:
+        tensors: how many were written.
+        nbytes: bytes of their values in the file.
+        failures: what was not converted, and why.
+        note: what a user should know; "" if nothing.
+    """
+
+    tensors: int = 0
+    nbytes: int = 0
+    failures: tuple[str, ...] = ()
+    note: str = ""
+
+
+def convert(file: OutputFile) -> Converted:
+    """Write one file; what cannot be converted comes back as failures."""
+    try:
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        return _safetensors(file) if file.kind == "safetensors" else _npy(file)
+    except OSError as error:
+        return Converted(failures=(f"{file.path}: cannot be written: {error.strerror or error}",))
+
+
+def _npy(file: OutputFile) -> Converted:
+    (record,) = file.records
+    try:
+        dtype, shape, chunks = values(record, file.layout)
+    except NpudumpError as error:
+        return Converted(failures=(_failure(record, error),))
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    temporary = file.path.with_name(f".npudump-{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as out:
+            np.lib.format.write_array_header_1_0(out, header)
+            for chunk in chunks:
+                out.write(np.ascontiguousarray(chunk, dtype).view(np.uint8).data)
+        temporary.replace(file.path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return Converted(1, math.prod(shape) * dtype.itemsize)
+
+
+def _safetensors(file: OutputFile) -> Converted:
+    """Write the tensors of one dump file under their keys, in the types of the device where it has them."""
+    arrays: dict[str, tuple[Array, str]] = {}
+    failures = []
+    for record in file.records:
+        array, failure = _try_array(record, file.layout)
+        failures += [failure] if failure else []
+        if array is not None:
+            arrays[str(record.key)] = (array, record.dtype)
+    if arrays:
+        try:
+            save_tensors(file.path, arrays)
+        except NpudumpError as error:
+            return Converted(failures=(*failures, f"{file.path}: {error.__cause__ or error}"))
+    nbytes = sum(array.nbytes for array, _ in arrays.values())
+    return Converted(len(arrays), nbytes, tuple(failures))
+
+
+def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
+    try:
+        return (_host(_load(record), record, layout) if layout else raw_array(record)), ""
+    except NpudumpError as error:
+        return None, _failure(record, error)
+
+
+def _failure(record: TensorRecord, error: NpudumpError) -> str:
+    return f"{record.key} of {record.path}: {error}"
+
+
+def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int, ...], Iterator[Array]]:
+    """Type, shape and values in C order, in pieces of one axis, as an npy file is to hold them.
+
+    Raises:
+        DumpError: the tensor has no values, or its layout cannot be converted.
+    """
+    if not layout:
+        array = raw_array(record)
+    elif record.shape is not None and _packed(record) and not is_private(record):
+        return _packed_values(record, record.shape)
+    else:
+        array = _host(_load(record), record, layout)
+    dtype = array.dtype if _is_numpy(array.dtype) else np.dtype("<f4")
+    return dtype, array.shape, c_order_chunks(array, _CHUNK, flat=array.flags.c_contiguous)
+
+
+def _packed(record: TensorRecord) -> bool:
+    known = record.dtype in BY_NAME and record.dtype not in VIEWED
+    return known and record.dtype != "bool" and record.payload is not None and record.payload.kind == "raw"
+
+
+def _packed_values(
+    record: TensorRecord, shape: tuple[int, ...]
+) -> tuple[np.dtype[Any], tuple[int, ...], Iterator[Array]]:
+    """Values of a type that has to be unpacked, a piece at a time."""
+    payload, bits, count = record.payload, BY_NAME[record.dtype].bits, math.prod(shape)
+    if payload is None or (count * bits + 7) // 8 > payload.nbytes:
+        raise DecodeError(f"{count} elements of {record.dtype} need more bytes than the tensor has")
+    first = load(payload, record.dtype, (0,))
+
+    def pieces() -> Iterator[Array]:
+        for start in range(0, count, _CHUNK):
+            length = min(_CHUNK, count - start)
+            part = Payload(payload.path, payload.offset + start * bits // 8, (length * bits + 7) // 8)
+            yield load(part, record.dtype, (length,))
+
+    return first.dtype, shape, pieces()
+
+
+def _load(record: TensorRecord) -> Array:
+    if record.payload is None:
+        raise DumpError("no data")
+    if record.shape is None:
+        raise DumpError("the header has no shape: --raw writes the bytes")
+    return load(record.payload, record.dtype, record.shape)
+
+
+def _host(array: Array, record: TensorRecord, layout: str) -> Array:
+    try:
+        return host_array(array, record, layout)
+    except LayoutError as error:
+        raise LayoutError(f"{error}; --layout names another host layout, --raw keeps the device's") from error
+
+
+def raw_array(record: TensorRecord) -> Array:
+    """Return the tensor as it lies on the device, a type that numpy lacks as its bits.
+
+    Raises:
+        DumpError: the bytes cannot be read.
+    """
+    if record.payload is None:
+        raise DumpError("no data")
+    if record.payload.kind == "raw" and (record.dtype not in VIEWED or record.shape is None):
+        return raw_bytes(record.payload)
+    array = load(record.payload, record.dtype, record.shape)
+    return array if _is_numpy(array.dtype) else array.view(np.dtype(f"<u{array.dtype.itemsize}"))
+
+
+def _is_numpy(dtype: np.dtype[Any]) -> bool:
+    """Whether numpy itself has the type; a number of 2 tells one that another package registered."""
+    return dtype.isbuiltin != 2  # noqa: PLR2004 - numpy's own code

@@ -1,0 +1,58 @@
+"""A dumped tensor as the host would hold it, or as it lies on the device where that cannot be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.layouts import HOST_AXES, LayoutError, to_host
+
+if TYPE_CHECKING:
+    import argparse
+
+    import numpy as np
+
+    from pytest_npudump.dump.records import TensorRecord
+
+_PLAIN = frozenset({"", "ND", "MD", "DefaultFormat", *HOST_AXES})
+"""Layouts that are the host's already; ``DefaultFormat`` is MindSpore's word for it."""
+
+LAYOUTS = ("ND", *HOST_AXES)
+"""What ``--layout`` takes."""
+
+
+def add_layout_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--layout``."""
+    parser.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default="ND",
+        help="host layout to convert to; ND, the default, leaves host layouts as they are and makes NCHW (or "
+        "NCDHW) of device layouts that split C. The header of a dump does not tell the order of the "
+        "original shape's axes: it is taken to be that of the layout given here",
+    )
+
+
+def host_array(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarray:
+    """Return ``array``, in the device's shape of ``record``, in the host layout called ``layout``.
+
+    Raises:
+        LayoutError: the layout cannot be converted, or the shapes do not fit it.
+    """
+    if record.format in _PLAIN:
+        if layout == "ND" or record.format not in HOST_AXES or array.ndim != len(layout):
+            return array
+        return to_host(array, device_format=record.format, host_format=layout, original_shape=None)
+    if array.ndim == 0:
+        raise LayoutError(f"a scalar cannot be in the layout {record.format}")
+    return to_host(
+        array,
+        device_format=record.format,
+        host_format=layout,
+        original_shape=record.original_shape,
+        sub_format=record.sub_format,
+    )
+
+
+def is_private(record: TensorRecord) -> bool:
+    """Whether the layout is one of the device's own."""
+    return record.format not in _PLAIN

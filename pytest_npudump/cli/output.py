@@ -1,0 +1,96 @@
+"""What a command prints: text that any terminal takes, JSON, and nothing more once nobody reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import NpudumpError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+"""Names in a dump are untrusted: an escape sequence in one must not reach the terminal."""
+
+_GAP = "  "
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json FILE``, where ``-`` is standard output."""
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
+
+
+def emit(lines: Iterable[str]) -> None:
+    """Print lines; when the reader of a pipe has gone, the command goes on, as its exit code still counts."""
+    text = "".join(f"{line}\n" for line in lines).translate(_CONTROLS)
+    _write(text)
+
+
+def to_stderr(text: str) -> None:
+    """Print a line for people, whatever standard output is used for."""
+    stream = sys.stderr
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.translate(_CONTROLS).encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+def write_json(data: Any, target: str) -> None:
+    """Write ``data`` as JSON to a file, or to standard output for ``-``.
+
+    NaN and infinities are written as Python's json module does: ``NaN``, ``Infinity``, ``-Infinity``.
+
+    Raises:
+        NpudumpError: the file cannot be written.
+    """
+    text = json.dumps(data, indent=1) + "\n"
+    if target == "-":
+        _write(text)
+        return
+    try:
+        Path(target).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise NpudumpError(f"--json {target}: cannot be written: {error.strerror}") from error
+
+
+def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
+    """Lay rows out in columns as wide as their longest cell; names stay whole, so that they can be copied."""
+    widths = [max(map(len, cells)) for cells in zip(header, *rows, strict=True)]
+    form = _GAP.join(f"{{:<{width}}}" for width in widths)
+    return [form.format(*row).rstrip() for row in (header, *rows)]
+
+
+def byte_size(nbytes: int) -> str:
+    """Return a size as people read it: ``4.0 MiB``."""
+    size, unit = float(nbytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:  # noqa: PLR2004 - the step between two binary units
+            break
+        size, unit = size / 1024, larger
+    return f"{nbytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def end_output() -> None:
+    """Flush standard output while a closed pipe can still be told from other errors."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+
+
+def _write(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    except BrokenPipeError:
+        _discard_output()
+
+
+def _discard_output() -> None:
+    """Send what is still to come to nowhere: the interpreter flushes once more when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,76 @@
+"""A progress bar on standard error for work that takes longer than two seconds, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from threading import Lock, Timer
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.progress import Progress, TaskID
+
+PATIENCE = 2.0
+"""Seconds before a bar is shown."""
+
+
+class _Bar:
+    """Counts from the beginning, and is drawn from the moment :meth:`show` is called."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = Lock()
+        self._done, self._total = 0, 0
+        self._bar: tuple[Progress, TaskID] | None = None
+        self._closed = False
+
+    def update(self, done: int, total: int) -> None:
+        """Take ``done`` of ``total`` steps."""
+        with self._lock:
+            self._done, self._total = done, total
+            if self._bar is not None:
+                bar, task = self._bar
+                bar.update(task, completed=done, total=total)
+
+    def show(self) -> None:
+        """Draw the bar, unless the work has ended meanwhile."""
+        from rich.console import Console  # noqa: PLC0415 - only where work takes long
+        from rich.progress import Progress  # noqa: PLC0415 - the same
+
+        with self._lock:
+            if self._closed:
+                return
+            bar = Progress(console=Console(stderr=True), transient=True)
+            task = bar.add_task(self._what, completed=self._done, total=self._total or None)
+            bar.start()
+            self._bar = (bar, task)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        with self._lock:
+            self._closed = True
+            if self._bar is not None:
+                self._bar[0].stop()
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a function to call with (steps done, steps in all); ``what`` is shown before the bar."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        yield _ignore
+        return
+    bar = _Bar(what)
+    timer = Timer(PATIENCE, bar.show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bar.update
+    finally:
+        timer.cancel()
+        bar.close()
+
+
+def _ignore(_done: int, _total: int) -> None:
+    """Nobody is looking."""
