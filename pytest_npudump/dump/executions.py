@@ -26,6 +26,7 @@ class Execution(NamedTuple):
         parts: its tensors.
         thread: (context, thread, device) of an FFTS+ slice, or None.
         single: one tensor of several files or rows that make up the execution.
+        call: the process's counter of eager calls, where the name had one; -1 elsewhere.
     """
 
     place: Place
@@ -39,3 +40,4 @@ class Execution(NamedTuple):
     parts: tuple[TensorPart, ...]
     thread: tuple[int, int, int] | None = None
     single: bool = False
+    call: int = -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_npudump.dump.eager import without_counters
 from pytest_npudump.dump.executions import IO_ORDER, Execution
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.turns import number_turns
@@ -37,8 +38,9 @@ def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...
     task, and maybe after it.
     A layer that ran several times in a step gets turns by time. So do operators whose raw names differ
     only in characters that CANN replaces in file names, where only file names are known.
+    Eager calls go by API and kernel, and get turns by the counter in their names.
     """
-    named = _with_raw_names(executions)
+    named = _with_raw_names(without_counters(executions))
     consumers = _consumers(named)
     ordered = sorted(named, key=lambda execution: _order(execution, consumers))
     qualifiers = _number_places({execution.place for execution in ordered})

@@ -17,7 +17,11 @@ def number_turns(group: Sequence[Execution]) -> list[int]:
     * FFTS+ slices of one operator run at the same time, so they are counted by their thread, not by time.
     * A collective operator has two files, its inputs from before and its outputs from after: one turn.
     * Where each tensor has a file or row of its own, a turn ends when one of its tensors comes again.
+    * Eager calls are counted by the counter in their names: the order in which the process made them, which
+      is the same in every run where the order of their times on several streams is not.
     """
+    if any(execution.call >= 0 for execution in group):
+        return _by_call(group)
     if any(execution.thread is not None for execution in group):
         return _by_thread(group)
     return list(_by_time(group))
@@ -32,6 +36,22 @@ def _by_thread(group: Sequence[Execution]) -> list[int]:
         seen[thread] += 1
     turns = [0] * len(group)
     for turn, (_, _, at) in enumerate(sorted(ranks)):
+        turns[at] = turn
+    return turns
+
+
+def _by_call(group: Sequence[Execution]) -> list[int]:
+    """Inputs and outputs of a call may have a file and a task each; a call may run one kernel twice."""
+    turn = -1
+    call = -1
+    held: set[tuple[str, int]] = set()
+    turns = [0] * len(group)
+    for at in sorted(range(len(group)), key=lambda at: (group[at].call, at)):
+        tensors = {(part.io, part.slot) for part in group[at].parts}
+        if group[at].call != call or held & tensors:
+            turn, held = turn + 1, set()
+        call = group[at].call
+        held |= tensors
         turns[at] = turn
     return turns
 
