@@ -13,11 +13,13 @@ from pytest_npudump.dump.records import Dump, TensorRecord
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
+
+    Progress = Callable[[int, int], None]
 
 _AFTER = "after-"
 _CAPTURE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -91,8 +93,11 @@ class Attempt:
         runtime.start(self._configure(part, directory, f"acl-{part}.json"), resumed=True)
         return directory
 
-    def read(self) -> Dump:
+    def read(self, progress: Progress | None = None) -> Dump:
         """Read everything the run dumped: around the captures, and in each of them.
+
+        Args:
+            progress: called with (files read, files in all).
 
         Raises:
             DumpError: a capture, or a test without captures, dumped nothing.
@@ -100,7 +105,9 @@ class Attempt:
         around = [name for name in self._parts if not name or name.startswith(_AFTER)]
         empty = [name for name in around if not any(self._parts[name].iterdir())]
         wanted = [name for name in self._parts if name not in empty] or [""]
-        parts = [_with_capture(read_dump(self._parts[name], acl=True), name) for name in wanted]
+        parts = [
+            _with_capture(read_dump(self._parts[name], acl=True, progress=progress), name) for name in wanted
+        ]
         return parts[0] if len(parts) == 1 else _merge(self.directory, parts)
 
 

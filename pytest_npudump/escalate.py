@@ -13,7 +13,7 @@ from pytest_npudump.compare.tensors import compare_tensors
 from pytest_npudump.dump.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.goldens import read_tensors, write_tensors
+from pytest_npudump.golden_tensors import read_tensors, stale_tensors, write_tensors
 from pytest_npudump.layers import both_spellings, resolve_raw_names
 from pytest_npudump.outcome import Escalation, Finding
 from pytest_npudump.request import matches_any
@@ -155,18 +155,23 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     """Read the tensors of the second run, and record them or say what they show of the failure."""
     directory = test.attempt.directory
     try:
-        records = _wanted_records(test.attempt.read(), plan)
-    except DumpError as error:
-        return Escalation(
-            problem=f"the dump of the second run cannot be read: {error}",
-            directory=directory,
-            notes=plan.notes,
-        )
-    layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
-    if test.outcome is not None and test.outcome.good:
-        return _keep_tensors(test, plan, records, layers)
-    findings = _findings(test, plan, records)
-    return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes)
+        records = _wanted_records(test.attempt.read(test.progress), plan)
+        layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
+        if test.outcome is not None and test.outcome.good:
+            return _keep_tensors(test, plan, records, layers)
+        tensors = read_tensors(test.goldens)
+        findings = _findings(test, plan, records, tensors)
+        stale = stale_tensors(test.goldens, tensors, _golden_table(test), test.tolerances)
+    except (DumpError, GoldenError) as error:
+        problem = f"what the second run dumped cannot be judged: {error}"
+        return Escalation(problem=problem, directory=directory, notes=plan.notes)
+    return Escalation(findings, layers, plan.omitted, directory, notes=(*plan.notes, *stale))
+
+
+def _golden_table(test: MarkedTest) -> StatsTable:
+    assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
+    assert test.outcome.comparison is not None  # noqa: S101 - the same
+    return test.outcome.comparison.golden
 
 
 def _wanted_records(dump: Dump, plan: Plan) -> dict[str, TensorRecord]:
@@ -196,7 +201,9 @@ def _keep_tensors(
     return Escalation((), layers, plan.omitted, test.attempt.directory, problem, plan.notes)
 
 
-def _findings(test: MarkedTest, plan: Plan, records: Mapping[str, TensorRecord]) -> tuple[Finding, ...]:
+def _findings(
+    test: MarkedTest, plan: Plan, records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+) -> tuple[Finding, ...]:
     assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
     assert test.outcome.comparison is not None  # noqa: S101 - the same
     layers = {sanitise(layer) for layer in plan.layers}
@@ -206,7 +213,6 @@ def _findings(test: MarkedTest, plan: Plan, records: Mapping[str, TensorRecord])
         if verdict.status == "fail" and sanitise(verdict.key.layer) in layers
     ]
     disagreements = _disagreements(test, failing, records)
-    tensors = read_tensors(test.goldens)
     return tuple(
         _finding(test, key, records.get(str(key.sanitised)), disagreements, tensors) for key in failing
     )

@@ -7,20 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.installed import installed_cann
-from pytest_npudump.dump.decode import load
-from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.golden.tensors import load_tensors, save_tensors
 from pytest_npudump.golden.text import Golden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-    import numpy as np
-
     from pytest_npudump.compare.table import StatsTable
-    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.request import DumpRequest
 
 
@@ -102,30 +96,3 @@ def _installed(package: str) -> dict[str, str]:
         return {package: version(package)}
     except PackageNotFoundError:
         return {}
-
-
-def write_tensors(goldens: Goldens, records: Iterable[TensorRecord]) -> None:
-    """Keep the tensors of ``records`` beside the golden file.
-
-    Raises:
-        DumpError: a tensor's bytes have no values that could be kept.
-        GoldenError: the file cannot be written.
-    """
-    tensors = {
-        str(record.key): (load(record.payload, record.dtype, record.shape), record.dtype)
-        for record in records
-        if record.payload is not None
-    }
-    save_tensors(goldens.tensors, tensors, {"test": goldens.test})
-
-
-def read_tensors(goldens: Goldens) -> dict[str, np.ndarray]:
-    """Map the golden tensors by sanitised key; nothing where none are kept.
-
-    Raises:
-        GoldenError: the file is there but cannot be read.
-    """
-    paths = [path.with_suffix(".safetensors") for path in (goldens.variant, goldens.common) if path]
-    found = next((path for path in paths if path.exists()), None)
-    tensors = load_tensors(found) if found else {}
-    return {str(TensorKey.parse(key).sanitised): array for key, array in tensors.items()}

@@ -63,7 +63,7 @@ def collect(test: MarkedTest, golden: Golden | None) -> Dump:
     attempt = test.attempt
     activity = test.runtime.activity
     try:
-        dump = attempt.read()
+        dump = attempt.read(test.progress)
     except DumpError as error:
         raise DumpError(explain_empty(test.request, activity, attempt.dump_path, str(error))) from error
     if not dump.records and not dump.problems:

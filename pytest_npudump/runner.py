@@ -15,6 +15,8 @@ from pytest_npudump import _compat
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.golden.naming import golden_path
 from pytest_npudump.marked import Identity, is_marked, request_of
+from pytest_npudump.report.progress import progress_of
+from pytest_npudump.request import is_glob
 from pytest_npudump.runtime.select import Choice, choose, load
 
 if TYPE_CHECKING:
@@ -74,10 +76,16 @@ class Runner:
                     f"npu_dump: {other.nodeid} and {item.nodeid} would share the golden {path}: rename one"
                 )
 
-    def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> str | None:
-        """Say which runtime the marked tests use, and why."""
-        if not any(map(is_marked, items)):
-            return None
+    def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
+        """Say which runtime the marked tests use and why, and what will take longer than it seems."""
+        marked = [item for item in items if is_marked(item)]
+        if not marked:
+            return []
+        globs = sum(any(map(is_glob, request_of(item).layers)) for item in marked)
+        slow = f"npudump: {globs} tests name layers by glob; CANN takes exact names, so they dump every layer"
+        return [self._which_runtime(), *([slow] if globs else [])]
+
+    def _which_runtime(self) -> str:
         try:
             choice = self._chosen()
         except NpudumpError as error:
@@ -248,6 +256,7 @@ class Runner:
             ),
             tolerances=tolerances_for(request, self._settings, self._config.rootpath),
             directory=self._directory(identity),
+            progress=progress_of(self._config),
         )
 
     def _golden_path(self, item: pytest.Item, variant: str = "") -> Path:

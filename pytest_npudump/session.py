@@ -20,6 +20,7 @@ from pytest_npudump.judging import judge
 from pytest_npudump.outcome import Escalation, Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_npudump.compare.tolerance import Tolerances
@@ -42,6 +43,7 @@ class MarkedTest:
         goldens: its golden files.
         tolerances: what its statistics may differ by.
         directory: where its dumps and reports go.
+        progress: called with (files read, files in all) while a dump is read; None for nobody.
         attempts: its runs so far.
         dump: what the first run left; None before, or where it cannot be read.
         outcome: what the first run showed; None before its body has ended well.
@@ -55,6 +57,7 @@ class MarkedTest:
     goldens: Goldens
     tolerances: Tolerances
     directory: Path
+    progress: Callable[[int, int], None] | None = None
     attempts: list[Attempt] = field(default_factory=list)
     dump: Dump | None = None
     outcome: Outcome | None = None

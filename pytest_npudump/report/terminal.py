@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
@@ -28,6 +29,14 @@ LISTED = 2
 _FEWEST_ROWS = 3
 _FIXED = 8
 """Lines around the rows: first, golden, recorded elsewhere, header, rest, rule, details, way out."""
+
+
+def shown(path: Path | None) -> str:
+    """Return a path as short as it can be typed from the current directory."""
+    if path is None:
+        return "-"
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def headline(test: MarkedTest) -> str:
@@ -90,7 +99,7 @@ def _comparison_lines(outcome: Outcome, rows: int | None) -> list[str]:
     failing = comparison.failing
     lines = [
         f"first:      {explain_first(comparison)}",
-        f"golden:     {len(failing)} of {comparison.expected} tensors fail against {outcome.golden}",
+        f"golden:     {len(failing)} of {comparison.expected} tensors fail against {shown(outcome.golden)}",
     ]
     if outcome.environment:
         changed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in outcome.environment.items())
@@ -118,7 +127,7 @@ def _escalation_lines(escalation: Escalation, limit: int | None) -> list[str]:
     for finding in _most_telling(findings)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed("note", escalation.notes, limit)
-    return [*lines, f"tensors:    {escalation.directory}"]
+    return [*lines, f"tensors:    {shown(escalation.directory)}"]
 
 
 def _layers(escalation: Escalation) -> str:

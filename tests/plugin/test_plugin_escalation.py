@@ -103,6 +103,18 @@ def test_golden_tensors_are_compared_element_by_element(project: Project) -> Non
     )
 
 
+def test_stale_golden_tensor_is_said_to_be(project: Project) -> None:
+    project.marked("golden_tensors=['block/conv.2']")
+    project.record()
+    old = project.golden.with_suffix(".safetensors").read_bytes()
+    project.model(change=0.5)
+    project.record()
+    project.golden.with_suffix(".safetensors").write_bytes(old)
+    project.model(change=0.01)
+    result = project.run(DUMPS)
+    result.stdout.fnmatch_lines(["note: the golden tensor block/conv.2:output.0 has other statistics than *"])
+
+
 def second_conv(project: Project, image: np.ndarray) -> np.ndarray:
     """Output of the second Conv, computed by onnxruntime alone."""
     import onnx
