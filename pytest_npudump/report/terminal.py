@@ -21,12 +21,12 @@ LINES = 30
 """Lines of one failure without ``-v``; each is cut to :data:`WIDTH` characters."""
 WIDTH = 500
 ROWS = 10
-"""Failing tensors shown without ``-v``; fewer where other lines need the room, but never under 3."""
+"""Failing tensors shown without ``-v``; fewer where other lines need the room, but never under 2."""
 FINDINGS = 2
 """Tensors of the second run shown without ``-v``."""
 LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
-_FEWEST_ROWS = 3
+_FEWEST_ROWS = 2
 _FIXED = 8
 """Lines around the rows: first, golden, recorded elsewhere, header, rest, rule, details, way out."""
 

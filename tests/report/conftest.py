@@ -1,0 +1,80 @@
+"""Failed tests of any size, made from tables of statistics and judged by the real comparison."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump import outcome as status
+from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.compare.tolerance import Tolerances
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.options import Settings
+from pytest_npudump.outcome import Outcome
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.session import MarkedTest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SETTINGS = Settings(
+    update_golden=False,
+    runtime="emulator",
+    require_npu=False,
+    device=0,
+    golden_dir="golden",
+    golden_variant="",
+    preset="default",
+    tolerances="",
+    escalate=True,
+    dump_dir="",
+    dump_limit=1 << 30,
+    keep_dumps="failed",
+    allow_update_in_ci=False,
+)
+
+
+def stats_table(layers: list[str], maximum: float) -> StatsTable:
+    stats = Stats(
+        count=4, max=maximum, min=-1.0, avg=0.25, l2norm=None, nan=0, neg_inf=0, pos_inf=0, digits=6
+    )
+    return StatsTable.from_records(
+        TensorRecord(TensorKey(layer, "output", 0), "MatMul", "float32", (4,), Path("f"), stats=stats)
+        for layer in layers
+    )
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> Callable[..., MarkedTest]:
+    """Make a test of ``layers`` (or so many) whose maxima are 1.5 instead of 1; keywords go to Outcome."""
+
+    def make(layers: int | list[str] = 3, *, escalation: Any = None, **outcome: Any) -> MarkedTest:
+        names = [f"net/layer_{number}" for number in range(layers)] if isinstance(layers, int) else layers
+        comparison = compare_tables(stats_table(names, 1.0), stats_table(names, 1.5), Tolerances())
+        result = Outcome(
+            status.FAILED,
+            Path("golden/test_a/test_b.yaml"),
+            comparison=comparison if names else None,
+            tensors=len(names),
+        )
+        directory = tmp_path / "dumps"
+        directory.mkdir()
+        return MarkedTest(
+            nodeid="test_a.py::test_b",
+            request=DumpRequest(),
+            settings=SETTINGS,
+            runtime=SimpleNamespace(name="emulator"),  # type: ignore[arg-type]
+            goldens=None,  # type: ignore[arg-type]
+            tolerances=Tolerances(),
+            directory=directory,
+            attempts=[SimpleNamespace(directory=directory / "run1")],  # type: ignore[list-item]
+            outcome=replace(result, **outcome),
+            escalation=escalation,
+        )
+
+    return make

@@ -1,0 +1,131 @@
+"""A result as data: small where it travels, complete and strict in its file."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump import outcome as status
+from pytest_npudump.compare.describe import describe_tensor
+from pytest_npudump.compare.tensors import TensorDifference, compare_tensors
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.outcome import Escalation, Finding
+from pytest_npudump.report.result import Details, full_json, result_json, write_details
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.session import MarkedTest
+
+
+def strict(text: str) -> Any:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def far(golden: np.ndarray, actual: np.ndarray) -> TensorDifference:
+    return compare_tensors(golden, actual, rtol=0.0, atol=0.0)
+
+
+def odd_escalation() -> Escalation:
+    golden = np.array([1.0, np.inf, 3.0])
+    actual = np.array([np.nan, np.inf, 0.0])
+    key = TensorKey("net/layer_0", "output", 0)
+    return Escalation(
+        (
+            Finding(
+                key, reproduced=False, differences={"max": (1.0, math.nan)}, difference=far(golden, actual)
+            ),
+            Finding(key, None, {"min": (-math.inf, None)}, description=describe_tensor(actual)),
+            Finding(key, reproduced=True, difference=far(golden + 1j, actual + 1j)),
+        ),
+        ("net/layer_0",),
+    )
+
+
+def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..., MarkedTest]) -> None:
+    test = failed(10_000)
+    result = result_json(test, Details(test.directory / "report.txt", test.directory / "report.json"))
+    assert len(json.dumps(result)) < 1000
+    assert {
+        name: result[name]
+        for name in ("status", "expected", "compared", "passed", "fail", "missing", "extra")
+    } == {
+        "status": "failed",
+        "expected": 10_000,
+        "compared": 10_000,
+        "passed": 0,
+        "fail": 10_000,
+        "missing": 0,
+        "extra": 0,
+    }
+    assert result["first"] == "net/layer_0:output.0"
+    assert result["details"] == str(test.directory / "report.txt")
+
+
+@pytest.mark.parametrize(
+    ("escalation", "reproduced"),
+    [
+        (Escalation(problem="not run"), None),
+        (Escalation((Finding(TensorKey("a", "output", 0), reproduced=True),)), True),
+        (Escalation((Finding(TensorKey("a", "output", 0), None),)), False),
+        (Escalation(), False),
+    ],
+)
+def test_reproduced_is_unknown_where_the_second_run_says_nothing(
+    failed: Callable[..., MarkedTest], escalation: Escalation, reproduced: object
+) -> None:
+    assert result_json(failed(1, escalation=escalation), None)["reproduced"] is reproduced
+
+
+def test_good_statistics_with_tensors_that_were_not_written_are_an_error(
+    failed: Callable[..., MarkedTest],
+) -> None:
+    test = failed([], status=status.RECORDED, escalation=Escalation(problem="not written"))
+    assert result_json(test, None)["status"] == "error"
+
+
+def test_file_is_strict_json_with_every_verdict_and_finding(failed: Callable[..., MarkedTest]) -> None:
+    test = failed(300, escalation=odd_escalation(), environment={"soc": ("a", "b")}, notes=("n",))
+    details = write_details(test)
+    assert details.problem == ""
+    data = strict(details.data.read_text(encoding="utf-8"))
+    assert len(data["comparison"]["verdicts"]) == 300
+    assert data["environment"] == {"soc": ["a", "b"]}
+    assert data["notes"] == ["n"]
+    found = data["escalation"]["findings"]
+    assert [finding["reproduced"] for finding in found] == [False, None, True]
+    assert found[0]["differences"] == {"max": [1.0, "nan"]}
+    assert found[1]["differences"] == {"min": ["-inf", None]}
+    assert found[1]["tensor"]["nan"] == 1
+    assert data["runs"] == [str(test.directory / "run1")]
+
+
+def test_both_files_say_the_same_layers(failed: Callable[..., MarkedTest]) -> None:
+    test = failed(50)
+    details = write_details(test)
+    text = details.text.read_text(encoding="utf-8").splitlines()
+    layers = [line.split()[0] for line in text if line.startswith("  net/layer_")]
+    assert layers == [v["layer"] for v in full_json(test)["comparison"]["verdicts"] if v["status"] != "pass"]
+
+
+def test_names_that_are_no_text_do_not_stop_the_report(failed: Callable[..., MarkedTest]) -> None:
+    details = write_details(failed(["broken\udcff", "名"]))
+    assert details.problem == ""
+    assert strict(details.data.read_text())["comparison"]["summary"]["failed"] == 2
+    assert r"broken\udcff" in details.text.read_text(encoding="utf-8")
+
+
+def test_files_that_cannot_be_written_are_a_problem_not_an_exception(
+    failed: Callable[..., MarkedTest],
+) -> None:
+    test = failed(1)
+    test.directory.rmdir()
+    details = write_details(test)
+    assert details.problem.startswith("the report files could not be written: ")

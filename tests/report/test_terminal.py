@@ -1,0 +1,179 @@
+"""The text of a failure: complete where it is short, bounded where it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pytest_npudump import outcome as status
+from pytest_npudump.compare.describe import describe_tensor
+from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.outcome import Escalation, Finding
+from pytest_npudump.report.result import Details
+from pytest_npudump.report.terminal import failure_text, full_lines, headline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_npudump.session import MarkedTest
+
+LINES = 30
+
+
+def text_of(test: MarkedTest, *, verbose: bool = False) -> list[str]:
+    details = Details(test.directory / "report.txt", test.directory / "report.json")
+    return failure_text(test, details, verbose=verbose).split("\n")
+
+
+def findings(count: int, *, reproduced: bool = True) -> tuple[Finding, ...]:
+    """Findings with everything a finding can have."""
+    golden = np.linspace(-1, 1, 64, dtype=np.float32)
+    actual = golden.copy()
+    actual[[3, 9]] = np.nan, 7.0
+    difference = compare_tensors(golden, actual, rtol=1e-3, atol=0.0)
+    return tuple(
+        Finding(
+            TensorKey(f"net/layer_{number}", "output", 0),
+            reproduced,
+            {} if reproduced else {"max": (1.5, float("nan")), "avg": (0.25, 0.5)},
+            difference if number % 2 == 0 else None,
+            None if number % 2 == 0 else describe_tensor(actual),
+            note="a note on this tensor",
+        )
+        for number in range(count)
+    )
+
+
+def test_small_failure_is_told_in_full(failed: Callable[..., MarkedTest]) -> None:
+    lines = text_of(failed(2))
+    assert lines[0].startswith("npudump: net/layer_0 (MatMul output.0) differs: max is 1.5 instead of 1, ")
+    assert lines[1].startswith("first:      output 0 of net/layer_0 is the first tensor that differs")
+    assert lines[2] == "golden:     2 of 2 tensors fail against golden/test_a/test_b.yaml"
+    assert " ".join(lines[3].split()) == "layer type tensor statistic golden actual allowed off by"
+    assert [line.split()[:3] for line in lines[4:6]] == [
+        ["net/layer_0", "MatMul", "output.0"],
+        ["net/layer_1", "MatMul", "output.0"],
+    ]
+    assert lines[6].startswith("rule:       ")
+    assert lines[7].endswith("report.txt")
+    assert lines[8:] == ["to approve: pytest --npudump-update-golden 'test_a.py::test_b'"]
+
+
+@pytest.mark.parametrize("reproduced", [True, False])
+def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lines(
+    failed: Callable[..., MarkedTest],
+    reproduced: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    escalation = Escalation(
+        findings(500, reproduced=reproduced),
+        tuple(f"net/layer_{number}" for number in range(10_000)),
+        notes=tuple(f"note {number} on the second run" for number in range(50)),
+    )
+    test = failed(
+        10_000,
+        escalation=escalation,
+        problems=tuple(f"unreadable file number {number}" for number in range(1000)),
+        notes=tuple(f"note number {number}" for number in range(1000)),
+        environment={"soc": ("Ascend910B3", "Ascend310P3")},
+    )
+    lines = text_of(test)
+    assert len(lines) <= LINES
+    assert sum(line.startswith("  net/layer_") and " max" in line for line in lines) >= 2
+    text = "\n".join(lines)
+    assert "10000 of 10000 tensors fail" in text
+    assert "more" in text
+    assert "also: ... and 998 more" in text
+    assert "note: ... and 998 more" in text
+    assert ("the failure reproduced" in text) is reproduced
+    assert "it was recorded elsewhere: soc Ascend910B3 -> Ascend310P3" in text
+    assert lines[-1] == "to approve: pytest --npudump-update-golden 'test_a.py::test_b'"
+
+
+def test_lines_are_cut_but_not_those_to_be_copied(failed: Callable[..., MarkedTest]) -> None:
+    test = failed(["n" * 5000, "m" * 5000], problems=("p" * 9000,))
+    test.nodeid = "test_a.py::test_b[" + "x" * 2000 + "]"
+    lines = text_of(test)
+    assert max(map(len, lines[:-2])) <= 500
+    assert lines[-1] == f"to approve: pytest --npudump-update-golden '{test.nodeid}'"
+    assert max(map(len, full_lines(test))) >= 9000
+
+
+def test_verbose_and_the_file_have_everything(failed: Callable[..., MarkedTest]) -> None:
+    test = failed(200, escalation=Escalation(findings(40), ("a",)), notes=tuple(map(str, range(30))))
+    verbose, full = text_of(test, verbose=True), full_lines(test)
+    for number in range(200):
+        assert any(line.startswith(f"  net/layer_{number} ") for line in verbose)
+    assert sum("a note on this tensor" in line for line in verbose) == 40
+    assert sum(line.startswith("note: ") for line in verbose) == 30
+    assert [line for line in verbose if not line.startswith("details:")] == full
+
+
+def test_names_from_a_dump_cannot_steer_the_terminal_or_break_lines(
+    failed: Callable[..., MarkedTest],
+) -> None:
+    test = failed(["a\x1b]0;owned\x07\nFAKE: all passed", "b\udc80"])
+    for lines in (text_of(test), text_of(test, verbose=True), full_lines(test)):
+        assert all(line.isprintable() for line in lines)
+        assert not any(line.startswith("FAKE") for line in lines)
+        "\n".join(lines).encode("utf-8")
+
+
+def test_tensors_that_did_not_reproduce_come_first(failed: Callable[..., MarkedTest]) -> None:
+    mixed = findings(3) + tuple(
+        replace(f, key=TensorKey("odd", "output", 0)) for f in findings(1, reproduced=False)
+    )
+    lines = text_of(failed(4, escalation=Escalation(mixed, ("a", "b"))))
+    start = next(i for i, line in enumerate(lines) if line.startswith("second run: "))
+    assert lines[start] == (
+        "second run: NOT REPRODUCED in 1 of 4 tensors: the runs disagree (2 layers dumped as tensors)"
+    )
+    assert lines[start + 1] == (
+        "  odd:output.0: first and second run disagree: max 1.5 then nan, avg 0.25 then 0.5"
+    )
+
+
+def test_worst_element_and_special_values_are_told_with_their_places(
+    failed: Callable[..., MarkedTest],
+) -> None:
+    text = "\n".join(text_of(failed(1, escalation=Escalation(findings(2), ("a",)))))
+    assert "net/layer_0:output.0: against the golden tensor: max abs " in text
+    assert "worst at [3]" in text
+    assert "1 NaN, first at [3]" in text
+    assert "max 7 at [9]" in text
+
+
+def test_second_run_that_came_to_nothing_says_why(failed: Callable[..., MarkedTest]) -> None:
+    lines = text_of(failed(1, escalation=Escalation(problem="not run: too large")))
+    assert "second run: not run: too large" in lines
+
+
+def test_missing_golden_names_the_command_that_creates_it(failed: Callable[..., MarkedTest]) -> None:
+    test = failed([], status=status.MISSING_GOLDEN, problems=("no golden file g.yaml",))
+    lines = text_of(test)
+    assert lines[0] == "npudump: no golden file g.yaml"
+    assert lines[-1] == "to create:  pytest --npudump-update-golden 'test_a.py::test_b'"
+
+
+def test_error_offers_no_approval(failed: Callable[..., MarkedTest]) -> None:
+    lines = text_of(failed([], status=status.ERROR, problems=("the dump holds nothing: x", "and y")))
+    assert lines[:2] == ["npudump: the dump holds nothing: x", "also: and y"]
+    assert not any("--npudump-update-golden" in line for line in lines)
+
+
+def test_golden_tensors_that_were_not_written_are_the_headline(failed: Callable[..., MarkedTest]) -> None:
+    test = failed([], status=status.RECORDED, escalation=Escalation(problem="the tensors were not written"))
+    assert headline(test) == "npudump: the tensors were not written"
+
+
+def test_report_files_that_could_not_be_written_are_told(
+    failed: Callable[..., MarkedTest], tmp_path: Path
+) -> None:
+    details = Details(tmp_path / "a", tmp_path / "b", "the report files could not be written: disk full")
+    lines = failure_text(failed(1), details, verbose=False).split("\n")
+    assert "the report files could not be written: disk full" in lines
+    assert not any(line.startswith("details:") for line in lines)

@@ -1,0 +1,172 @@
+"""Verdicts in words and columns."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.compare.verdict import Reason, Verdict
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.report.verdicts import COLUMNS, excess, number, off_by, plain, row, sentence, table, worst
+
+KEY = TensorKey("net/conv.1", "output", 0)
+
+
+def reason(
+    statistic: str = "max", golden: object = 5.0, actual: object = 5.5, allowed: float | None = 0.25
+) -> Reason:
+    return Reason(statistic, golden, actual, allowed, "the rule")  # type: ignore[arg-type]
+
+
+def fail(*reasons: Reason, key: TensorKey = KEY, op_type: str = "Conv2D") -> Verdict:
+    return Verdict(key, op_type, "fail", reasons)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (3, "3"),
+        (2**63 + 1, "9223372036854775809"),
+        (0.1234567, "0.123457"),
+        (-1e-12, "-1e-12"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        ("float16", "float16"),
+        (2.0, "2"),
+    ],
+)
+def test_number_reads_as_people_expect_it(value: object, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("case", "times", "off"),
+    [
+        (reason(), 2.0, "2x"),
+        (reason(golden=5.5, actual=5.0), 2.0, "2x"),
+        (reason(allowed=None), math.inf, "0.5"),
+        (reason(allowed=0.0), math.inf, "0.5"),
+        (reason(golden=math.nan), math.inf, ""),
+        (reason(actual=math.inf), math.inf, ""),
+        (reason(actual=None), math.inf, ""),
+        (reason("dtype", "float16", "float32", None), math.inf, ""),
+        (reason("max", 2**63, 2**63 + 1, None), math.inf, "1"),
+        (reason("nan", 0, 7, None), math.inf, "7"),
+    ],
+)
+def test_distance_is_in_allowances_where_there_are_any(case: Reason, times: float, off: str) -> None:
+    assert excess(case) == times
+    assert off_by(case) == off
+
+
+def test_structure_says_more_than_any_value() -> None:
+    shape, value = reason("shape", "4", "8", None), reason(actual=1e9)
+    assert worst(fail(value, shape)) is shape
+    assert worst(fail(reason(), value)) is value
+    assert worst(Verdict(KEY, "", "missing")) is None
+
+
+def test_value_that_is_nan_comes_before_any_finite_excess() -> None:
+    found = worst(fail(reason(actual=1e30), reason("avg", actual=math.nan)))
+    assert found is not None
+    assert found.statistic == "avg"
+
+
+def test_row_has_a_cell_for_each_column() -> None:
+    assert dict(zip(COLUMNS, row(fail(reason(), reason("avg", actual=5.1))), strict=True)) == {
+        "layer": "net/conv.1",
+        "type": "Conv2D",
+        "tensor": "output.0",
+        "statistic": "max +1",
+        "golden": "5",
+        "actual": "5.5",
+        "allowed": "± 0.25",
+        "off by": "2x",
+    }
+    for status in ("missing", "extra"):
+        assert len(row(Verdict(KEY, "", status))) == len(COLUMNS)
+    assert len(row(fail())) == len(COLUMNS)
+
+
+def test_qualifiers_of_a_tensor_stand_behind_its_slot() -> None:
+    key = TensorKey("a b", "input", 1, turn=2, step=3)
+    assert row(fail(reason(), key=key))[2] == "input.1 (step=3,turn=2)"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (
+            fail(reason()),
+            "net/conv.1 (Conv2D output.0) differs: max is 5.5 instead of 5, 2 times the allowed difference",
+        ),
+        (
+            fail(reason("nan", 0, 3, None)),
+            "net/conv.1 (Conv2D output.0) differs: NaN count is 3 instead of 0",
+        ),
+        (
+            fail(reason("dtype", "float16", None, None)),
+            "net/conv.1 (Conv2D output.0) differs: dtype is - instead*",
+        ),
+        (fail(), "net/conv.1 (Conv2D output.0) differs"),
+        (
+            Verdict(KEY, "", "missing"),
+            "net/conv.1 (output.0) is missing: the golden has it, the dump does not",
+        ),
+        (Verdict(KEY, "", "extra"), "net/conv.1 (output.0) is new: the dump has it, the golden does not"),
+        (Verdict(TensorKey("f( x)", "output", 0), "", "extra"), "f( x) (output.0) is new: *"),
+    ],
+)
+def test_sentence_names_layer_statistic_and_both_values(verdict: Verdict, text: str) -> None:
+    found = sentence(verdict)
+    assert found.startswith(text.removesuffix("*")) if text.endswith("*") else found == text
+
+
+def cells(text: str) -> int:
+    """Columns of a terminal, by Unicode's own table."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def test_columns_line_up_in_any_script() -> None:
+    rows = [("名/前", "Conv2D", "output.0"), ("conv1", "长", "output.10"), ("x" * 30, "", "input.0")]
+    lines = table(rows, ("layer", "type", "tensor"))
+    starts = {
+        cells(line[: line.index(cell)])
+        for line, cell in zip(lines, ("tensor", *(r[2] for r in rows)), strict=True)
+    }
+    assert starts == {2 + 30 + 2 + len("Conv2D") + 2}
+    assert not any(line.endswith(" ") for line in lines)
+
+
+def test_long_names_lose_their_middle() -> None:
+    name = "begin" + "x" * 300 + "end"
+    (_, line) = table([(name,)], ("layer",))
+    assert line.startswith("  begin")
+    assert line.endswith("end")
+    assert len(line) <= 2 + 60
+
+
+def test_markup_and_emoji_codes_in_names_are_names() -> None:
+    assert table([("[red]a[/red] :smile:",)], ("layer",))[1] == "  [red]a[/red] :smile:"
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), max_size=5))
+def test_a_row_is_one_line_whatever_its_cells_hold(rows: list[tuple[str, str]]) -> None:
+    lines = table(rows, ("a", "b"))
+    assert len(lines) == 1 + len(rows)
+    assert all(len(line.splitlines()) <= 1 and line.isprintable() for line in lines)
+
+
+@given(st.text())
+def test_plain_text_is_printable_and_printable_text_is_plain(text: str) -> None:
+    assert plain(text).isprintable()
+    assert (plain(text) == text) is text.isprintable()
+
+
+def test_control_characters_are_shown_as_escapes() -> None:
+    assert plain("a\x1b[31m\nb\u202e\udc80") == r"a\x1b[31m\nb\u202e\udc80"
