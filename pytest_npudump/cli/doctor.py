@@ -1,0 +1,74 @@
+"""``npudump doctor``: what is installed, which runtimes work, and whether a dump can be written here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.output import add_json_option, columns, emit, write_json
+from pytest_npudump.doctor.examine import examine
+from pytest_npudump.doctor.finding import OK
+from pytest_npudump.doctor.place import default_place
+from pytest_npudump.doctor.system import System
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from pytest_npudump.doctor.finding import Report
+
+DESCRIPTION = (
+    "Say what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes work, and "
+    "whether a dump can be written here. Exit status: 0 at least one runtime works and a dump can be "
+    "written, 1 otherwise, 2 wrong usage."
+)
+_HEADER = ("area", "what", "state", "found")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "--dump-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder that dumps go to, as for --npudump-dump-dir; default pytest's temporary folder",
+    )
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine this machine and print the table; 0 if a test could run under dump here, else 1."""
+    return report_on(System(), arguments.dump_dir or default_place(), arguments.json)
+
+
+def report_on(system: System, directory: Path, json_target: str | None) -> int:
+    """Examine ``system``, print the table or write JSON, and return the exit code."""
+    report = examine(system, Path(os.path.abspath(directory)))  # noqa: PTH100 - links stay, as a path is written
+    if json_target:
+        write_json(report.to_json(), json_target)
+    if json_target != "-":
+        emit(_table(report))
+    return 0 if report.good else 1
+
+
+def _table(report: Report) -> Iterator[str]:
+    rows = [(finding.area, finding.name, finding.state, finding.text) for finding in report.findings]
+    lines = columns(rows, _HEADER)
+    indent = " " * lines[0].index(_HEADER[-1])
+    yield lines[0]
+    for finding, line in zip(report.findings, lines[1:], strict=True):
+        yield line
+        if finding.state != OK:
+            yield f"{indent}-> {finding.remedy}"
+    yield ""
+    yield _conclusion(report)
+
+
+def _conclusion(report: Report) -> str:
+    if not report.runtimes:
+        return "No runtime works here: no test with the marker can run."
+    works = " and ".join(report.runtimes)
+    if not report.can_write:
+        return f"Runtimes that work: {works}; but a dump cannot be written."
+    return f"Runtimes that work: {works}; a dump can be written."

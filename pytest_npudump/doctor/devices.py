@@ -1,0 +1,147 @@
+"""The driver, ``npu-smi``, and the device files a process needs."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_npudump.doctor.system import System
+
+AREA = "devices"
+_MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
+_NPU = re.compile(r"davinci[0-9]+")
+_INSTALL_INFO = "/etc/ascend_install.info"
+_INSTALL_PATH = re.compile(r"^\s*Driver_Install_Path_Param\s*=\s*(/\S*)", re.MULTILINE | re.IGNORECASE)
+_CONTAINER_CGROUP = re.compile(r"docker|kubepods|containerd|libpod|lxc", re.IGNORECASE)
+_IN_SMI = re.compile(
+    r"^\|\s*\d+\s+(?P<name>[A-Za-z0-9][\w-]*)\s*\|\s*(?P<health>[A-Za-z]+)\s*\|", re.MULTILINE
+)
+
+
+def container(system: System) -> str:
+    """Return what says that this is a container, "" outside of one."""
+    for path in ("/.dockerenv", "/run/.containerenv"):
+        if system.at(path).exists():
+            return path
+    if _CONTAINER_CGROUP.search(system.read("/proc/1/cgroup")):
+        return "/proc/1/cgroup"
+    if system.environ.get("KUBERNETES_SERVICE_HOST"):
+        return "KUBERNETES_SERVICE_HOST"
+    return ""
+
+
+def check_container(system: System) -> Iterator[Finding]:
+    """Say whether this is a container: device files and the driver are handed into one."""
+    sign = container(system)
+    yield Finding(AREA, "container", OK, f"yes ({sign})" if sign else "no")
+
+
+def check_driver(system: System) -> Iterator[Finding]:
+    """Look for the driver where ``/etc/ascend_install.info`` says, else in ``/usr/local/Ascend``."""
+    stated = _INSTALL_PATH.search(system.read(_INSTALL_INFO))
+    file = f"{stated.group(1).rstrip('/') if stated else '/usr/local/Ascend'}/driver/version.info"
+    text = system.read(file)
+    version = _field(text, "package_version") or _field(text, "Version")
+    if version:
+        yield Finding(AREA, "driver", OK, f"{version} ({file})")
+        return
+    folder = file.removesuffix("/version.info")
+    remedy = "install the NPU driver and firmware, to use an NPU"
+    if container(system):
+        remedy = f"start the container with -v {folder}:{folder}:ro"
+    if system.at(file).exists():
+        yield Finding(AREA, "driver", WARNING, f"{file} has no version or cannot be read", remedy)
+    else:
+        yield Finding(AREA, "driver", ABSENT, f"there is no {file}", remedy)
+
+
+def _field(text: str, key: str) -> str:
+    match = re.search(rf"^[ \t]*{key}[ \t]*=[ \t]*(\S+)", text, re.MULTILINE)
+    return match.group(1) if match else ""
+
+
+def check_npu_smi(system: System) -> Iterator[Finding]:
+    """Have ``npu-smi info`` list the NPUs and their health."""
+    try:
+        output = system.npu_smi()
+    except OSError as error:
+        remedy = "run npu-smi info by hand; the driver or the right to use it is missing"
+        yield Finding(AREA, "npu-smi", WARNING, f"npu-smi info fails: {error}", remedy)
+        return
+    if output is None:
+        remedy = "it comes with the driver; in a container mount /usr/local/bin/npu-smi and /usr/local/dcmi"
+        yield Finding(AREA, "npu-smi", ABSENT, "not on PATH", remedy)
+        return
+    npus = [(match["name"], match["health"]) for match in _IN_SMI.finditer(output)]
+    if not npus:
+        yield Finding(AREA, "npu-smi", WARNING, "npu-smi info lists no NPU", "run npu-smi info by hand")
+        return
+    ill = sorted({health for _, health in npus if health != "OK"})
+    text = f"{len(npus)} NPUs: {', '.join(sorted({name for name, _ in npus}))}"
+    if ill:
+        remedy = "see npu-smi info -t health -i ID; results of an ill NPU cannot be trusted"
+        yield Finding(AREA, "npu-smi", WARNING, f"{text}; health {', '.join(ill)}", remedy)
+        return
+    yield Finding(AREA, "npu-smi", OK, f"{text}; health OK")
+
+
+def check_device_files(system: System, *, answers: bool) -> Iterator[Finding]:
+    """Look for the device files and the right to use them.
+
+    Args:
+        system: the machine.
+        answers: whether a device answers pyACL; then what is missing here is not needed (on a board that
+            has no ``/dev/devmm_svm``, say).
+    """
+    npus = _npus(system)
+    names = [*npus, *_MANAGERS] if npus else ["davinci0", *_MANAGERS]
+    wrong = {name: trouble for name in names if (trouble := _trouble(system, system.at(f"/dev/{name}")))}
+    if not wrong or answers:
+        missing = f"; a device answers without {', '.join(wrong)}" if wrong else ""
+        yield Finding(AREA, "device files", OK, f"{', '.join(npus) or 'no /dev/davinci*'}{missing}")
+    elif len(wrong) == len(names) and set(wrong.values()) == {"missing"}:
+        text = "no /dev/davinci*, no /dev/davinci_manager: no NPU is visible here"
+        yield Finding(AREA, "device files", ABSENT, text, _hand_in(system, names))
+    else:
+        yield from (_device_file(system, name, trouble) for name, trouble in wrong.items())
+
+
+def _npus(system: System) -> list[str]:
+    try:
+        names = [path.name for path in system.at("/dev").iterdir() if _NPU.fullmatch(path.name)]
+    except OSError:
+        return []
+    return sorted(names, key=lambda name: int(name.removeprefix("davinci")))
+
+
+def _trouble(system: System, path: Path) -> str:
+    if not path.exists():
+        return "missing"
+    if path.is_dir():
+        return "a directory, not a device"  # what docker -v makes of a path that the host does not have
+    if not system.access(path, os.R_OK | os.W_OK):
+        return "not readable and writable for this user"
+    return ""
+
+
+def _device_file(system: System, name: str, trouble: str) -> Finding:
+    if trouble.startswith("not readable"):
+        remedy = "add the user to the group of the file: usermod -aG HwHiAiUser USER, then log in again"
+        if container(system):
+            remedy = f"start the container with --device /dev/{name} and a user of the group HwHiAiUser"
+    else:
+        remedy = _hand_in(system, [name])
+    return Finding(AREA, f"/dev/{name}", PROBLEM, trouble, remedy)
+
+
+def _hand_in(system: System, names: list[str]) -> str:
+    if container(system):
+        return "start the container with " + " ".join(f"--device /dev/{name}" for name in names)
+    return "load the NPU driver (npu-smi info says whether it is), to use an NPU"

@@ -1,0 +1,97 @@
+"""Whether a dump can be written: CANN's rules for ``dump_path``, permissions, space."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.config.adump_path import MAX_BYTES, PATH_CHARACTERS
+from pytest_npudump.doctor.finding import OK, PROBLEM, WARNING, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.doctor.system import System
+
+AREA = "dumping"
+_BELOW = 200
+"""Bytes that the folders of a test add to the place: its name, a digest, the run, a capture."""
+
+_WANTED_BYTES = 1 << 30
+_WANTED_FILES = 20_000
+_ELSEWHERE = "choose another folder with --npudump-dump-dir (and --dump-dir here), or --basetemp"
+
+
+def default_place(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder where pytest makes the temporary folders of this user's runs."""
+    root = (os.environ if environ is None else environ).get("PYTEST_DEBUG_TEMPROOT")
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = "unknown"  # what pytest does for a user id without a name
+    return Path(root or tempfile.gettempdir()).resolve() / f"pytest-of-{user}"
+
+
+def check_place(system: System, place: Path) -> Iterator[Finding]:
+    """Judge ``place``, an absolute folder, as CANN judges a ``dump_path`` below it, and write to it."""
+    yield _named(place)
+    existing = next(path for path in (place, *place.parents) if path.exists())
+    yield _writable(system, place, existing)
+    yield _space(system, existing)
+
+
+def _named(place: Path) -> Finding:
+    name = os.fsencode(place)
+    if not PATH_CHARACTERS.fullmatch(name):
+        allowed = "letters, digits and -=[];\\,./!@#$%^&*()_+{}:?"
+        text = f"{place}: GE dumps nothing into a path that has more than {allowed}"
+        return Finding(AREA, "dump path", PROBLEM, text, _ELSEWHERE)
+    if len(name) > MAX_BYTES - _BELOW:
+        text = f"{place}: {len(name)} bytes, and CANN takes {MAX_BYTES} for the whole path of a dump"
+        return Finding(AREA, "dump path", PROBLEM, text, _ELSEWHERE)
+    return Finding(AREA, "dump path", OK, str(place))
+
+
+def _writable(system: System, place: Path, existing: Path) -> Finding:
+    if not existing.is_dir():
+        return Finding(AREA, "write", PROBLEM, f"{existing} is not a directory", _ELSEWHERE)
+    if not system.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        text = f"{existing} may not be read and written by this user"
+        return Finding(AREA, "write", PROBLEM, text, _ELSEWHERE)
+    try:
+        _write(existing)
+    except OSError as error:
+        text = f"{existing}: {error.strerror or error}"
+        return Finding(AREA, "write", PROBLEM, text, _ELSEWHERE)
+    made = "" if existing == place else f"; {place.name} will be made"
+    return Finding(AREA, "write", OK, f"a file could be written in {existing}{made}")
+
+
+def _write(directory: Path) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="npudump-doctor-", dir=directory))
+    try:
+        with (folder / "dump").open("wb") as file:
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _space(system: System, existing: Path) -> Finding:
+    try:
+        nbytes, files = system.free(existing)
+    except OSError as error:
+        return Finding(AREA, "space", WARNING, f"not known: {error}", "look with df")
+    text = f"{nbytes / (1 << 30):.1f} GiB free"
+    if nbytes < _WANTED_BYTES:
+        remedy = "free some, or lower --npudump-dump-limit (1GiB: the tensors of one failing test)"
+        return Finding(AREA, "space", WARNING, text, remedy)
+    if files is not None and files < _WANTED_FILES:
+        remedy = "free some (df -i): a dump has one file for each operator"
+        return Finding(AREA, "space", WARNING, f"{text}, but only {files} more files", remedy)
+    return Finding(AREA, "space", OK, text)

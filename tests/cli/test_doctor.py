@@ -1,0 +1,69 @@
+"""``npudump doctor`` on the machine that runs the tests, and on one that cannot dump."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.cli import doctor, main
+from pytest_npudump.config.installed import _ROOTS
+from pytest_npudump.doctor.probe import Probe
+from pytest_npudump.doctor.system import System
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_cann(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*_ROOTS, "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_this_machine_can_dump_with_the_emulator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--dump-dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["area", "what", "state", "found"]
+    assert [line for line in lines if line.startswith("runtimes") and " emulator " in line]
+    assert lines[-1].startswith("Runtimes that work: ")
+    assert lines[-1].endswith("; a dump can be written.")
+
+
+def test_every_line_that_is_not_good_is_followed_by_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["doctor", "--dump-dir", str(tmp_path)])
+    lines = capsys.readouterr().out.splitlines()
+    column = lines[0].index("state")
+    for line, following in itertools.pairwise(lines):
+        state = line[column:].split(" ")[0]
+        if state in {"absent", "warning", "problem"}:
+            assert following.strip().startswith("-> "), line
+
+
+def test_without_a_runtime_the_exit_code_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    system = System(probe=lambda _: Probe(works=False, why="broken"), npu_smi=lambda: None)
+    assert doctor.report_on(system, tmp_path, None) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("No runtime works here")
+
+
+def test_a_place_that_cann_refuses_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--dump-dir", str(tmp_path / "with blank")]) == 1
+    assert "but a dump cannot be written" in capsys.readouterr().out
+
+
+def test_json_goes_to_a_file_beside_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "doctor.json"
+    code = main(["doctor", "--dump-dir", str(tmp_path), "--json", str(target)])
+    data = json.loads(target.read_text())
+    assert data["good"] is (code == 0)
+    assert set(data["findings"][0]) == {"area", "name", "state", "text", "remedy"}
+    assert capsys.readouterr().out.startswith("area ")
+
+
+def test_json_to_standard_output_is_alone_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--dump-dir", str(tmp_path), "--json", "-"])
+    assert "emulator" in json.loads(capsys.readouterr().out)["runtimes"]

@@ -1,0 +1,131 @@
+"""Machines that are not there: folders with the files CANN, the driver and containers leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.doctor.probe import Probe
+from pytest_npudump.doctor.system import System
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_npudump.doctor.finding import Finding
+
+# As printed by npu-smi 24.1.rc3 on an Atlas 800T A2 (two of its eight NPUs).
+NPU_SMI = """\
++------------------------------------------------------------------------------------------------+
+| npu-smi 24.1.rc3                 Version: 24.1.rc3                                             |
++---------------------------+---------------+----------------------------------------------------+
+| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|
+| Chip                      | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |
++===========================+===============+====================================================+
+| 0     910B4               | OK            | 88.2        36                0    / 0             |
+| 0                         | 0000:C1:00.0  | 0           0    / 0          2825 / 32768         |
++===========================+===============+====================================================+
+| 1     910B4               | OK            | 84.8        36                0    / 0             |
+| 0                         | 0000:01:00.0  | 0           0    / 0          2822 / 32768         |
++===========================+===============+====================================================+
++---------------------------+---------------+----------------------------------------------------+
+| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |
++===========================+===============+====================================================+
+| No running processes found in NPU 0                                                            |
++===========================+===============+====================================================+
+"""
+# /usr/local/Ascend/driver/version.info of a driver 24.1.rc2.2.
+DRIVER = """\
+Version=24.1.rc2.2
+ascendhal_version=7.35.23
+aicpu_version=1.0
+tdt_version=1.0
+log_version=1.0
+prof_version=2.0
+dvppkernels_version=1.1
+tsfw_version=1.0
+Innerversion=V100R001C18SPC001B233
+compatible_version=[V100R001C30],[V100R001C13],[V100R001C15]
+"""
+INSTALL_INFO = """\
+UserName=HwHiAiUser
+UserGroup=HwHiAiUser
+Driver_Install_Type=full
+Driver_Install_Path_Param=/usr/local/Ascend
+Driver_Install_For_All=yes
+"""
+TOOLKIT = (
+    "package_name=Ascend-cann-toolkit\nversion=8.5.0\ninnerversion=V100R001C21SPC001B233\narch=aarch64\n"
+)
+HOME = "/usr/local/Ascend/ascend-toolkit/latest"
+FILES = {
+    "/etc/ascend_install.info": INSTALL_INFO,
+    "/usr/local/Ascend/driver/version.info": DRIVER,
+    f"{HOME}/aarch64-linux/ascend_toolkit_install.info": TOOLKIT,
+    "/proc/1/cgroup": "0::/init.scope\n",
+    "/dev/davinci0": "",
+    "/dev/davinci1": "",
+    "/dev/davinci_manager": "",
+    "/dev/devmm_svm": "",
+    "/dev/hisi_hdc": "",
+}
+VERSIONS = {"torch": "2.5.1+cpu", "torch_npu": "2.5.1.post1", "onnx": "1.17.0", "onnxruntime": "1.20.1"}
+ACL = Probe(works=True, why="2 devices answer", devices=2, soc="Ascend910B4")
+NO_ACL = Probe(works=False, why="no module 'acl' (CANN's pyACL) can be imported")
+EMULATOR = Probe(works=True, why="onnxruntime 1.20.1, onnx 1.17.0")
+NO_EMULATOR = Probe(works=False, why="the emulator needs the package 'onnx', which is not installed")
+
+
+@dataclass
+class Machine:
+    """A machine to change and then to examine; as it is made, an Atlas server on which all is well."""
+
+    root: Path
+    files: dict[str, str] = field(default_factory=lambda: dict(FILES))
+    environ: dict[str, str] = field(default_factory=lambda: {"ASCEND_HOME_PATH": HOME})
+    versions: dict[str, str] = field(default_factory=lambda: dict(VERSIONS))
+    probes: dict[str, Probe] = field(default_factory=lambda: {"acl": ACL, "emulator": EMULATOR})
+    forbidden: tuple[str, ...] = ()
+    npu_smi: Callable[[], str | None] = lambda: NPU_SMI
+    free: tuple[int, int | None] = (1 << 40, 1 << 20)
+
+    def system(self) -> System:
+        for name, text in self.files.items():
+            path = self.root / name.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return System(
+            root=self.root,
+            environ=self.environ,
+            version=self.versions.get,
+            probe=self.probes.__getitem__,
+            npu_smi=self.npu_smi,
+            access=lambda path, _: str(path).removeprefix(str(self.root)) not in self.forbidden,
+            free=lambda _: self.free,
+        )
+
+    def without_npu(self) -> None:
+        for name in FILES:
+            if name.startswith(("/dev/", "/usr/", "/etc/")):
+                self.files.pop(name)
+        self.environ.clear()
+        self.probes["acl"] = NO_ACL
+        self.npu_smi = lambda: None
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "machine")
+
+
+@pytest.fixture
+def named() -> Callable[..., Finding]:
+    """The one finding of a name."""
+
+    def find(findings: tuple[Finding, ...] | list[Finding], name: str) -> Finding:
+        (finding,) = [finding for finding in findings if finding.name == name]
+        return finding
+
+    return find

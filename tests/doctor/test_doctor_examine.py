@@ -1,0 +1,130 @@
+"""The whole examination: what decides its exit code, and what happens where the machine is broken."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.doctor.examine import examine
+from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
+from pytest_npudump.doctor.probe import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Machine
+
+    Named = Callable[..., Finding]
+
+DEAD = Probe(works=False, why="no")
+
+
+def test_a_machine_on_which_all_is_well_has_no_line_that_is_not_good(
+    machine: Machine, tmp_path: Path
+) -> None:
+    report = examine(machine.system(), tmp_path)
+    poor = {finding.name for finding in report.findings if finding.state != OK}
+    assert report.good
+    assert report.runtimes == ("acl", "emulator")
+    assert poor == {"MindSpore", "distributed"}  # optional, and not installed there
+
+
+def test_areas_stand_together_and_the_chip_is_named(machine: Machine, tmp_path: Path, named: Named) -> None:
+    report = examine(machine.system(), tmp_path)
+    areas = [area for area, _ in itertools.groupby(report.findings, lambda finding: finding.area)]
+    assert areas == ["software", "devices", "runtimes", "environment", "dumping"]
+    assert named(report.findings, "acl").text == "2 devices answer: Ascend910B4"
+
+
+@pytest.mark.parametrize(
+    ("acl", "emulator", "writable", "good"),
+    [
+        (True, True, True, True),
+        (True, False, True, True),
+        (False, True, True, True),
+        (False, False, True, False),
+        (True, True, False, False),
+    ],
+)
+def test_good_means_that_a_runtime_works_and_a_dump_can_be_written(
+    machine: Machine, tmp_path: Path, *, acl: bool, emulator: bool, writable: bool, good: bool
+) -> None:
+    machine.probes = {
+        "acl": machine.probes["acl"] if acl else DEAD,
+        "emulator": machine.probes["emulator"] if emulator else DEAD,
+    }
+    place = tmp_path / ("dumps" if writable else "du mps")
+    report = examine(machine.system(), place)
+    assert (report.good, report.can_write) == (good, writable)
+    assert report.runtimes == tuple(name for name, works in (("acl", acl), ("emulator", emulator)) if works)
+
+
+def test_a_machine_without_npu_is_good_with_the_emulator(machine: Machine, tmp_path: Path) -> None:
+    machine.without_npu()
+    report = examine(machine.system(), tmp_path)
+    assert report.good
+    assert report.runtimes == ("emulator",)
+    assert not [finding for finding in report.findings if finding.state in (WARNING, PROBLEM)]
+
+
+def test_a_variable_that_stops_every_dump_of_models_takes_acl_from_the_list(
+    machine: Machine, tmp_path: Path, named: Named
+) -> None:
+    machine.environ["NPU_COLLECT_PATH"] = "/var/collect"
+    report = examine(machine.system(), tmp_path)
+    assert report.runtimes == ("emulator",)
+    assert named(report.findings, "acl").remedy == "unset NPU_COLLECT_PATH"
+    assert named(report.findings, "NPU_COLLECT_PATH").state == PROBLEM
+
+
+def test_device_files_that_are_missing_do_not_count_where_a_device_answers(
+    machine: Machine, tmp_path: Path, named: Named
+) -> None:
+    machine.files.pop("/dev/devmm_svm")
+    assert named(examine(machine.system(), tmp_path).findings, "device files").state == OK
+
+
+@pytest.mark.parametrize("part", ["version", "probe", "npu_smi", "access", "free"])
+def test_a_probe_that_raises_is_a_line_and_the_others_stay(
+    machine: Machine, tmp_path: Path, part: str
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("burnt")
+
+    machine.probes["acl"] = DEAD
+    changes: dict[str, Any] = {part: broken}
+    report = examine(replace(machine.system(), **changes), tmp_path)
+    (line,) = [finding for finding in report.findings if finding.name == "check"][:1]
+    assert line.state == PROBLEM
+    assert "RuntimeError: burnt" in line.text
+    assert line.remedy
+    assert len(report.findings) > 8
+
+
+def test_a_place_that_cannot_be_judged_is_no_place_for_a_dump(machine: Machine, tmp_path: Path) -> None:
+    def broken(*_: Any) -> bool:
+        raise PermissionError("no")
+
+    assert not examine(replace(machine.system(), access=broken), tmp_path).can_write
+
+
+def test_json_holds_every_line(machine: Machine, tmp_path: Path) -> None:
+    report = examine(machine.system(), tmp_path)
+    data = json.loads(json.dumps(report.to_json()))
+    assert data["good"] is True
+    assert data["runtimes"] == ["acl", "emulator"]
+    assert data["can_write"] is True
+    assert [line["name"] for line in data["findings"]] == [finding.name for finding in report.findings]
+
+
+@pytest.mark.parametrize(
+    ("state", "remedy"), [(ABSENT, ""), (WARNING, ""), (PROBLEM, ""), (OK, "x"), ("?", "x")]
+)
+def test_a_line_that_is_not_good_needs_a_remedy_and_a_good_one_has_none(state: str, remedy: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        Finding("area", "name", state, "text", remedy)
