@@ -129,11 +129,12 @@ def _no_acl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _no_acl: None) -> Project:
     """A project with the unchanged model and no test yet."""
-    for name in ("CI", "GITHUB_ACTIONS", "PYTEST_ADDOPTS"):
+    for name in ("CI", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio")  # it warns in each session that does not configure it
     project = Project(pytester)
     pytester.makeini(
-        "[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider -p no:asyncio\n"
+        "[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n"
     )
     project.model()
     return project

@@ -158,7 +158,8 @@ def test_unittest_case_is_dumped_and_run_again(project: Project) -> None:
     result.stdout.fnmatch_lines(["*self.assertFalse*", "*its dump was not compared*"])
 
 
-def test_async_test_is_dumped_and_run_again(project: Project) -> None:
+def test_async_test_is_dumped_and_run_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS")
     project.pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
     source = """
     import asyncio
