@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
@@ -114,9 +116,13 @@ def _mappings(*keys: str) -> Callable[[object], tuple[Mapping[str, Any], ...]]:
 
 
 def _tolerance(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not 0 <= number < math.inf:
         raise ValueError("a finite number, 0 or greater")
-    return float(value)
+    return number
 
 
 def _rules(value: object) -> tuple[Mapping[str, Any], ...]:

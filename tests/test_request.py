@@ -7,6 +7,7 @@ from dataclasses import fields
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,6 +98,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("rtol", True, "a finite number, 0 or greater"),
     ("atol", math.inf, "a finite number, 0 or greater"),
     ("atol", math.nan, "a finite number, 0 or greater"),
+    ("atol", 10**400, "a finite number, 0 or greater"),
+    ("atol", np.array([1.0]), "a finite number, 0 or greater"),
     ("atol", -1e-9, "a finite number, 0 or greater"),
     ("preset", 1, "a non-empty string"),
     ("tolerances", {"layer": "a"}, "a non-empty list of rules"),
@@ -143,6 +146,13 @@ def test_closer_marker_wins_argument_by_argument_and_none_takes_back() -> None:
     assert (near.layers, near.dump_mode, near.rtol, near.preset) == (("a",), "input", None, None)
     assert parse(None, base=wide).layers == ()
     assert wide.dump_mode == "all"
+
+
+@pytest.mark.parametrize("value", [0, 1e-3, 3])
+def test_tolerance_of_numpy_is_a_number_too(value: float) -> None:
+    found = parse(rtol=np.float32(value)).rtol
+    assert found == np.float32(value)
+    assert type(found) is float
 
 
 @given(st.floats(min_value=0, allow_infinity=False, allow_nan=False) | st.integers(0, 10**9))
