@@ -43,6 +43,7 @@ class Attempt:
     dump_data: str | None = None
     layers: tuple[str, ...] | None = None
     _parts: dict[str, Path] = field(default_factory=dict)
+    _capture: str = ""
 
     @property
     def dump_path(self) -> Path:
@@ -75,16 +76,20 @@ class Attempt:
         What runs behind the block is dumped under the key ``after-name``, if anything is.
 
         Raises:
-            RequestError: ``name`` is not one, or was used before.
+            RequestError: ``name`` is not one, or was used before, or another capture has not ended.
         """
         if not _CAPTURE_NAME.match(name) or name.startswith(_AFTER):
             raise RequestError(f"capture({name!r}): expected up to 64 letters, digits, '-' and '_'")
         if name in self._parts:
             raise RequestError(f"capture({name!r}): this test has a capture of that name already")
+        if self._capture:
+            raise RequestError(f"capture({name!r}): inside capture({self._capture!r}), end that one first")
         directory = self._switch(runtime, name)
+        self._capture = name
         try:
             yield directory
         finally:
+            self._capture = ""
             self._switch(runtime, _AFTER + name)
 
     def _switch(self, runtime: Runtime, part: str) -> Path:

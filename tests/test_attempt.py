@@ -210,3 +210,18 @@ def test_name_that_was_used_before_is_refused(tmp_path: Path, recorder: Recorder
         run.capture(runtime(recorder), "first"),
     ):
         pass
+
+
+def test_capture_inside_another_is_refused(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    with run.capture(runtime(recorder), "outer"):
+        with (
+            pytest.raises(RequestError, match=r"inside capture\('outer'\), end that one first"),
+            run.capture(runtime(recorder), "inner"),
+        ):
+            pass
+        recorder.run("conv")
+    with run.capture(runtime(recorder), "inner"):
+        recorder.run("conv")
+    assert layers(run) == [("outer", "conv"), ("inner", "conv")]
