@@ -86,6 +86,9 @@ def probe_acl() -> tuple[Any | None, str]:
         return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
     if acl.__name__ == _EMULATOR:
         return None, "the module 'acl' of this process is the emulator"
+    if not hasattr(getattr(acl, "rt", None), "get_device_count"):
+        place = getattr(acl, "__file__", None) or list(getattr(acl, "__path__", ()))
+        return None, f"the module 'acl' that Python finds is not CANN's pyACL but {place}"
     count, code = acl.rt.get_device_count()
     if code != 0 or count < 1:
         return None, f"pyACL is installed but no device answers (get_device_count returned {count}, {code})"

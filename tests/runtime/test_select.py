@@ -13,6 +13,7 @@ from pytest_npudump.runtime.select import choose, load, probe_acl, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 class Broken:
@@ -99,6 +100,17 @@ def test_module_that_cannot_be_loaded_says_why(monkeypatch: pytest.MonkeyPatch) 
     assert why.endswith("cannot be imported: libascendcl.so: cannot open shared object file")
     with pytest.raises(RuntimeUnavailableError, match=r"libascendcl\.so.*--npudump-runtime=emulator"):
         choose("acl")
+
+
+def test_other_module_of_that_name_is_not_taken_for_cann_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "acl").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module, why = probe_acl()
+    assert module is None
+    assert why == f"the module 'acl' that Python finds is not CANN's pyACL but {[str(tmp_path / 'acl')]}"
+    assert choose("auto").name == "emulator"
 
 
 @pytest.mark.usefixtures("emulator")
