@@ -132,3 +132,19 @@ def test_session_without_marked_tests_has_no_line(regressed: pytest.Pytester) ->
     regressed.path.joinpath("test_it.py").write_text("def test_other():\n    pass\n")
     result = regressed.runpytest_inprocess()
     result.stdout.no_fnmatch_line("npudump:*")
+
+
+def test_long_message_of_the_second_run_s_body_is_one_line(regressed: pytest.Pytester) -> None:
+    source = """
+    @pytest.mark.npu_dump
+    def test_big(npu_dump):
+        write(npu_dump, 5)
+        again = Path("again")
+        if Path("maximum").read_text() != "1":
+            assert not again.exists(), "the second run broke\\n" * 500
+            again.touch()
+    """
+    run(regressed, source).assert_outcomes(failed=1)
+    (text,) = failures(regressed.path / "out.xml")
+    assert "second run: body of the second run: AssertionError: the second run broke" in text
+    assert len(text) <= 30
