@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
+from pytest_npudump.compare.calls import under_golden_keys
 from pytest_npudump.compare.describe import describe_tensor
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import StatsTable
@@ -155,7 +156,10 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     """Read the tensors of the second run, and record them or say what they show of the failure."""
     directory = test.attempt.directory
     try:
-        records = _wanted_records(test.attempt.read(test.progress), plan)
+        judged = test.outcome.comparison if test.outcome else None
+        records = _wanted_records(
+            test.attempt.read(test.progress, acl=_first_run_was_text(test)), plan, judged
+        )
         layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
         if test.outcome is not None and test.outcome.good:
             return _keep_tensors(test, plan, records, layers)
@@ -168,14 +172,22 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     return Escalation(findings, layers, plan.omitted, directory, notes=(*plan.notes, *stale))
 
 
+def _first_run_was_text(test: MarkedTest) -> bool:
+    """Whether the first run's statistics are CANN's own, printed with few digits, and not computed here."""
+    records = test.dump.records if test.dump else ()
+    return any(record.stats is not None and record.stats.digits is not None for record in records)
+
+
 def _golden_table(test: MarkedTest) -> StatsTable:
     assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
     assert test.outcome.comparison is not None  # noqa: S101 - the same
     return test.outcome.comparison.golden
 
 
-def _wanted_records(dump: Dump, plan: Plan) -> dict[str, TensorRecord]:
+def _wanted_records(dump: Dump, plan: Plan, comparison: Comparison | None) -> dict[str, TensorRecord]:
     """Return the records of the plan's layers by sanitised key, deleting files of all others.
+
+    The keys are those that ``comparison`` gave to the first run's tensors.
 
     Raises:
         DumpError: a file of the dump cannot be read.
@@ -187,6 +199,8 @@ def _wanted_records(dump: Dump, plan: Plan) -> dict[str, TensorRecord]:
     paths = {record.path for record in kept}
     for path in {record.path for record in dump.records} - paths:
         path.unlink()
+    if comparison is not None:
+        kept = [*under_golden_keys(kept, comparison)]
     return {str(record.key.sanitised): record for record in kept}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
-from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.calls import compare_runs, under_golden_keys
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
@@ -115,7 +116,8 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
     if golden is None:
         problem = str(GoldenMissingError(f"no golden file {test.goldens.path}"))
         return Outcome(status.MISSING_GOLDEN, test.goldens.path, problems=(problem,), tensors=len(table))
-    comparison = compare_tables(golden.table, table, test.tolerances)
+    comparison = compare_runs(golden.table, table, test.tolerances)
+    test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     problems = _problems(test, test.dump, table, known)
     good = not comparison.failing and not problems

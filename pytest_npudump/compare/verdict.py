@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.order import ABSENT
 from pytest_npudump.dump.records import TensorKey, sanitise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_npudump.compare.order import Alignment
     from pytest_npudump.compare.table import StatsTable
@@ -108,6 +108,8 @@ class Comparison:
         origin: what is known of where it comes from: ``layer``, ``unseen``, ``before`` or ``structure``,
             see :func:`pytest_npudump.compare.first.explain_first`; "" where nothing diverges.
         notes: what was not judged, and what was decided about pairing.
+        own_keys: keys of the dump as read, by the key they got here where eager calls were numbered as the
+            golden's, see :mod:`pytest_npudump.compare.calls`.
     """
 
     golden: StatsTable
@@ -121,6 +123,7 @@ class Comparison:
     first: Verdict | None
     origin: str
     notes: tuple[str, ...]
+    own_keys: Mapping[TensorKey, TensorKey] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.compare.calls import compare_runs, number_calls, under_golden_keys
+from pytest_npudump.compare.sequences import ALONE, LIMIT, gaps, inverse, longest_common
+from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.tolerance import Tolerances
+from pytest_npudump.dump.records import TensorKey, TensorRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.compare.verdict import Comparison
+
+    Call = tuple[str, float] | tuple[str, float, tuple[int, ...]]
+
+
+def lcs_length(one: Sequence[object], other: Sequence[object]) -> int:
+    """Length of the longest common subsequence by the textbook's table."""
+    table = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
+    for i, left in enumerate(one):
+        for j, right in enumerate(other):
+            table[i + 1][j + 1] = table[i][j] + 1 if left == right else max(table[i][j + 1], table[i + 1][j])
+    return table[-1][-1]
+
+
+words = st.lists(st.sampled_from("abc"), max_size=12)
+
+
+@given(words, words)
+def test_partners_are_equal_in_order_and_as_many_as_can_be(one: list[str], other: list[str]) -> None:
+    partners = longest_common(one, other)
+    assert partners is not None
+    pairs = [(here, there) for here, there in enumerate(partners) if there != ALONE]
+    assert len(partners) == len(one)
+    assert all(one[here] == other[there] for here, there in pairs)
+    assert [there for _, there in pairs] == sorted({there for _, there in pairs})
+    assert len(pairs) == lcs_length(one, other)
+
+
+@given(words, words)
+def test_gaps_hold_just_what_has_no_partner(one: list[str], other: list[str]) -> None:
+    partners = longest_common(one, other)
+    assert partners is not None
+    runs = gaps(partners, len(other))
+    assert [at for left, _ in runs for at in left] == [at for at, p in enumerate(partners) if p == ALONE]
+    turned = inverse(partners, len(other))
+    assert [at for _, right in runs for at in right] == [at for at, p in enumerate(turned) if p == ALONE]
+
+
+def test_sequences_that_have_little_in_common_are_given_up() -> None:
+    assert longest_common(["a"] * LIMIT, ["b"]) is None
+    assert longest_common(["a"] * (LIMIT - 1), ["b"]) == [ALONE] * (LIMIT - 1)
+
+
+def test_ten_thousand_calls_with_hundreds_of_changes_are_aligned() -> None:
+    one = [at * at % 97 for at in range(10_000)]
+    other = list(one)
+    for at in range(400):
+        other.insert(25 * at, -1)
+    partners = longest_common(one, other)
+    assert partners is not None
+    assert [other[at] for at in partners] == one
+
+
+@pytest.fixture
+def runs(make_table: Callable[..., StatsTable]) -> Any:
+    """Compare two sequences of calls ``(layer, value)`` or ``(layer, value, shape)``."""
+
+    def table(calls: Sequence[Call]) -> StatsTable:
+        rows = []
+        seen: dict[str, int] = {}
+        for layer, value, *shape in calls:
+            turn = seen[layer] = seen.get(layer, -1) + 1
+            key = str(TensorKey(layer, "output", 0, turn=turn))
+            rows.append(
+                (key, "float32", shape[0] if shape else (2,), dict.fromkeys(("max", "min", "avg"), value))
+            )
+        return make_table(*rows)
+
+    def run(golden: Sequence[Call], actual: Sequence[Call]) -> Comparison:
+        return compare_runs(table(golden), table(actual), Tolerances("exact"))
+
+    return run
+
+
+def found(comparison: Comparison) -> list[tuple[str, str]]:
+    return [(verdict.status, str(verdict.key)) for verdict in comparison.failing]
+
+
+GOLDEN: list[Call] = [("aclnnAdd", 1), ("aclnnMul", 2), ("aclnnAdd", 3), ("aclnnMul", 4), ("aclnnAdd", 5)]
+
+
+def test_an_inserted_call_is_extra_and_the_others_pass(runs: Any) -> None:
+    comparison = runs(GOLDEN, [*GOLDEN[:2], ("aclnnMul", 9), *GOLDEN[2:]])
+    assert found(comparison) == [("extra", "aclnnMul#turn=2:output.0")]
+    assert comparison.passed == len(GOLDEN)
+    assert "1 only in the dump, of 6: aclnnMul (call 3)" in comparison.notes[0]
+
+
+def test_a_lost_call_is_missing_and_the_others_pass(runs: Any) -> None:
+    comparison = runs(GOLDEN, [GOLDEN[0], *GOLDEN[2:]])
+    assert found(comparison) == [("missing", "aclnnMul:output.0")]
+    assert comparison.passed == len(GOLDEN) - 1
+    assert "1 only in the golden, of 5: aclnnMul (call 2)" in comparison.notes[0]
+
+
+def test_a_changed_value_behind_an_inserted_call_still_fails_under_the_goldens_key(runs: Any) -> None:
+    comparison = runs(GOLDEN, [("aclnnAdd", 0), *GOLDEN[:4], ("aclnnAdd", 5.5)])
+    assert found(comparison) == [("extra", "aclnnAdd#turn=3:output.0"), ("fail", "aclnnAdd#turn=2:output.0")]
+    assert comparison.own_keys[TensorKey("aclnnAdd", "output", 0, turn=2)].turn == 3
+
+
+def test_values_tell_which_of_several_calls_alike_was_inserted(runs: Any) -> None:
+    same = [("aclnnAdd", value) for value in range(1, 9)]
+    assert found(runs(same, [*same[:3], ("aclnnAdd", 99), *same[3:]])) == [
+        ("extra", "aclnnAdd#turn=8:output.0")
+    ]
+    for lost in range(8):
+        name = f"aclnnAdd#turn={lost}:output.0" if lost else "aclnnAdd:output.0"
+        assert found(runs(same, [*same[:lost], *same[lost + 1 :]])) == [("missing", name)]
+
+
+def test_values_tell_which_of_several_blocks_alike_was_lost(runs: Any) -> None:
+    blocks: list[Call] = [
+        (name, 10 * block + at)
+        for block in range(1, 7)
+        for at, name in enumerate(("aclnnMm", "aclnnAdd", "aclnnMul"))
+    ]
+    comparison = runs(blocks, [*blocks[:6], *blocks[9:]])
+    assert found(comparison) == [
+        ("missing", "aclnnMm#turn=2:output.0"),
+        ("missing", "aclnnAdd#turn=2:output.0"),
+        ("missing", "aclnnMul#turn=2:output.0"),
+    ]
+
+
+def test_shapes_tell_calls_apart(runs: Any) -> None:
+    golden = [("aclnnAdd", 1, (2, 2)), ("aclnnAdd", 1, (3,)), ("aclnnAdd", 1, (2, 2))]
+    assert found(runs(golden, [golden[0], golden[2]])) == [("missing", "aclnnAdd#turn=1:output.0")]
+
+
+def test_a_changed_shape_fails_as_such_beside_an_inserted_call(runs: Any) -> None:
+    comparison = runs(GOLDEN, [*GOLDEN[:1], ("aclnnMul", 2, (3,)), *GOLDEN[2:], ("aclnnExp", 1)])
+    assert found(comparison) == [("fail", "aclnnMul:output.0"), ("extra", "aclnnExp:output.0")]
+
+
+def test_calls_in_another_order_are_compared_by_their_occurrence(runs: Any) -> None:
+    """Where both sides hold the same calls, nothing is aligned: streams may be dumped in any order."""
+    assert runs(GOLDEN, [GOLDEN[1], GOLDEN[0], *GOLDEN[2:]]).ok
+
+
+def test_layers_of_a_model_are_left_alone(runs: Any) -> None:
+    golden, actual = [("conv", 1), ("conv", 2)], [("conv", 0), ("conv", 1), ("conv", 2)]
+    comparison = runs(golden, actual)
+    assert [status for status, _ in found(comparison)] == ["fail", "fail", "extra"]
+    assert comparison.own_keys == {}
+
+
+def test_runs_that_share_hardly_a_call_are_compared_by_number_and_say_so(runs: Any) -> None:
+    golden = [("aclnnAdd", 1), *(("aclnnMul", value) for value in range(LIMIT))]
+    actual = [("aclnnAdd", 1), *(("aclnnExp", value) for value in range(LIMIT))]
+    comparison = runs(golden, actual)
+    assert "paired by their number" in comparison.notes[0]
+    assert comparison.passed == 1
+
+
+def test_each_rank_is_a_sequence_of_its_own(make_table: Callable[..., StatsTable]) -> None:
+    def table(*keys: str) -> StatsTable:
+        return make_table(*((f"{key}:output.0", "float32", (1,), {"max": 1.0}) for key in keys))
+
+    golden = table("aclnnAdd#rank=0", "aclnnMul#rank=0", "aclnnAdd#rank=1", "aclnnAdd#rank=1,turn=1")
+    actual = table(
+        "aclnnAdd#rank=0", "aclnnMul#rank=0", "aclnnMul#rank=1", "aclnnAdd#rank=1", "aclnnAdd#rank=1,turn=1"
+    )
+    assert number_calls(golden, actual).own == {}
+    comparison = compare_runs(golden, actual, Tolerances("exact"))
+    assert found(comparison) == [("extra", "aclnnMul#rank=1:output.0")]
+
+
+def test_records_take_the_keys_of_the_comparison(runs: Any, tmp_path: Path) -> None:
+    comparison = runs(GOLDEN, [("aclnnAdd", 0), *GOLDEN])
+    own = [
+        TensorKey.parse(key) for key in ("aclnnAdd:output.0", "aclnnAdd#turn=1:output.0", "aclnnMul:output.0")
+    ]
+    records = [TensorRecord(key, "", "float32", (2,), tmp_path) for key in own]
+    assert [str(record.key) for record in under_golden_keys(records, comparison)] == [
+        "aclnnAdd#turn=3:output.0",
+        "aclnnAdd:output.0",
+        "aclnnMul:output.0",
+    ]
+
+
+calls = st.lists(
+    st.tuples(
+        st.sampled_from(["aclnnAdd", "aclnnMul", "aclnnAdd>Add", "conv"]),
+        st.sampled_from([1.0, 2.0]),
+        st.sampled_from([(2,), (3,)]),
+    ),
+    max_size=8,
+)
+
+
+@given(calls, calls)
+def test_numbering_never_makes_a_comparison_pass_or_fail(
+    make_table: Callable[..., StatsTable], golden: Any, actual: Any
+) -> None:
+    def table(calls: Any) -> StatsTable:
+        seen: dict[str, int] = {}
+        rows = []
+        for layer, value, shape in calls:
+            turn = seen[layer] = seen.get(layer, -1) + 1
+            rows.append((str(TensorKey(layer, "output", 0, turn=turn)), "float32", shape, {"max": value}))
+        return make_table(*rows)
+
+    one, other = table(golden), table(actual)
+    plain = compare_tables(one, other, Tolerances("exact"))
+    numbered = compare_runs(one, other, Tolerances("exact"))
+    assert numbered.ok is plain.ok
+    assert numbered.ok is ([*golden] == [*actual] or plain.ok)
+    assert numbered.passed + numbered.count("fail") + numbered.count("extra") == len(actual)
+    assert numbered.passed + numbered.count("fail") + numbered.count("missing") == len(golden)
+    assert len({*numbered.actual.keys}) == len(actual)
+    assert len(list(numbered.verdicts())) == len({verdict.key for verdict in numbered.verdicts()})
