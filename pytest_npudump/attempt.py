@@ -98,11 +98,12 @@ class Attempt:
         runtime.start(self._configure(part, directory, f"acl-{part}.json"), resumed=True)
         return directory
 
-    def read(self, progress: Progress | None = None) -> Dump:
+    def read(self, progress: Progress | None = None, *, acl: bool = False) -> Dump:
         """Read everything the run dumped: around the captures, and in each of them.
 
         Args:
             progress: called with (files read, files in all).
+            acl: whether statistics of tensors are computed as CANN's device code computes them.
 
         Raises:
             DumpError: a capture, or a test without captures, dumped nothing.
@@ -111,7 +112,7 @@ class Attempt:
         empty = [name for name in around if not any(self._parts[name].iterdir())]
         wanted = [name for name in self._parts if name not in empty] or [""]
         parts = [
-            _with_capture(read_dump(self._parts[name], acl=True, progress=progress), name) for name in wanted
+            _with_capture(read_dump(self._parts[name], acl=acl, progress=progress), name) for name in wanted
         ]
         return parts[0] if len(parts) == 1 else _merge(self.directory, parts)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.container import ContainerRecord, ContainerTensor, read_container
 from pytest_npudump.dump.decode import DecodeError, why_opaque
+from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.executions import Execution
 from pytest_npudump.dump.npy import load_npy, read_npy_header
 from pytest_npudump.dump.parts import TensorPart, dtype_name
@@ -95,8 +97,9 @@ def _with_stats(part: TensorPart, path: Path, *, acl: bool) -> tuple[TensorPart,
     """Compute the statistics of one tensor; a note says why there are none, a problem what is damaged."""
     if part.payload is None or part.shape is None:
         return part, []
+    payload, count = _extent(part.payload, part) if acl else (part.payload, prod(part.shape))
     try:
-        found = payload_stats(part.payload, part.dtype, prod(part.shape), acl=acl)
+        found = payload_stats(payload, part.dtype, count, acl=acl)
     except DecodeError as error:
         problem = FormatError(path, f"{part.io} {part.slot}: {error}", offset=part.payload.offset)
         return part._replace(note=str(error)), [problem]
@@ -104,6 +107,14 @@ def _with_stats(part: TensorPart, path: Path, *, acl: bool) -> tuple[TensorPart,
         why = why_opaque(part.dtype) or f"CANN computes no statistics for {part.dtype}"
         return part._replace(note=part.note or why), []
     return part._replace(stats=found), []
+
+
+def _extent(payload: Payload, part: TensorPart) -> tuple[Payload, int]:
+    """Return the bytes that CANN's device code takes for the tensor: all of ``size``, alignment included."""
+    bits = BY_NAME[part.dtype].bits if part.dtype in BY_NAME else 0
+    if payload.kind != "raw" or not part.size or bits < 8 or part.size <= payload.nbytes:  # noqa: PLR2004 - a byte
+        return payload, prod(part.shape or ())
+    return replace(payload, nbytes=part.size), part.size * 8 // bits
 
 
 def _execution(file: DumpFile, record: ContainerRecord, parts: tuple[TensorPart, ...]) -> Execution:
