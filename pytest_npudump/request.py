@@ -56,10 +56,6 @@ class DumpRequest:
         """Whether CANN itself can select the layers: it takes exact names only."""
         return bool(self.layers) and not any(is_glob(name) for name in self.layers)
 
-    def selects(self, layer: str, alternative: str = "") -> bool:
-        """Whether the request names ``layer``, or its other spelling ``alternative``."""
-        return not self.layers or matches_any(self.layers, layer, alternative)
-
 
 def is_glob(name: str) -> bool:
     """Whether ``name`` has a wildcard of :mod:`fnmatch`."""

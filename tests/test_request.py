@@ -131,6 +131,19 @@ def test_every_field_is_an_argument_and_an_unknown_one_lists_them_all() -> None:
     assert allowed == [field.name for field in fields(DumpRequest)]
 
 
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        (("a", "b"), {}, "2 positional arguments; only layers may be given by position"),
+        (("a",), {"layers": "a"}, "layers: given twice, by position and by name"),
+    ],
+)
+def test_only_layers_have_a_position(args: tuple[str, ...], kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse(*args, **kwargs)
+    assert str(caught.value) == message
+
+
 def test_all_problems_of_a_marker_are_told_at_once() -> None:
     with pytest.raises(RequestError) as caught:
         parse(layer="a", rtol=-1, scene="x")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -419,6 +421,15 @@ def test_data_types_of_acl_are_numpy_s(number: int, name: str) -> None:
 def test_data_type_without_elements_of_whole_bytes_is_refused(number: int, reason: str) -> None:
     with pytest.raises(RuntimeUnavailableError, match=reason):
         numpy_dtype(number)
+
+
+def test_bf16_needs_no_earlier_import_of_ml_dtypes() -> None:
+    code = (
+        "import sys; from pytest_npudump.runtime.pyacl_model import numpy_dtype; "
+        "assert 'ml_dtypes' not in sys.modules; print(numpy_dtype(27))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "bfloat16\n"
 
 
 @pytest.fixture
