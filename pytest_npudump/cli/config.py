@@ -1,4 +1,4 @@
-"""``npudump config``: judge a dump configuration before the runtime does."""
+"""``npudump config``: judge a dump configuration before the runtime does, and show the one of a test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.cli import config_show
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,10 +54,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="device_target, for mindspore (default: Ascend)",
     )
     check.add_argument("--json", action="store_true", help="print one JSON object")
+    config_show.configure(
+        actions.add_parser(
+            "show",
+            help="print the acl.json that a test would use",
+            description="Exit status: 0 printed, 1 printed and refused by CANN, 2 there is no such test.",
+        )
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check ``args.file`` and print the verdict; return 0 if it is accepted, else 1."""
+    """Do ``check`` or ``show``; return 0 if the configuration is accepted, else 1."""
+    return config_show.run(args) if args.action == "show" else _check(args)
+
+
+def _check(args: argparse.Namespace) -> int:
     from pytest_npudump.config.check import check_file  # noqa: PLC0415 - only for this command
     from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
 

@@ -1,0 +1,123 @@
+"""``npudump config show``: the acl.json that a test would use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.output import emit, to_stderr
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+_NAMED = 5
+_NUMBER = "/pytest-N/"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``npudump config show``."""
+    parser.add_argument(
+        "test",
+        nargs="?",
+        metavar="NODEID",
+        help="test/file.py::test_name, as pytest takes it; without one, the only marked test there is",
+    )
+    parser.add_argument(
+        "--for", dest="target", choices=("acl",), default="acl", help="who will read it (default: acl)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the file to standard output, warnings to standard error; 0 unless CANN would refuse it.
+
+    Raises:
+        RequestError: the test is unknown, unmarked or not the only one, or cannot be collected.
+    """
+    found = _collect(arguments.test)
+    test = _only_test(found, arguments.test)
+    emit([json.dumps({"dump": test["dump"]}, indent=2)])
+    errors = list(_errors(test["dump"]))
+    for line in (*errors, *_warnings(test, Path(found["rootdir"]))):
+        to_stderr(line)
+    return 1 if errors else 0
+
+
+def _collect(test: str | None) -> dict[str, Any]:
+    from pytest_npudump.collected import OPTION  # noqa: PLC0415 - it imports pytest
+
+    with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
+        file = Path(folder) / "collected.json"
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "pytest_npudump.collected"]
+        command += [OPTION, str(file), *([test] if test else [])]
+        done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
+            command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+        )
+        usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+        if usage:
+            raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
+        if not file.exists():
+            last = _last_words(done.stdout + done.stderr)
+            raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def _last_words(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
+    return (internal or lines or ["no output"])[-1]
+
+
+def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
+    if found["problems"]:
+        raise RequestError(f"{test or 'the tests'} cannot be collected: {_cause(found['problems'][0])}")
+    tests: list[dict[str, Any]] = found["tests"]
+    if len(tests) == 1:
+        return tests[0]
+    if tests:
+        names = [entry["nodeid"] for entry in tests[:_NAMED]] + ["..."] * (len(tests) > _NAMED)
+        raise RequestError(f"{len(tests)} tests with the marker npu_dump: name one of {', '.join(names)}")
+    if found["unmarked"]:
+        raise RequestError(f"{_unmarked(found['unmarked'])} the marker npu_dump: add @pytest.mark.npu_dump")
+    if found["deselected"]:
+        raise RequestError(f"{found['deselected'][0]} is deselected, by -k, -m or a plugin (see addopts)")
+    raise RequestError(f"pytest collects no test {f'in {test}' if test else 'here'}; name one as FILE::TEST")
+
+
+def _unmarked(names: list[str]) -> str:
+    return f"{names[0]} is without" if len(names) == 1 else f"all {len(names)} tests are without"
+
+
+def _cause(text: str) -> str:
+    """Return the line of a failed collection that has the reason: the exception's, or the only one."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    raised = [line[1:].strip() for line in lines if line.startswith("E ")]
+    return (raised or lines or ["no reason given"])[0]
+
+
+def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
+    from pytest_npudump.config.ge import validate_dump  # noqa: PLC0415 - only for this command
+
+    for reason in validate_dump(dump).reasons:
+        yield f"error: no model is dumped, for GE refuses silently: {reason}"
+
+
+def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
+    from pytest_npudump.config.adump import validate  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
+
+    # The folder of the dump is made when the test runs; any that exists stands in for it.
+    text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()
+    for warning in validate(text, version=rules_version(), cwd=rootdir).warnings:
+        yield f"warning: {warning}"
+    if test["globs"]:
+        globs = ", ".join(map(repr, test["globs"]))
+        yield f"warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards"
+    if _NUMBER in test["dump"]["dump_path"]:
+        yield "note: N in dump_path is the number of pytest's run; the folder is made when the test runs"

@@ -1,0 +1,85 @@
+"""What the tests of a collection ask for, written to a file: a pytest plugin for ``npudump config show``.
+
+It is loaded with ``-p``, into a pytest that collects and runs nothing, and leaves nothing behind: asking for
+a temporary folder would make pytest delete those of earlier runs, and with them the dumps that it kept.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import SUPPRESS
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_npudump.config.acl_json import dump_section
+from pytest_npudump.doctor.place import default_place
+from pytest_npudump.marked import Identity, is_marked, request_of
+from pytest_npudump.runner import Runner
+
+OPTION = "--npudump-describe-to"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that names the file; it is for the command, and not in ``--help``."""
+    parser.addoption(OPTION, dest="npudump_describe_to", metavar="FILE", help=SUPPRESS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take part in the collection."""
+    config.pluginmanager.register(_Describer(config), "npudump-describer")
+
+
+class _Describer:
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._problems: list[str] = []
+        self._deselected: list[str] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        from pytest_npudump.plugin import SETTINGS  # noqa: PLC0415 - pytest imports that module as a plugin
+
+        if SETTINGS not in self._config.stash:
+            raise pytest.UsageError(
+                "this needs the plugin npudump, and addopts or PYTEST_ADDOPTS switch it off (-p no:npudump)"
+            )
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._problems.append(report.longreprtext)
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self._deselected += [item.nodeid for item in items]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        found = {
+            "tests": [self._described(item) for item in session.items if is_marked(item)],
+            "unmarked": [item.nodeid for item in session.items if not is_marked(item)],
+            "deselected": self._deselected,
+            "problems": self._problems,
+            "rootdir": str(self._config.rootpath),
+        }
+        Path(self._config.getoption("npudump_describe_to")).write_text(json.dumps(found), encoding="utf-8")
+
+    def _described(self, item: pytest.Item) -> dict[str, Any]:
+        request = request_of(item)
+        return {
+            "nodeid": item.nodeid,
+            "dump": dump_section(request, str(self._dump_path(item))),
+            "globs": [] if request.exact_layers else list(request.layers),
+        }
+
+    def _dump_path(self, item: pytest.Item) -> Path:
+        from pytest_npudump.plugin import SETTINGS  # noqa: PLC0415 - pytest imports that module as a plugin
+
+        settings = self._config.stash[SETTINGS]
+        if not settings.dump_dir:
+            given = self._config.getoption("basetemp")
+            base = Path(given).absolute() if given else default_place() / "pytest-N"
+            settings = replace(settings, dump_dir=str(base / "npudump"))
+        runner = Runner(self._config, settings)
+        folder = runner._directory(str(Identity.of(item)))  # noqa: SLF001 - the one place that names folders
+        return folder / "run1" / "dump"

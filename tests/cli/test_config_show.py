@@ -1,0 +1,191 @@
+"""``npudump config show``: the file a test would use, without running it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Show = Callable[..., tuple[int, str, str]]
+
+SOURCE = """
+import pytest
+
+pytestmark = []
+
+@pytest.mark.npu_dump(layers=["conv1"], dump_mode="all")
+def test_one(npu_dump):
+    raise AssertionError("this test must not run")
+
+def test_unmarked():
+    pass
+
+@pytest.mark.npu_dump(dump_level="op")
+class TestGroup:
+    @pytest.mark.npu_dump(model_name="m", opname_range=[{"begin": "a", "end": "b"}])
+    @pytest.mark.parametrize("size", [1, 2])
+    def test_sizes(self, size):
+        pass
+
+@pytest.mark.npu_dump("conv*")
+def test_glob():
+    pass
+"""
+
+
+@pytest.fixture
+def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
+    for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_DEBUG_TEMPROOT", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    project(tmp_path, SOURCE)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["config", "show", *words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def project(tmp_path: Path, source: str, ini: str = "") -> None:
+    folder = tmp_path / "project"
+    (folder / "pytest.ini").write_text(f"[pytest]\nnpudump_runtime = emulator\n{ini}\n")
+    (folder / "test_shown.py").write_text(dedent(source))
+
+
+def dump_of(out: str) -> dict[str, Any]:
+    content: dict[str, dict[str, Any]] = json.loads(out)
+    assert list(content) == ["dump"]
+    return content["dump"]
+
+
+def test_the_printed_file_is_the_one_the_test_s_run_writes(show: Show, tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        """
+        import pathlib, pytest
+
+        @pytest.mark.npu_dump(layers=["conv1"], dump_mode="all", dump_stats=["Max", "Min"])
+        def test_one(npu_dump):
+            pathlib.Path("written.json").write_text(npu_dump.config_path.read_text())
+        """,
+        "npudump_dump_dir = dumps",
+    )
+    code, out, _ = show("test_shown.py::test_one")
+    assert code == 0
+    subprocess.run([sys.executable, "-m", "pytest"], check=False, capture_output=True, timeout=120)
+    assert json.loads(out) == json.loads((tmp_path / "project" / "written.json").read_text())
+
+
+def test_markers_of_class_and_function_are_merged(show: Show) -> None:
+    code, out, _ = show("test_shown.py::TestGroup::test_sizes[2]")
+    dump = dump_of(out)
+    assert code == 0
+    assert dump["dump_level"] == "op"
+    assert dump["dump_list"] == [{"model_name": "m", "opname_range": [{"begin": "a", "end": "b"}]}]
+
+
+def test_dump_path_is_the_place_it_would_be(show: Show, tmp_path: Path) -> None:
+    _, out, err = show("test_shown.py::test_one")
+    path = dump_of(out)["dump_path"]
+    assert "/pytest-N/npudump/test_shown.py_test_one-" in path
+    assert path.endswith("-1/run1/dump")
+    assert "note: N in dump_path" in err
+    project(tmp_path, SOURCE, f"addopts = --basetemp={tmp_path / 'base'}")
+    _, out, err = show("test_shown.py::test_one")
+    assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/base/npudump/test_shown.py_test_one-")
+    assert "note:" not in err
+    assert not (tmp_path / "base").exists()
+
+
+def test_nothing_is_made_and_nothing_runs(
+    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(temporary))
+    code, out, _ = show("test_shown.py::test_one")
+    assert code == 0
+    assert dump_of(out)["dump_path"].startswith(str(temporary))
+    assert list(temporary.iterdir()) == []
+
+
+def test_warnings_go_to_standard_error(show: Show) -> None:
+    _, out, err = show("test_shown.py::TestGroup::test_sizes[1]")
+    assert 'warning: dump_level: "op" switches the dump of aclnn operators' in err
+    assert "warning" not in out
+
+
+def test_a_glob_is_said_to_cost_a_dump_of_everything(show: Show) -> None:
+    _, out, err = show("test_shown.py::test_glob")
+    assert dump_of(out)["dump_list"] == [{}]
+    assert "every layer is dumped, and 'conv*' selects afterwards" in err
+
+
+def test_a_dump_path_that_ge_refuses_is_an_error(show: Show, tmp_path: Path) -> None:
+    project(tmp_path, SOURCE, "npudump_dump_dir = with blank")
+    code, out, err = show("test_shown.py::test_one")
+    assert code == 1
+    assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/project/with blank/")
+    assert err.startswith("error: no model is dumped, for GE refuses silently: dump_path: ")
+
+
+def test_the_only_marked_test_needs_no_name(show: Show, tmp_path: Path) -> None:
+    project(tmp_path, "import pytest\n\n@pytest.mark.npu_dump(scene='op')\ndef test_only(): pass\n")
+    code, out, _ = show("--for", "acl")
+    assert code == 0
+    assert dump_of(out)["dump_op_switch"] == "on"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("test_shown.py::test_nothing",), "pytest collects nothing: not found: "),
+        (("gone.py",), "pytest collects nothing: file or directory not found: gone.py"),
+        (("test_shown.py::test_unmarked",), "test_shown.py::test_unmarked is without the marker npu_dump"),
+        (("test_shown.py::TestGroup",), "2 tests with the marker npu_dump: name one of test_shown.py::TestG"),
+        ((), "4 tests with the marker npu_dump"),
+    ],
+)
+def test_a_test_that_cannot_be_shown_is_one_line(show: Show, words: tuple[str, ...], message: str) -> None:
+    code, out, err = show(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"npudump: {message}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "ini", "message"),
+    [
+        ("import nothing_of_this_name", "", "cannot be collected: ModuleNotFoundError: No module named"),
+        (
+            "import pytest\n\n@pytest.mark.npu_dump(dump_mode='Input')\ndef test_one(): pass\n",
+            "",
+            "cannot be collected: npu_dump: test_shown.py::test_one: dump_mode: 'Input' is not allowed",
+        ),
+        (SOURCE, "addopts = -k other", "is deselected, by -k, -m or a plugin"),
+        (SOURCE, "addopts = -p no:npudump", "this needs the plugin npudump, and addopts or PYTEST_ADDOPTS"),
+        ("", "", "pytest collects no test in test_shown.py"),
+        ("import os\n\nos._exit(9)", "", "pytest ended with 9 before it collected anything: "),
+    ],
+)
+def test_a_collection_that_fails_has_its_reason(
+    show: Show, tmp_path: Path, source: str, ini: str, message: str
+) -> None:
+    project(tmp_path, source, ini)
+    code, out, err = show("test_shown.py")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
