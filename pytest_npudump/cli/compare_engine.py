@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.verdict import Comparison
     from pytest_npudump.errors import FormatError
 
+_Tensors = list[TensorRecord | StoredTensor | None]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
@@ -51,13 +53,34 @@ def compare_sides(
     """
     problems = [*golden.problems, *actual.problems]
     for side in (golden, actual):
-        if not side.keys:
+        if not side.tensors:
             raise DumpError("\n".join(f"unreadable: {problem}" for problem in side.problems))
+    ours, theirs = list(golden.tensors), list(actual.tensors)
+    elements: dict[int, Elements] = {}
+    if golden.has_elements or actual.has_elements:
+        problems += _examine(
+            golden, actual, tolerances, workers, layout=layout, into=(ours, theirs, elements)
+        )
+    comparison = compare_tables(golden.statistics(ours), actual.statistics(theirs), tolerances)
+    judged = with_elements(comparison, elements, tolerances)
+    return Result(judged, elements, tuple(problems), (*golden.notes, *actual.notes))
+
+
+def _examine(
+    golden: Side,
+    actual: Side,
+    tolerances: Tolerances,
+    workers: Workers,
+    *,
+    layout: str,
+    into: tuple[_Tensors, _Tensors, dict[int, Elements]],
+) -> list[FormatError]:
+    """Have tensors compared and statistics computed; put records and findings ``into`` place."""
+    ours, theirs, elements = into
+    problems: list[FormatError] = []
     alignment = align(golden.keys, actual.keys)
     pairs = dict(_pairs(golden, actual, alignment.golden.tolist(), alignment.actual.tolist(), layout))
     pairs = {at: _with_tolerance(pair, tolerances) for at, pair in pairs.items()}
-    ours, theirs = list(golden.tensors), list(actual.tensors)
-    elements: dict[int, Elements] = {}
     with progress("comparing tensors") as report:
         work = run_tasks(
             compare_pair, list(pairs.values()), workers, weight=lambda pair: pair.nbytes, progress=report
@@ -70,9 +93,7 @@ def compare_sides(
                 theirs[int(alignment.actual[at])] = found.actual
             if pairs[at].golden is not None and pairs[at].actual is not None:
                 elements[at] = found
-    comparison = compare_tables(golden.statistics(ours), actual.statistics(theirs), tolerances)
-    judged = with_elements(comparison, elements, tolerances)
-    return Result(judged, elements, tuple(problems), (*golden.notes, *actual.notes))
+    return problems
 
 
 def _pairs(

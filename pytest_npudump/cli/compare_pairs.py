@@ -15,10 +15,12 @@ from pytest_npudump.dump.decode import load, raw_bytes, why_opaque
 from pytest_npudump.dump.layouts import LayoutError
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.stats import payload_stats, tensor_stats
+from pytest_npudump.dump.stats_chunks import c_order_chunks
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
 from pytest_npudump.golden.tensors import load_tensors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_npudump.compare.tensors import TensorDifference
@@ -30,6 +32,7 @@ _ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
 """Types whose bytes are addresses, which differ from run to run."""
 
 _WORST = 5
+_PIECE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +171,15 @@ def _same(one: Array, other: Array) -> bool:
     """Whether two arrays are the same bytes, as after a run without noise; False where it is not cheap."""
     if one.shape != other.shape or not (one.flags.c_contiguous and other.flags.c_contiguous):
         return False
+    return not any(unequal for unequal in _unequal_bytes(one, other))
+
+
+def _unequal_bytes(one: Array, other: Array) -> Iterator[int]:
+    """Yield how many bytes differ, a piece of two contiguous arrays of one size at a time."""
     left, right = one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)
-    step = 1 << 18
-    return all(
-        np.array_equal(left[at : at + step], right[at : at + step]) for at in range(0, left.size, step)
-    )
+    pieces = (c_order_chunks(array, _PIECE, flat=True) for array in (left, right))
+    for first, second in zip(*pieces, strict=True):
+        yield 0 if np.array_equal(first, second) else int(np.count_nonzero(first != second))
 
 
 def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
@@ -185,10 +192,7 @@ def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
     one, other = raw_bytes(golden.payload), raw_bytes(actual.payload)
     if one.size != other.size:
         return replace(found, unequal_bytes=abs(one.size - other.size), note=f"compared byte by byte: {why}")
-    step = 1 << 20
-    unequal = sum(
-        int(np.count_nonzero(one[at : at + step] != other[at : at + step])) for at in range(0, one.size, step)
-    )
+    unequal = sum(_unequal_bytes(one, other))
     return replace(found, unequal_bytes=unequal, note=f"compared byte by byte: {why}")
 
 

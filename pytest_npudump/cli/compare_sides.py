@@ -29,18 +29,31 @@ class Side:
     """One side of a comparison.
 
     Attributes:
-        keys: texts of the keys, in execution order.
-        tensors: for each of them the record, the tensor kept beside the golden file, or None.
+        tensors: in execution order the record, the tensor kept beside the golden file, or None.
         table: the statistics of a golden file; None for a dump, whose records have them.
         problems: files that could not be read.
         notes: what the reader decided.
     """
 
-    keys: tuple[str, ...]
     tensors: tuple[TensorRecord | StoredTensor | None, ...]
     table: StatsTable | None = None
     problems: tuple[FormatError, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Texts of the keys, in execution order."""
+        if self.table is not None:
+            return self.table.keys
+        return tuple([str(record.key) for record in self.tensors if isinstance(record, TensorRecord)])
+
+    @property
+    def has_elements(self) -> bool:
+        """Whether there are elements of any tensor, not just statistics."""
+        return any(
+            tensor.payload is not None if isinstance(tensor, TensorRecord) else tensor is not None
+            for tensor in self.tensors
+        )
 
     def statistics(self, records: Sequence[TensorRecord | StoredTensor | None]) -> StatsTable:
         """Return the table: of a golden file its own, of a dump that of ``records``."""
@@ -56,8 +69,7 @@ def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Side:
         DumpError: it is no dump, or holds no tensor.
     """
     dump = read_source(path, workers, stats=False, latest=latest)
-    keys = tuple([str(record.key) for record in dump.records])
-    return Side(keys, dump.records, problems=dump.problems, notes=dump.notes)
+    return Side(dump.records, problems=dump.problems, notes=dump.notes)
 
 
 def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
@@ -83,7 +95,6 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
     stored = {_sanitised(key): key for key in load_tensors(beside)} if beside.exists() else {}
     names = [stored.get(_sanitised(key)) if stored else None for key in table.keys]
     return Side(
-        table.keys,
         tuple([None if name is None else StoredTensor(beside, name) for name in names]),
         table,
     )

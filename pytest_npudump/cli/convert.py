@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
 
 DESCRIPTION = (
-    "Write the tensors of a dump as npy (FILE.output.0.npy for each) or safetensors (a file for each file of the "
-    "dump), in the directories of the dump, in the host's layout. Types that numpy lacks become the next "
-    "wider one: bf16, fp8, hifloat8 and float4 float32, int4 and int2 int8, complex32 complex64. Exit 0; 2 "
-    "where something could not be converted, after converting the rest."
+    "Write the tensors of a dump as npy (FILE.output.0.npy for each) or safetensors (one for each file of "
+    "the dump), in the dump's directories and the host's layout. In npy, types that numpy lacks become the "
+    "next wider one: bf16, fp8, hifloat8 and float4 float32, int4 and int2 int8, complex32 complex64. "
+    "Exit 0; 2 where something could not be converted, after converting the rest."
 )
 
 

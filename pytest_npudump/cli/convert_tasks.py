@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.cli.host import host_array, is_private
-from pytest_npudump.dump.decode import VIEWED, DecodeError, load, raw_bytes
+from pytest_npudump.dump.decode import VIEWED, DecodeError, load, raw_bytes, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.layouts import LayoutError
 from pytest_npudump.dump.records import Payload, TensorRecord
@@ -121,7 +121,8 @@ def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
 
 
 def _failure(record: TensorRecord, error: NpudumpError) -> str:
-    return f"{record.key} of {record.path}: {error}"
+    text, path = str(error), str(record.path)
+    return f"{record.key}: {text}" if path in text else f"{record.key} of {path}: {text}"
 
 
 def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int, ...], Iterator[Array]]:
@@ -141,8 +142,8 @@ def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int,
 
 
 def _packed(record: TensorRecord) -> bool:
-    known = record.dtype in BY_NAME and record.dtype not in VIEWED
-    return known and record.dtype != "bool" and record.payload is not None and record.payload.kind == "raw"
+    copied = record.dtype not in VIEWED and not why_opaque(record.dtype)
+    return copied and record.dtype != "bool" and record.payload is not None and record.payload.kind == "raw"
 
 
 def _packed_values(

@@ -55,8 +55,10 @@ def read_source(
     if path.is_file():
         dump = read_file(path, stats=stats)
     else:
+        # Headers and tables are read under Python's lock: threads would only get in each other's way.
+        executor = workers.executor if stats or workers.remote else None
         with progress(f"reading {path}") as report:
-            dump = read_dump(path, stats=stats, latest=latest, executor=workers.executor, progress=report)
+            dump = read_dump(path, stats=stats, latest=latest, executor=executor, progress=report)
     if not (dump.records or dump.problems or (overflow and dump.notes)):
         raise DumpError(f"{path} holds no tensors" + "".join(f"; {note}" for note in dump.notes))
     return dump

@@ -74,6 +74,29 @@ class RawFile:
         return FormatError(self.path, reason, offset=offset)
 
 
+def release(view: np.ndarray) -> None:
+    """Give back the memory of the file's pages under a read-only view; a later look reads them again.
+
+    Without it a tensor of 4 GiB that was read once counts as 4 GiB of memory. Views of anything but a
+    mapped file are left alone, as are writable ones, whose pages may differ from the file's.
+    """
+    root = view
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    pages = root.base.obj if isinstance(root.base, memoryview) else root.base
+    if not isinstance(pages, mmap.mmap) or root.flags.writeable or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    address = _address(root)
+    first = _address(view) - (address - address % mmap.PAGESIZE)
+    begin = first - first % mmap.PAGESIZE
+    pages.madvise(mmap.MADV_DONTNEED, begin, first + view.nbytes - begin)
+
+
+def _address(array: np.ndarray) -> int:
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
 @contextmanager
 def open_raw(path: Path) -> Iterator[RawFile]:
     """Open ``path`` for reading.
