@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pytest_npudump.cli import main
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.formats import NUMBERS
+from pytest_npudump.dump.proto import dump_data_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STAMP = 1795228705872229
+_NAMES = {np.dtype(ml_dtypes.bfloat16): "bfloat16"}
+
+
+class Done(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Run ``npudump`` in this process."""
+
+    def call(*words: object) -> Done:
+        code = main([str(word) for word in words])
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def dump_file() -> Callable[..., Path]:
+    """Write a dump file by the format's own definition: ``dump_file(root, layer, array, ...)``."""
+
+    def write(
+        root: Path, layer: str, *arrays: np.ndarray, number: int = 1, layout: str = "ND", **options: Any
+    ) -> Path:
+        message = dump_data_class()(version="2.0", dump_time=STAMP + number, op_name=layer)
+        for array in arrays:
+            name = options.get("dtype") or _NAMES.get(array.dtype, array.dtype.name)
+            tensor = message.output.add()
+            tensor.data_type, tensor.format = BY_NAME[name].proto, NUMBERS[layout]
+            tensor.size, tensor.address = array.nbytes, 4096
+            tensor.shape.dim.extend(options.get("shape", array.shape))
+            tensor.original_shape.dim.extend(options.get("original", ()))
+        header = message.SerializeToString()
+        path = root / f"Type.{layer.replace('/', '_')}.{number}.3.{STAMP + number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(struct.pack("<Q", len(header)) + header + b"".join(a.tobytes() for a in arrays))
+        return path
+
+    return write

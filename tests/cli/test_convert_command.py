@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., Any]
+
+DATA = Path(__file__).parent.parent / "data"
+TENSORS = DATA / "trees" / "acl-tensor"
+FORMATS = DATA / "dump" / "formats"
+DTYPES = DATA / "dump" / "dtypes"
+
+
+def _written(out: Path) -> dict[str, np.ndarray]:
+    return {str(path.relative_to(out)): np.load(path) for path in sorted(out.rglob("*.npy"))}
+
+
+def test_a_tree_becomes_npy_files_in_its_own_directories(run: Run, tmp_path: Path) -> None:
+    done = run("convert", TENSORS, "-o", tmp_path)
+    assert done.code == 0
+    assert "4 tensors (412 B) written to" in done.out
+    for name, array in _written(tmp_path).items():
+        source, io, slot = name.removesuffix(".npy").rsplit(".", 2)
+        data = (TENSORS / source).read_bytes()
+        last = io == "output"
+        assert slot == "0"
+        expected = data[-array.nbytes :] if last else data[: len(data) - 4][-array.nbytes :]
+        assert array.tobytes() == expected
+    assert len(_written(tmp_path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "shape"),
+    [
+        ("nc1hwc0_NCHW", "ND", (2, 30, 4, 5)),
+        ("nc1hwc0_NHWC", "NHWC", (2, 4, 5, 30)),
+        ("fz_NCHW", "NCHW", None),
+        ("nz2_ND", "ND", None),
+        ("nz3_ND", "ND", None),
+        ("nd5_NCDHW", "ND", None),
+    ],
+)
+def test_device_layouts_come_out_as_canns_own_converter_has_them(
+    run: Run, tmp_path: Path, name: str, layout: str, shape: tuple[int, ...] | None
+) -> None:
+    assert run("convert", FORMATS / name, "-o", tmp_path, "--layout", layout).code == 0
+    (array,) = _written(tmp_path).values()
+    expected = np.load(FORMATS / f"{name}.npy")
+    if shape is not None:
+        expected = expected[tuple(slice(extent) for extent in shape)]
+        assert array.shape == shape
+    assert array.dtype == expected.dtype
+    np.testing.assert_array_equal(array, expected)
+
+
+def test_what_cannot_be_converted_is_named_after_converting_the_rest(run: Run, tmp_path: Path) -> None:
+    done = run("convert", FORMATS, "-o", tmp_path)
+    assert done.code == 2
+    assert "8 tensors" in done.out
+    assert done.err.count("npudump: not converted: ") == 1
+    assert str(FORMATS / "nc1hwc0_NHWC") in done.err
+    assert "--layout" in done.err
+    assert len(_written(tmp_path)) == 8
+
+
+def test_raw_keeps_the_devices_layout_and_bits(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    values = np.linspace(-3, 3, 2 * 16).astype(ml_dtypes.bfloat16).reshape(1, 2, 1, 1, 16)
+    path = dump_file(tmp_path / "dump", "a", values, layout="NC1HWC0", original=(1, 20, 1, 1))
+    assert run("convert", path, "-o", tmp_path / "out", "--raw").code == 0
+    (array,) = _written(tmp_path / "out").values()
+    np.testing.assert_array_equal(array, values.view(np.uint16))
+
+
+def test_raw_converts_even_types_without_values(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    values = np.arange(24, dtype=np.uint8)
+    path = dump_file(tmp_path / "dump", "a", values, dtype="qint8")
+    assert run("convert", path, "-o", tmp_path / "out").code == 2
+    assert run("convert", path, "-o", tmp_path / "out", "--raw").code == 0
+    (array,) = _written(tmp_path / "out").values()
+    np.testing.assert_array_equal(array, values)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2", "float8_e4m3fn"])
+def test_types_numpy_lacks_become_float32_without_loss(
+    run: Run, tmp_path: Path, dump_file: Run, name: str
+) -> None:
+    values = np.arange(256, dtype=np.uint8).astype(f"u{np.dtype(getattr(ml_dtypes, name)).itemsize}")
+    values = (values * np.asarray(257 if values.itemsize == 2 else 1, values.dtype)).view(name)
+    path = dump_file(tmp_path / "dump", "a", values, dtype=name)
+    assert run("convert", path, "-o", tmp_path / "out").code == 0
+    (array,) = _written(tmp_path / "out").values()
+    assert array.dtype == np.float32
+    np.testing.assert_array_equal(array, values.astype(np.float32))
+
+
+@pytest.mark.parametrize("count", [5, 1 << 20, (1 << 20) + 3])
+def test_packed_types_are_unpacked_piece_by_piece(
+    run: Run, tmp_path: Path, dump_file: Run, count: int
+) -> None:
+    packed = np.random.default_rng(0).integers(0, 256, (count + 1) // 2, dtype=np.uint8)
+    path = dump_file(tmp_path / "dump", "a", packed, dtype="int4", shape=(count,))
+    assert run("convert", path, "-o", tmp_path / "out").code == 0
+    (array,) = _written(tmp_path / "out").values()
+    nibbles = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
+    np.testing.assert_array_equal(array, np.where(nibbles > 7, nibbles - 16, nibbles))
+
+
+def test_safetensors_keeps_types_and_keys(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    bf16 = np.linspace(-3, 3, 64).astype(ml_dtypes.bfloat16)
+    halves = np.linspace(-1, 1, 64).astype(np.float16).reshape(8, 8)
+    path = dump_file(tmp_path / "dump", "net/a", bf16, halves)
+    done = run("convert", path, "-o", tmp_path / "out", "--to", "safetensors")
+    assert done.code == 0
+    assert "2 tensors" in done.out
+    found = load_file(tmp_path / "out" / f"{path.name}.safetensors")
+    np.testing.assert_array_equal(found["net/a:output.0"].view(np.uint16), bf16.view(np.uint16))
+    np.testing.assert_array_equal(found["net/a:output.1"], halves)
+
+
+def test_mindspores_bfloat16_becomes_readable(run: Run, tmp_path: Path) -> None:
+    tree = DATA / "trees" / "mindspore-dtypes"
+    assert run("convert", tree, "-o", tmp_path).code == 0
+    written = _written(tmp_path)
+    sources = {str(path.relative_to(tree)) for path in tree.rglob("*.npy")}
+    assert set(written) == sources
+    wide = [array for name, array in written.items() if ".BFloat16." in name]
+    assert wide
+    assert all(array.dtype == np.float32 for array in wide)
+
+
+def test_a_dump_is_not_written_over(run: Run, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    shutil.copytree(DATA / "trees" / "mindspore-dtypes", tree)
+    before = {path: path.read_bytes() for path in tree.rglob("*.npy")}
+    done = run("convert", tree, "-o", tree)
+    assert done.code == 2
+    assert "is a file of the dump itself" in done.err
+    assert {path: path.read_bytes() for path in tree.rglob("*.npy")} == before
+
+
+def test_unreadable_files_are_named_and_the_rest_is_converted(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(TENSORS, tmp_path / "tree")
+    path = next((tmp_path / "tree").rglob("MatMul*"))
+    path.write_bytes(path.read_bytes()[:-1])
+    done = run("convert", tmp_path / "tree", "-o", tmp_path / "out")
+    assert done.code == 2
+    assert str(path) in done.err
+    assert "2 tensors" in done.out
+    assert not list((tmp_path / "out").rglob("*.tmp"))
+
+
+def test_an_output_that_cannot_be_written_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("convert", TENSORS, "-o", tmp_path / "file")
+    assert done.code == 2
+    assert "cannot be written" in done.err
+
+
+def test_appended_executions_of_one_file_get_files_of_their_own(
+    run: Run, tmp_path: Path, dump_file: Run
+) -> None:
+    one, other = np.arange(4, dtype=np.float32), np.arange(4, 8, dtype=np.float32)
+    path = dump_file(tmp_path / "dump", "a", one)
+    path.write_bytes(path.read_bytes() + dump_file(tmp_path / "more", "a", other).read_bytes())
+    assert run("convert", path, "-o", tmp_path / "out").code == 0
+    arrays = sorted(array.tolist() for array in _written(tmp_path / "out").values())
+    assert arrays == [one.tolist(), other.tolist()]
+
+
+def test_names_longer_than_a_file_system_takes_are_shortened(
+    run: Run, tmp_path: Path, dump_file: Run
+) -> None:
+    for end in "ab":
+        dump_file(tmp_path / "dump", "n" * 213 + end, np.arange(4, dtype=np.float32))
+    assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 0
+    assert len(_written(tmp_path / "out")) == 2
+
+
+def test_real_files_of_every_type_convert_or_say_why(run: Run, tmp_path: Path) -> None:
+    for path in sorted(path for path in DTYPES.iterdir() if not path.suffix):
+        done = run("convert", path, "-o", tmp_path / path.name)
+        assert done.code in {0, 2}
+        assert (done.code == 2) == ("not converted" in done.err)
+        assert run("convert", path, "-o", tmp_path / path.name, "--raw").code == 0
