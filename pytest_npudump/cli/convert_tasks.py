@@ -89,7 +89,9 @@ def _npy(file: OutputFile) -> Converted:
             np.lib.format.write_array_header_1_0(out, header)
             for chunk in chunks:
                 out.write(np.ascontiguousarray(chunk, dtype).view(np.uint8).data)
-        temporary.replace(file.path)
+        # A rename over a file makes ext4 write its data at once; what is replaced here can be made again.
+        file.path.unlink(missing_ok=True)
+        temporary.rename(file.path)
     finally:
         temporary.unlink(missing_ok=True)
     return Converted(1, math.prod(shape) * dtype.itemsize)
