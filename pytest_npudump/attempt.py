@@ -50,6 +50,12 @@ class Attempt:
         """Directory of the dump around the test, outside of any capture."""
         return self.directory / "dump"
 
+    @property
+    def config(self) -> Path:
+        """The acl.json of the part under way: of the test, or of the capture it is in."""
+        part = next(reversed(self._parts))
+        return self.directory / (f"acl-{part}.json" if part else "acl.json")
+
     def start(self, runtime: Runtime) -> Path:
         """Write acl.json, switch the dump on, and return the file's path.
 

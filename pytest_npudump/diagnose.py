@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.request import DumpRequest
@@ -32,6 +32,8 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     """Yield what may have emptied the dump, the likeliest first."""
     if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
         yield f"its directory {dump_path} is gone or cannot be written; the test must leave it alone"
+    if activity.programs:
+        yield _by_program(request, activity.programs, dump_path)
     if activity.released:
         yield (
             "the test took npu_dump.config_path, so it has to switch the dump on itself before its model is "
@@ -55,6 +57,15 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
         names = ", ".join(path.name for path in activity.models)
         yield f"{names} was loaded but never run"
     yield _filtered(request)
+
+
+def _by_program(request: DumpRequest, programs: Sequence[str], dump_path: Path) -> str:
+    filters = _filters(request)
+    return (
+        f"{' and '.join(programs)} ran and dumped nothing: it has to hand that acl.json to aclInit, or to "
+        f"aclmdlSetDump behind aclmdlInitDump, before it loads its model, and to run the model; its output "
+        f"is in {dump_path.parent}"
+    ) + (f"; or a filter matched nothing: {filters}" if filters else "")
 
 
 def _filters(request: DumpRequest) -> str:

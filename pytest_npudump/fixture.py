@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.layers import select_layers
+from pytest_npudump.runtime.external import TIMEOUT, ExternalRun, command_of, run_program
+from pytest_npudump.runtime.placed_config import placed
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.runtime.base import ModelSession
@@ -59,13 +61,72 @@ class NpuDump:
         ``acl.mdl.init_dump()`` and ``acl.mdl.set_dump(str(path))``, before it loads its model.
         """
         self._test.runtime.release()
-        return self._test.attempt.directory / "acl.json"
+        return self._test.attempt.config
 
     @property
     def config(self) -> dict[str, Any]:
         """Content of :attr:`config_path`."""
         content: dict[str, Any] = json.loads(self.config_path.read_text(encoding="utf-8"))
         return content
+
+    def run(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        acl_json: str | os.PathLike[str],
+        timeout: float = TIMEOUT,
+        check: bool = True,
+        cwd: str | os.PathLike[str] = ".",
+        env: Mapping[str, str] | None = None,
+        models: Sequence[str | os.PathLike[str]] = (),
+    ) -> ExternalRun:
+        """Run a program that reads an acl.json, in C++ or any other language, under the dump.
+
+        For the time of the run the file ``acl_json`` has the dump of this test as its key ``dump``; all else
+        in it stays, and afterwards it is what it was before, byte for byte. The test's own process gives up
+        its dump. Paths are relative to the test file's folder.
+
+        Args:
+            command: the program and its arguments; no shell takes part.
+            acl_json: where the program expects its acl.json, be there a file or not.
+            timeout: seconds it may run; then it and its children are ended.
+            check: whether an exit code other than 0 fails the test.
+            cwd: the program's working directory.
+            env: variables set in addition to those of the test.
+            models: files of the models it loads; they tell the raw names of layers, as ``a/b`` for ``a_b``.
+
+        Returns:
+            What it ended with, and the files that hold its output.
+
+        Raises:
+            ExternalProgramError: it cannot be started, does not end in time, or (with ``check``) fails.
+            ConfigError: ``acl_json`` is in use by another run, is no acl.json, or cannot be replaced.
+            RequestError: an argument is none that is allowed, or the dump holds another run already.
+        """
+        __tracebackhide__ = True
+        words = command_of(command)
+        target = self.directory / Path(acl_json)
+        test = self._test
+        self._refuse_second_run(words)
+        test.runtime.hand_over(f"{words[0]} (with {target})", tuple(self.directory / Path(m) for m in models))
+        with placed(target, test.attempt.config):
+            return run_program(
+                words,
+                cwd=self.directory / Path(cwd),
+                output=test.attempt.directory,
+                timeout=timeout,
+                check=check,
+                env=env,
+            )
+
+    def _refuse_second_run(self, words: tuple[str, ...]) -> None:
+        """Keep a program out of a dump that holds another run: nothing tells whose a layer is."""
+        folder = Path(self.config["dump"]["dump_path"])
+        if any(path.is_file() for path in folder.rglob("*")):
+            raise RequestError(
+                f"run({words[0]!r}, ...): the dump holds another run already; give each a dump of its own: "
+                f"with npu_dump.capture(name): npu_dump.run(...)"
+            )
 
     @contextmanager
     def capture(self, name: str) -> Iterator[Path]:

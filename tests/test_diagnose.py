@@ -22,6 +22,7 @@ class Activity:
     models: tuple[Path, ...] = (MODEL,)
     executions: int = 1
     released: bool = False
+    programs: tuple[str, ...] = ()
 
 
 def explain(path: Path, activity: Activity, **request: Any) -> str:
@@ -37,6 +38,11 @@ CASES: list[tuple[Activity, dict[str, Any], str]] = [
         Activity(released=True, initialised=False),
         {},
         "the test took npu_dump.config_path*acl.mdl.set_dump(path)",
+    ),
+    (
+        Activity(programs=("./main (with acl.json)",), released=True, initialised=False, models=()),
+        {"layers": ("conv9",)},
+        "./main (with acl.json) ran and dumped nothing*aclInit*a filter matched nothing: layers=['conv9']",
     ),
     (
         Activity(initialised=False, models=(), executions=0),

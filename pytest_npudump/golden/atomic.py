@@ -40,7 +40,7 @@ def locked(path: Path) -> Iterator[Path]:
     from filelock import FileLock, Timeout  # noqa: PLC0415 - 25 ms that only writing needs
 
     target = Path(os.path.realpath(path))
-    lock = _lock_directory() / f"{_digest(os.path.normcase(target))}.lock"
+    lock = lock_file(target)
     try:
         with FileLock(lock, timeout=_LOCK_SECONDS):
             yield target
@@ -49,6 +49,15 @@ def locked(path: Path) -> Iterator[Path]:
             f"{path}: another process has held the lock {lock} for {_LOCK_SECONDS} seconds: wait for it to "
             f"end, or remove the lock if nothing is writing"
         ) from None
+
+
+def lock_file(path: Path) -> Path:
+    """Return the file that those who replace ``path`` lock; links to one file share it.
+
+    Raises:
+        GoldenError: there is no directory for locks.
+    """
+    return _lock_directory() / f"{_digest(os.path.normcase(os.path.realpath(path)))}.lock"
 
 
 def replace_file(target: Path, chunks: Iterable[Chunk]) -> None:

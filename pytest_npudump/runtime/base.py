@@ -59,6 +59,14 @@ class Runtime(Protocol):
     def release(self) -> None:
         """Leave the dump to the code under test, which is going to switch it on and off itself."""
 
+    def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
+        """Leave the dump to a program of its own process.
+
+        Args:
+            program: its name and its configuration, for :attr:`Activity.programs`.
+            models: files of the models it loads, which tell the raw names of layers.
+        """
+
     def load_model(self, path: Path) -> ModelSession:
         """Load a model onto the device.
 
@@ -92,3 +100,7 @@ class Activity(Protocol):
     @property
     def released(self) -> bool:
         """Whether the test took the configuration to switch the dump on itself."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """External programs that were run with the dump in their configuration."""

@@ -34,6 +34,7 @@ class PyAclActivity:
     models: tuple[Path, ...] = ()
     executions: int = 0
     released: bool = False
+    programs: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -117,6 +118,12 @@ class PyAclRuntime:
             return
         self.stop()
         self.activity.released = True
+
+    def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
+        """Leave the dump to a program of its own process."""
+        self.release()
+        self.activity.programs += (program,)
+        self.activity.models += models
 
     def _interpose(self) -> None:
         # A fixture that replaced acl.init during a test puts our function back when it is torn down.

@@ -1,0 +1,197 @@
+"""A program of its own process, run with a time limit, its output kept."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import IO, TYPE_CHECKING
+
+from pytest_npudump.errors import NpudumpError, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+TIMEOUT = 600.0
+"""Seconds a program may run unless the test says otherwise: compiling a model on the device takes minutes."""
+
+_GRACE = 5.0
+_LINES = 20
+_TAIL = 8 * 1024
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalRun:
+    """A program that has ended.
+
+    Attributes:
+        command: the program and its arguments.
+        returncode: its exit code; ``-N`` where signal ``N`` ended it.
+        seconds: how long it ran.
+        stdout: file with what it printed.
+        stderr: file with what it printed to standard error.
+    """
+
+    command: tuple[str, ...]
+    returncode: int
+    seconds: float
+    stdout: Path
+    stderr: Path
+
+
+class ExternalProgramError(NpudumpError):
+    """An external program that cannot be started, fails, or does not end in time."""
+
+
+def command_of(words: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """Return a program and its arguments as strings.
+
+    Raises:
+        RequestError: not a list, empty, or something else than strings and paths in it.
+    """
+    if isinstance(words, str | bytes | os.PathLike) or not words:
+        raise RequestError(
+            f"run({words!r}): expected a list of the program and its arguments: ['./main', 'x']"
+        )
+    command = []
+    for word in words:
+        text = os.fspath(word) if isinstance(word, str | os.PathLike) else None
+        if not isinstance(text, str):
+            raise RequestError(f"run({words!r}): {word!r} is neither a string nor a path")
+        command.append(text)
+    return tuple(command)
+
+
+def run_program(
+    command: tuple[str, ...],
+    *,
+    cwd: Path,
+    output: Path,
+    timeout: float = TIMEOUT,
+    check: bool = True,
+    env: Mapping[str, str] | None = None,
+) -> ExternalRun:
+    """Run a program in its own process group and wait for its end.
+
+    At the end of the time limit, and where this process is interrupted, the whole group is ended: by SIGTERM,
+    and five seconds later by SIGKILL. So are processes that the program leaves behind when it ends.
+
+    Args:
+        command: the program and its arguments; no shell takes part.
+        cwd: its working directory, which a relative path of the program starts from.
+        output: directory for ``stdout.txt`` and ``stderr.txt`` (``stdout-2.txt`` for a second program ...).
+        timeout: seconds it may run.
+        check: whether an exit code other than 0 is an error.
+        env: variables set in addition to those of this process.
+
+    Raises:
+        ExternalProgramError: it cannot be started, does not end in time, or (with ``check``) fails.
+        RequestError: ``timeout`` is no number greater than 0.
+    """
+    __tracebackhide__ = True
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+        raise RequestError(f"run(timeout={timeout!r}): expected a number of seconds greater than 0")
+    stdout, stderr = _output_files(output)
+    began = time.monotonic()
+    try:
+        with stdout.open("wb") as out, stderr.open("wb") as err:
+            code = _run(command, cwd, {**os.environ, **(env or {})}, timeout, (out, err))
+    except subprocess.TimeoutExpired:
+        raise _error(
+            command, f"did not end within {timeout:g} seconds and was ended", stdout, stderr
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ExternalProgramError(f"{shlex.join(command)}: cannot be started in {cwd}: {error}") from error
+    if check and code != 0:
+        raise _error(command, _ended(code), stdout, stderr)
+    return ExternalRun(command, code, time.monotonic() - began, stdout, stderr)
+
+
+def _output_files(directory: Path) -> tuple[Path, Path]:
+    for number in count(1):
+        suffix = f"-{number}" if number > 1 else ""
+        stdout, stderr = directory / f"stdout{suffix}.txt", directory / f"stderr{suffix}.txt"
+        if not stdout.exists() and not stderr.exists():
+            return stdout, stderr
+    raise AssertionError
+
+
+def _run(
+    command: tuple[str, ...],
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float,
+    files: tuple[IO[bytes], IO[bytes]],
+) -> int:
+    process = subprocess.Popen(  # noqa: S603 - the program that a test names
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=files[0],
+        stderr=files[1],
+        start_new_session=True,
+    )
+    try:
+        return process.wait(timeout)
+    finally:
+        _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End every process of the group, and collect the program itself."""
+    try:
+        _signal(process.pid, signal.SIGTERM)
+        until = time.monotonic() + _GRACE
+        while _lives(process) and time.monotonic() < until:
+            time.sleep(0.02)
+    finally:
+        _signal(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _lives(process: subprocess.Popen[bytes]) -> bool:
+    process.poll()
+    try:
+        os.killpg(process.pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _signal(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _error(command: tuple[str, ...], what: str, stdout: Path, stderr: Path) -> ExternalProgramError:
+    parts = [f"{shlex.join(command)} {what}"]
+    for name, path in (("stdout", stdout), ("stderr", stderr)):
+        lines = _last_lines(path)
+        parts += [f"--- end of {name} ---", *lines] if lines else [f"--- {name} is empty ---"]
+    parts.append(f"(the whole output goes to {stdout.parent}; --npudump-keep-dumps=all keeps it)")
+    return ExternalProgramError("\n".join(parts))
+
+
+def _last_lines(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        text = file.read().decode("utf-8", "replace")
+    return [line.translate(_CONTROLS) for line in text.split("\n") if line.strip()][-_LINES:]

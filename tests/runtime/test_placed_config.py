@@ -1,0 +1,296 @@
+"""A configuration put in a program's place, and what was there put back whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.config.adump import validate
+from pytest_npudump.errors import ConfigError
+from pytest_npudump.runtime.placed_config import LeftBehindWarning, placed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ODD = (
+    b'\xef\xbb\xbf{ "err_msg_mode": "1",\r\n\t"dump": {"dump_scene": "watcher"}, '
+    b'"profiler": {"a\xc3\xa9": 1e300}}'
+)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "run1.json"
+    path.write_text(json.dumps({"dump": {"dump_path": str(tmp_path), "dump_list": [{}]}}))
+    return path
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    (tmp_path / "app").mkdir()
+    return tmp_path / "app" / "acl.json"
+
+
+def beside(target: Path) -> list[str]:
+    return sorted(path.name for path in target.parent.iterdir())
+
+
+def test_all_but_the_dump_is_kept_and_cann_accepts_it(target: Path, config: Path, tmp_path: Path) -> None:
+    target.write_bytes(ODD)
+    with placed(target, config):
+        content = json.loads(target.read_bytes())
+        verdict = validate(target.read_bytes())
+    assert content == {
+        "err_msg_mode": "1",
+        "dump": {"dump_path": str(tmp_path), "dump_list": [{}]},
+        "profiler": {"aé": 1e300},
+    }
+    assert list(content) == ["err_msg_mode", "dump", "profiler"]
+    assert verdict.accepted
+    assert verdict.need_dump
+
+
+def test_the_file_is_put_back_byte_for_byte_with_mode_and_time(target: Path, config: Path) -> None:
+    target.write_bytes(ODD)
+    target.chmod(0o640)
+    os.utime(target, ns=(10**18, 10**18))
+    before = target.stat()
+    with placed(target, config):
+        assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    after = target.stat()
+    assert target.read_bytes() == ODD
+    assert (after.st_ino, after.st_mode, after.st_mtime_ns) == (
+        before.st_ino,
+        before.st_mode,
+        before.st_mtime_ns,
+    )
+    assert beside(target) == ["acl.json"]
+
+
+def test_where_there_was_none_there_is_none_afterwards(target: Path, config: Path) -> None:
+    with placed(target, config):
+        assert json.loads(target.read_text()) == json.loads(config.read_text())
+    assert beside(target) == []
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_it_is_put_back_however_the_block_ends(
+    target: Path, config: Path, error: type[BaseException]
+) -> None:
+    target.write_bytes(ODD)
+    with pytest.raises(error), placed(target, config):
+        raise error
+    assert target.read_bytes() == ODD
+    assert beside(target) == ["acl.json"]
+
+
+@pytest.mark.parametrize("change", ["rewrite", "delete"])
+def test_it_is_put_back_whatever_the_program_did_to_it(target: Path, config: Path, change: str) -> None:
+    target.write_bytes(ODD)
+    with placed(target, config):
+        target.write_text("{}") if change == "rewrite" else target.unlink()
+    assert target.read_bytes() == ODD
+
+
+def test_a_link_stays_a_link_and_its_file_untouched(target: Path, config: Path, tmp_path: Path) -> None:
+    (tmp_path / "shared.json").write_text('{"defaultDevice": {"default_device": "0"}}')
+    target.symlink_to("../shared.json")
+    with placed(target, config):
+        assert not target.is_symlink()
+        assert json.loads(target.read_text())["defaultDevice"] == {"default_device": "0"}
+    assert str(target.readlink()) == "../shared.json"
+    assert (tmp_path / "shared.json").read_text() == '{"defaultDevice": {"default_device": "0"}}'
+
+
+def test_an_empty_file_configures_nothing_and_is_taken(target: Path, config: Path) -> None:
+    target.write_bytes(b"")
+    with placed(target, config):
+        assert list(json.loads(target.read_text())) == ["dump"]
+    assert target.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{'dump': 1}", "not JSON"),
+        (b'{"a": NaN}', "not JSON"),
+        (b"\xff\xfe", "not JSON: invalid UTF-8"),
+        (b"[]", "not a JSON object"),
+        (b"null", "not a JSON object"),
+        (b"[" * 11 + b"]" * 11, "11 levels"),
+    ],
+)
+def test_a_file_that_is_no_acl_json_is_refused_and_left(
+    target: Path, config: Path, content: bytes, message: str
+) -> None:
+    target.write_bytes(content)
+    with pytest.raises(ConfigError, match=message), placed(target, config):
+        raise AssertionError
+    assert target.read_bytes() == content
+    assert beside(target) == ["acl.json"]
+
+
+def test_a_folder_that_does_not_exist_is_said(tmp_path: Path, config: Path) -> None:
+    target = tmp_path / "gone" / "acl.json"
+    with pytest.raises(ConfigError, match="the folder has to exist"), placed(target, config):
+        raise AssertionError
+
+
+def test_a_folder_in_its_place_is_refused(target: Path, config: Path) -> None:
+    target.mkdir()
+    with pytest.raises(ConfigError, match="cannot be read: "), placed(target, config):
+        raise AssertionError
+    assert beside(target) == ["acl.json"]
+
+
+def test_a_second_use_at_the_same_time_is_refused(target: Path, config: Path, tmp_path: Path) -> None:
+    target.write_bytes(ODD)
+    (tmp_path / "link").symlink_to(target.parent)
+    with placed(target, config):
+        for other in (target, tmp_path / "link" / "acl.json"):
+            with pytest.raises(ConfigError, match="another run has put its configuration there"):
+                placed(other, config).__enter__()
+    with placed(target, config):
+        pass
+    assert target.read_bytes() == ODD
+
+
+HOLD = """
+import pathlib, sys
+from pytest_npudump.runtime.placed_config import placed
+with placed(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])):
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+
+
+def hold(target: Path, config: Path) -> subprocess.Popen[str]:
+    """Start a process that has its configuration in place until its standard input ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(target), str(config)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "in\n"
+    return process
+
+
+def kill(target: Path, config: Path) -> None:
+    """Leave what a process leaves that is killed while its configuration is in place."""
+    with hold(target, config) as process:
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_another_process_is_refused_and_puts_its_own_back(target: Path, config: Path) -> None:
+    target.write_bytes(ODD)
+    with hold(target, config) as process:
+        with pytest.raises(ConfigError, match="another run"), placed(target, config):
+            raise AssertionError
+        process.communicate("")
+    assert process.returncode == 0
+    assert target.read_bytes() == ODD
+
+
+def test_a_killed_run_leaves_a_backup_that_the_next_one_puts_back_and_reports(
+    target: Path, config: Path
+) -> None:
+    target.write_bytes(ODD)
+    kill(target, config)
+    (backup,) = [name for name in beside(target) if name.startswith("acl.json.npudump-backup-")]
+    assert (target.parent / backup).read_bytes() == ODD
+    with pytest.warns(LeftBehindWarning, match="put back as it was before"), placed(target, config):
+        assert json.loads(target.read_text())["err_msg_mode"] == "1"
+    assert target.read_bytes() == ODD
+    assert beside(target) == ["acl.json"]
+
+
+def test_a_killed_run_where_there_was_no_file_is_cleaned_up(target: Path, config: Path) -> None:
+    kill(target, config)
+    assert any(name.startswith("acl.json.npudump-absent-") for name in beside(target))
+    with pytest.warns(LeftBehindWarning, match="it has been removed"), placed(target, config):
+        pass
+    assert beside(target) == []
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(target: Path, config: Path) -> None:
+    target.write_bytes(ODD)
+    kill(target, config)
+    target.unlink()
+    (target.parent / "acl.json.npudump-tmp").write_text("half")
+    with pytest.warns(LeftBehindWarning), placed(target, config):
+        pass
+    assert target.read_bytes() == ODD
+    assert beside(target) == ["acl.json"]
+
+
+def test_a_file_changed_after_the_kill_is_not_overwritten(target: Path, config: Path) -> None:
+    target.write_bytes(ODD)
+    kill(target, config)
+    target.write_text('{"mine": 1}')
+    with pytest.raises(ConfigError, match=r"keep the one you want as acl\.json"), placed(target, config):
+        raise AssertionError
+    assert target.read_text() == '{"mine": 1}'
+    assert len(beside(target)) == 2
+
+
+def test_a_file_put_back_by_hand_after_the_kill_is_taken(target: Path, config: Path) -> None:
+    target.write_bytes(ODD)
+    kill(target, config)
+    target.write_bytes(ODD)  # git checkout
+    with placed(target, config):
+        pass
+    assert target.read_bytes() == ODD
+    assert beside(target) == ["acl.json"]
+
+
+def test_a_file_made_by_hand_after_the_kill_is_the_user_s(target: Path, config: Path) -> None:
+    kill(target, config)
+    target.write_bytes(ODD)
+    with placed(target, config):
+        pass
+    assert target.read_bytes() == ODD
+    assert beside(target) == ["acl.json"]
+
+
+def test_two_backups_are_left_to_the_user(target: Path, config: Path) -> None:
+    for digest in ("a" * 16, "b" * 16):
+        (target.parent / f"acl.json.npudump-backup-{digest}").touch()
+    with pytest.raises(ConfigError, match="2 backups lie beside it"), placed(target, config):
+        raise AssertionError
+
+
+def test_a_backup_of_another_file_is_left_alone(target: Path, config: Path) -> None:
+    other = target.parent / "my.acl.json.npudump-backup-0123456789abcdef"
+    other.write_text("x")
+    with placed(target, config):
+        pass
+    assert beside(target) == [other.name]
+
+
+def test_a_folder_that_goes_away_is_an_error_that_says_where_the_file_is(
+    target: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.write_bytes(ODD)
+    replace = type(target).replace
+
+    def refuse(self: Path, other: Path) -> Path:
+        if "npudump-backup" in self.name:
+            raise PermissionError(13, "Permission denied")
+        return replace(self, other)
+
+    monkeypatch.setattr(type(target), "replace", refuse)
+    with (
+        pytest.raises(ConfigError, match=r"cannot be put back.*kept in .*npudump-backup"),
+        placed(target, config),
+    ):
+        pass
