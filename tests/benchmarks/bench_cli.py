@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_cli.py [--peer PYTHON] [--work DIR]
 
-PYTHON is an interpreter of an environment that has mindstudio-probe (``pip install mindstudio-probe``).
+PYTHON is an interpreter of an environment that has msprobe (``pip install mindstudio-probe torch``).
 Times are CPU seconds (user and system) of the whole process, interpreter start included; memory is the
 largest resident set, pages of mapped files included.
 """
