@@ -21,7 +21,7 @@ COMMANDS = {
     "compare": "compare two dumps, or a golden file and a dump, element by element where both hold tensors",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
     "overflow": "say what the overflow records of a dump report, and of which layer",
-    "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would",
+    "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would, or show a test's",
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",
     "demo": "write a small test project, record its golden, pass, change a weight, and show the failure",
 }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.doctor import devices, environment, place, software
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, Finding, Report
+from pytest_npudump.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -14,7 +15,14 @@ if TYPE_CHECKING:
     from pytest_npudump.doctor.probe import Probe
     from pytest_npudump.doctor.system import System
 
-RUNTIMES = ("acl", "emulator")
+RUNTIMES = tuple(
+    choice for option in OPTIONS if option.name == "runtime" for choice in option.choices if choice != "auto"
+)
+_REMEDIES = {
+    "acl": "source set_env.sh of CANN on a machine with an NPU; until then use the emulator",
+    "emulator": "pip install 'pytest-npudump[emulator]', to run tests without an NPU",
+}
+_OTHER_REMEDY = "install it with CANN on a machine with an NPU, if the tests use it"
 
 
 def examine(system: System, directory: Path) -> Report:
@@ -66,23 +74,16 @@ def _works(probes: dict[str, Probe], name: str) -> bool:
 def _runtimes(system: System, probes: dict[str, Probe]) -> Iterable[Finding]:
     for name in RUNTIMES:
         probes[name] = system.probe(name)
-        yield _acl(system, probes[name]) if name == "acl" else _emulator(probes[name])
+        yield _runtime(system, name, probes[name])
 
 
-def _acl(system: System, probe: Probe) -> Finding:
+def _runtime(system: System, name: str, probe: Probe) -> Finding:
     if not probe.works:
-        remedy = "source set_env.sh of CANN on a machine with an NPU; until then use the emulator"
-        return Finding("runtimes", "acl", ABSENT, probe.why, remedy)
-    blocking = [name for name in environment.BLOCKING if system.environ.get(name)]
-    text = f"{probe.why}: {probe.soc or 'the SoC is not known'}"
-    if blocking:
+        return Finding("runtimes", name, ABSENT, probe.why, _REMEDIES.get(name, _OTHER_REMEDY))
+    chip = "" if name == "emulator" else f": {probe.soc or 'the SoC is not known'}"
+    text = f"{probe.why}{chip}"
+    blocking = [variable for variable in environment.BLOCKING if system.environ.get(variable)]
+    if name == "acl" and blocking:
         text += f", but models dump nothing while {blocking[0]} is set"
-        return Finding("runtimes", "acl", PROBLEM, text, f"unset {blocking[0]}")
-    return Finding("runtimes", "acl", OK, text)
-
-
-def _emulator(probe: Probe) -> Finding:
-    if probe.works:
-        return Finding("runtimes", "emulator", OK, probe.why)
-    remedy = "pip install 'pytest-npudump[emulator]', to run tests without an NPU"
-    return Finding("runtimes", "emulator", ABSENT, probe.why, remedy)
+        return Finding("runtimes", name, PROBLEM, text, f"unset {blocking[0]}")
+    return Finding("runtimes", name, OK, text)

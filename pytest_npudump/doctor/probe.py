@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from pytest_npudump.errors import MissingExtraError
+from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
 
 SECONDS = 60
 """How long a runtime may take to answer; the first call to a device after a start takes some seconds."""
@@ -33,7 +33,7 @@ class Probe:
 
 
 def probe_runtime(name: str, *, seconds: float = SECONDS) -> Probe:
-    """Ask the runtime ``name`` (``acl`` or ``emulator``) in a child process; never raises."""
+    """Ask the runtime ``name``, as ``--npudump-runtime`` takes it, in a child process; never raises."""
     command = [sys.executable, "-m", __name__, name]
     try:
         done = subprocess.run(  # noqa: S603 - this module, run by this interpreter
@@ -68,7 +68,9 @@ def _ended(code: int) -> str:
 
 def ask(name: str) -> Probe:
     """Ask the runtime in this process, which has to be a new one."""
-    return _ask_acl() if name == "acl" else _ask_emulator()
+    if name == "acl":
+        return _ask_acl()
+    return _ask_emulator() if name == "emulator" else _ask_framework(name)
 
 
 def _ask_acl() -> Probe:
@@ -78,6 +80,16 @@ def _ask_acl() -> Probe:
     if acl is None:
         return Probe(works=False, why=why)
     return Probe(works=True, why=why, devices=acl.rt.get_device_count()[0], soc=acl.get_soc_name() or "")
+
+
+def _ask_framework(name: str) -> Probe:
+    from pytest_npudump.runtime.select import choose, load  # noqa: PLC0415 - in the child process only
+
+    try:
+        facts = load(choose(name), 0).producer()
+    except RuntimeUnavailableError as error:
+        return Probe(works=False, why=str(error))
+    return Probe(works=True, why="a device answers", soc=facts.get("soc", ""))
 
 
 def _ask_emulator() -> Probe:

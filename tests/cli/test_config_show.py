@@ -45,8 +45,10 @@ def test_glob():
 
 @pytest.fixture
 def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
-    for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_DEBUG_TEMPROOT", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"):
+    for name in ("CI", "PYTEST_DEBUG_TEMPROOT", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other plugins cost a second each time
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p npudump")
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     project(tmp_path, SOURCE)
@@ -176,7 +178,6 @@ def test_a_test_that_cannot_be_shown_is_one_line(show: Show, words: tuple[str, .
             "cannot be collected: npu_dump: test_shown.py::test_one: dump_mode: 'Input' is not allowed",
         ),
         (SOURCE, "addopts = -k other", "is deselected, by -k, -m or a plugin"),
-        (SOURCE, "addopts = -p no:npudump", "this needs the plugin npudump, and addopts or PYTEST_ADDOPTS"),
         ("", "", "pytest collects no test in test_shown.py"),
         ("import os\n\nos._exit(9)", "", "pytest ended with 9 before it collected anything: "),
     ],
@@ -189,3 +190,14 @@ def test_a_collection_that_fails_has_its_reason(
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_project_that_switches_the_plugin_off_is_told_so(
+    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:npudump")
+    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\n")
+    code, _, err = show("test_shown.py")
+    assert code == 2
+    assert "this needs the plugin npudump, and addopts or PYTEST_ADDOPTS switch it off" in err

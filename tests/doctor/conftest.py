@@ -74,6 +74,7 @@ FILES = {
 VERSIONS = {"torch": "2.5.1+cpu", "torch_npu": "2.5.1.post1", "onnx": "1.17.0", "onnxruntime": "1.20.1"}
 ACL = Probe(works=True, why="2 devices answer", devices=2, soc="Ascend910B4")
 NO_ACL = Probe(works=False, why="no module 'acl' (CANN's pyACL) can be imported")
+NOT_INSTALLED = Probe(works=False, why="not installed")
 EMULATOR = Probe(works=True, why="onnxruntime 1.20.1, onnx 1.17.0")
 NO_EMULATOR = Probe(works=False, why="the emulator needs the package 'onnx', which is not installed")
 
@@ -100,7 +101,7 @@ class Machine:
             root=self.root,
             environ=self.environ,
             version=self.versions.get,
-            probe=self.probes.__getitem__,
+            probe=lambda name: self.probes.get(name, NOT_INSTALLED),
             npu_smi=self.npu_smi,
             access=lambda path, _: str(path).removeprefix(str(self.root)) not in self.forbidden,
             free=lambda _: self.free,

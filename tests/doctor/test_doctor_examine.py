@@ -12,6 +12,7 @@ import pytest
 from pytest_npudump.doctor.examine import examine
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.doctor.probe import Probe
+from pytest_npudump.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,10 +29,20 @@ def test_a_machine_on_which_all_is_well_has_no_line_that_is_not_good(
     machine: Machine, tmp_path: Path
 ) -> None:
     report = examine(machine.system(), tmp_path)
-    poor = {finding.name for finding in report.findings if finding.state != OK}
+    areas = ("software", "devices", "environment", "dumping")
+    poor = {finding.name for finding in report.findings if finding.state != OK and finding.area in areas}
     assert report.good
     assert report.runtimes == ("acl", "emulator")
     assert poor == {"MindSpore", "distributed"}  # optional, and not installed there
+
+
+def test_every_runtime_that_the_option_offers_is_asked(machine: Machine, tmp_path: Path) -> None:
+    (option,) = [option for option in OPTIONS if option.name == "runtime"]
+    works = Probe(works=True, why="a device answers", soc="Ascend910B4")
+    machine.probes = dict.fromkeys(option.choices, works)
+    report = examine(machine.system(), tmp_path)
+    assert report.runtimes == option.choices[1:]
+    assert option.choices[0] == "auto"
 
 
 def test_areas_stand_together_and_the_chip_is_named(machine: Machine, tmp_path: Path, named: Named) -> None:
