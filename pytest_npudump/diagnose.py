@@ -34,6 +34,8 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
         yield f"its directory {dump_path} is gone or cannot be written; the test must leave it alone"
     if activity.programs:
         yield _by_program(request, activity.programs, dump_path)
+    if activity.likely_cause:
+        yield activity.likely_cause
     if activity.released:
         yield (
             "the test took npu_dump.config_path, so it has to switch the dump on itself before its model is "

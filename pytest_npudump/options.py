@@ -53,8 +53,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "runtime",
         default="auto",
-        help="what runs the models: the real pyACL, the emulator, or (auto) pyACL where a device answers",
-        choices=("auto", "acl", "emulator"),
+        help="what runs the models: the real pyACL, torch_npu, the emulator, or (auto) torch_npu where the "
+        "tests have imported it, pyACL where a device answers, else the emulator",
+        choices=("auto", "acl", "torch_npu", "emulator"),
     ),
     Option(
         "require-npu",

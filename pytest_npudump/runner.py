@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.fixture import NpuDump
     from pytest_npudump.options import Settings
-    from pytest_npudump.runtime.pyacl import PyAclRuntime
+    from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.session import MarkedTest
 
 TEST = pytest.StashKey["MarkedTest"]()
@@ -40,10 +40,10 @@ class Runner:
         self._config = config
         self._settings = settings
         self._choice: Choice | None = None
-        self._runtime: PyAclRuntime | None = None
+        self._runtime: Runtime | None = None
         self._base: Path | None = None
 
-    def runtime(self) -> PyAclRuntime:
+    def runtime(self) -> Runtime:
         """Return the runtime of this session, loaded when a test first needs it.
 
         Raises:

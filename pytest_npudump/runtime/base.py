@@ -98,6 +98,10 @@ class Activity(Protocol):
         """How often such a model ran, through the adapter, while the dump was on."""
 
     @property
+    def likely_cause(self) -> str:
+        """What the runtime itself knows of a dump that holds nothing; "" where it knows no more."""
+
+    @property
     def released(self) -> bool:
         """Whether the test took the configuration to switch the dump on itself."""
 

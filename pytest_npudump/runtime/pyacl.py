@@ -34,6 +34,7 @@ class PyAclActivity:
     models: tuple[Path, ...] = ()
     executions: int = 0
     released: bool = False
+    likely_cause: str = ""
     programs: tuple[str, ...] = ()
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RuntimeUnavailableError
 
 if TYPE_CHECKING:
-    from pytest_npudump.runtime.pyacl import PyAclRuntime
+    from pytest_npudump.runtime.base import Runtime
 
 _EMULATOR = "pytest_npudump.emulator.acl"
+_PROBED: set[str] = set()
+"""``acl``, where it was this module that imported it, and no test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,7 @@ class Choice:
     """A decision for a runtime.
 
     Attributes:
-        name: ``acl`` or ``emulator``.
+        name: ``acl``, ``torch_npu`` or ``emulator``.
         why: what it was decided by.
     """
 
@@ -28,13 +32,20 @@ class Choice:
 
 
 def choose(option: str) -> Choice:
-    """Decide for ``acl``, ``emulator``, or with ``auto`` for the first of them that works here.
+    """Decide for a runtime, with ``auto`` for the first that works here.
+
+    ``auto`` means ``torch_npu`` where the tests collected so far have imported it, and not ``acl``, and it
+    has a device; torch is never imported to find that out. Else it means ``acl``, else ``emulator``.
 
     Raises:
-        RuntimeUnavailableError: ``acl`` was asked for, and no device answers.
+        RuntimeUnavailableError: the runtime that was asked for is not installed, or no device answers.
     """
     if option == "emulator":
         return Choice("emulator", "--npudump-runtime=emulator")
+    if option == "torch_npu":
+        return _torch_npu_if_installed()
+    if option == "auto" and (why := _imported_torch_npu()):
+        return Choice("torch_npu", f"--npudump-runtime=auto, {why}")
     acl, why = probe_acl()
     if acl is not None:
         return Choice("acl", f"--npudump-runtime={option}, {why}")
@@ -45,12 +56,38 @@ def choose(option: str) -> Choice:
     return Choice("emulator", f"--npudump-runtime=auto, {why}")
 
 
-def load(choice: Choice, device: int) -> PyAclRuntime:
+def _torch_npu_if_installed() -> Choice:
+    if "torch_npu" not in sys.modules and find_spec("torch_npu") is None:
+        raise RuntimeUnavailableError("--npudump-runtime=torch_npu: no module 'torch_npu' can be imported")
+    return Choice("torch_npu", "--npudump-runtime=torch_npu")
+
+
+def _imported_torch_npu() -> str:
+    """Return why the process is one of torch_npu's, "" if it is not."""
+    torch_npu = sys.modules.get("torch_npu")
+    if torch_npu is None or "acl" in sys.modules.keys() - _PROBED or not _has_device(torch_npu):
+        return ""
+    return "the tests have imported torch_npu and a device answers"
+
+
+def _has_device(torch_npu: Any) -> bool:
+    try:
+        return bool(torch_npu.npu.is_available())
+    except (AttributeError, RuntimeError):  # an import that failed half-way, or a driver that does not answer
+        return False
+
+
+def load(choice: Choice, device: int) -> Runtime:
     """Load the runtime that was decided for.
 
     Raises:
         MissingExtraError: the emulator's packages are not installed.
+        RuntimeUnavailableError: torch_npu cannot be imported, or finds no device.
     """
+    if choice.name == "torch_npu":
+        from pytest_npudump.runtime.torch_npu import TorchNpuRuntime  # noqa: PLC0415 - only where chosen
+
+        return TorchNpuRuntime(_load_torch_npu("--npudump-runtime=torch_npu"), device)
     from pytest_npudump.runtime.pyacl import PyAclRuntime  # noqa: PLC0415 - it needs numpy
 
     if choice.name == "emulator":
@@ -58,6 +95,19 @@ def load(choice: Choice, device: int) -> PyAclRuntime:
 
         install()
     return PyAclRuntime(importlib.import_module("acl"), choice.name, device)
+
+
+def _load_torch_npu(option: str) -> Any:
+    try:
+        torch_npu = importlib.import_module("torch_npu")
+    except (ImportError, OSError, RuntimeError) as error:
+        words = " ".join(str(error).split())
+        raise RuntimeUnavailableError(
+            f"{option}: torch_npu cannot be imported: {words}; is set_env.sh of CANN sourced?"
+        ) from error
+    if not _has_device(torch_npu):
+        raise RuntimeUnavailableError(f"{option}: torch_npu is installed but finds no NPU")
+    return torch_npu
 
 
 def require(option: str) -> None:
@@ -68,6 +118,9 @@ def require(option: str) -> None:
     """
     if option == "emulator":
         raise RuntimeUnavailableError("--npudump-require-npu excludes --npudump-runtime=emulator")
+    if option == "torch_npu":
+        _load_torch_npu("--npudump-require-npu")
+        return
     acl, why = probe_acl()
     if acl is None:
         raise RuntimeUnavailableError(f"--npudump-require-npu: {why}")
@@ -78,6 +131,8 @@ def probe_acl() -> tuple[Any | None, str]:
 
     Counting devices needs no ``acl.init``, whose first call would settle the process's configuration.
     """
+    if "acl" not in sys.modules:
+        _PROBED.add("acl")
     try:
         acl = importlib.import_module("acl")
     except ModuleNotFoundError:
