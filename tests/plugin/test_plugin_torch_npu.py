@@ -1,0 +1,193 @@
+"""Marked tests of eager operators, over a stand-in with torch_npu's calls and answers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from conftest import Project
+
+CLIENT = Path(__file__).parents[1] / "data" / "torch_client"
+RUNTIME = "--npudump-runtime=torch_npu"
+DUMPS = "--npudump-dump-dir=dumps"
+CALLS = [("aclnnAdd", 1), ("aclnnMul", 2), ("aclnnAdd", 3), ("aclnnMul", 4), ("aclnnAdd", 5)]
+
+
+class Eager:
+    """A project with one test that runs eager operators."""
+
+    def __init__(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.project = project
+        self._patch = monkeypatch
+
+    def write(
+        self, body: Sequence[tuple[str, float]] | str, marker: str = "scene='op'", counter: int = 0
+    ) -> None:
+        """Write the test; the process has made ``counter`` calls before."""
+        self._patch.setenv("TORCH_CLIENT_COUNTER", str(counter))
+        lines = body if isinstance(body, str) else "".join(f"    operator({n!r}, {v})\n" for n, v in body)
+        self.project.test_file(
+            f"from torch_npu import _device, npu\nfrom torch_npu._device import operator\n\n"
+            f"@pytest.mark.npu_dump({marker})\ndef test_eager(npu_dump):\n{lines or '    pass'}\n",
+            "test_eager.py",
+        )
+
+    def run(self, *options: str) -> pytest.RunResult:
+        return self.project.pytester.runpytest_inprocess(RUNTIME, DUMPS, *options)
+
+    def record(self) -> None:
+        result = self.run("--npudump-update-golden")
+        assert result.ret == 0, result.stdout.str()
+
+
+@pytest.fixture
+def eager(project: Project, monkeypatch: pytest.MonkeyPatch) -> Eager:
+    monkeypatch.syspath_prepend(str(CLIENT))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch_npu"]:
+        monkeypatch.delitem(sys.modules, name)
+    return Eager(project, monkeypatch)
+
+
+def rows(eager: Eager) -> list[str]:
+    text = eager.project.golden.read_text(encoding="utf-8")
+    return [line.split()[0] for line in text.splitlines() if line.startswith("  aclnn")]
+
+
+def verdicts(eager: Eager) -> list[tuple[str, str]]:
+    """Status and key of every failing tensor of the one report."""
+    report: dict[str, Any] = eager.project.report()
+    found = report["comparison"]["verdicts"]
+    return [
+        (verdict["status"], verdict.get("key") or f"{verdict['layer']}:{verdict['io']}.{verdict['slot']}")
+        for verdict in found
+        if verdict["status"] != "pass"
+    ]
+
+
+def test_a_golden_holds_no_counter_and_later_calls_pass(eager: Eager) -> None:
+    eager.write(CALLS)
+    eager.record()
+    assert rows(eager) == [
+        "aclnnAdd:output.0",
+        "aclnnMul:output.0",
+        "aclnnAdd#turn=1:output.0",
+        "aclnnMul#turn=1:output.0",
+        "aclnnAdd#turn=2:output.0",
+    ]
+    assert "runtime: torch_npu" in eager.project.golden.read_text(encoding="utf-8")
+    eager.write(CALLS, counter=7_000)
+    result = eager.run()
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["npudump: runtime torch_npu (--npudump-runtime=torch_npu)"])
+
+
+def test_auto_finds_torch_npu_where_the_test_imports_it(eager: Eager) -> None:
+    eager.write(CALLS)
+    eager.record()
+    result = eager.project.pytester.runpytest_inprocess(DUMPS)
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["npudump: runtime torch_npu (--npudump-runtime=auto, *imported torch_npu*"])
+
+
+def test_one_call_more_is_one_extra_tensor(eager: Eager) -> None:
+    eager.write(CALLS)
+    eager.record()
+    eager.write([*CALLS[:2], ("aclnnAdd", 9), *CALLS[2:]], counter=40)
+    result = eager.run()
+    result.assert_outcomes(failed=1)
+    assert verdicts(eager) == [("extra", "aclnnAdd#turn=3:output.0")]
+    result.stdout.fnmatch_lines(["*1 only in the dump, of 6: aclnnAdd (call 3)*"])
+
+
+def test_one_call_less_is_one_missing_tensor(eager: Eager) -> None:
+    eager.write(CALLS)
+    eager.record()
+    eager.write([*CALLS[:2], *CALLS[3:]])
+    eager.run().assert_outcomes(failed=1)
+    assert verdicts(eager) == [("missing", "aclnnAdd#turn=1:output.0")]
+
+
+def test_the_second_run_compares_a_shifted_call_with_its_own_golden_tensor(eager: Eager) -> None:
+    marker = "scene='op', golden_tensors='*'"
+    eager.write(CALLS, marker)
+    eager.record()
+    eager.write([("aclnnAdd", 9), *CALLS[:4], ("aclnnAdd", 5.5)], marker, counter=300)
+    eager.run().assert_outcomes(failed=1)
+    assert verdicts(eager) == [("extra", "aclnnAdd#turn=3:output.0"), ("fail", "aclnnAdd#turn=2:output.0")]
+    report: dict[str, Any] = eager.project.report()
+    (finding,) = report["escalation"]["findings"]
+    assert finding["key"] == "aclnnAdd#turn=2:output.0"
+    assert finding["reproduced"] is True
+    assert finding["elements"]["max_abs"] == 0.5
+
+
+def test_a_part_of_a_test_has_a_dump_of_its_own(eager: Eager) -> None:
+    eager.write(
+        "    operator('aclnnAdd', 1)\n"
+        "    with npu_dump.capture('part'):\n        operator('aclnnMul', 2)\n"
+        "    operator('aclnnExp', 3)\n"
+    )
+    eager.record()
+    assert rows(eager) == [
+        "aclnnAdd:output.0",
+        "aclnnMul#capture=part:output.0",
+        "aclnnExp#capture=after-part:output.0",
+    ]
+
+
+def test_layers_are_chosen_by_api_and_kernel(eager: Eager) -> None:
+    eager.write(
+        "    operator('aclnnAdd', 1)\n    operator('aclnnAdd', 1, kernel='Add')\n",
+        "scene='op', layers=['aclnnAdd>*']",
+    )
+    eager.record()
+    assert rows(eager) == ["aclnnAdd>Add:output.0"]
+
+
+def test_a_refused_configuration_fails_the_test(eager: Eager) -> None:
+    eager.write(CALLS)
+    eager.record()
+    conftest = "from torch_npu import _device\n_device.answers['aclmdlSetDump'] = 100009\n"
+    eager.project.pytester.makeconftest(conftest)
+    result = eager.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*set_dump(*acl.json') returned 100009 (ACL_ERROR_INVALID_DUMP_CONFIG)*"])
+
+
+def test_a_test_that_runs_no_operator_fails_and_says_what_may_be_wrong(eager: Eager) -> None:
+    eager.write([])
+    result = eager.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*no operator ran on the NPU while the dump was on*"])
+
+
+def test_a_model_file_is_refused_with_the_way_out(eager: Eager) -> None:
+    eager.write("    npu_dump.load_model('net.om')\n")
+    result = eager.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*net.om*loads no model files*--npudump-runtime=acl*"])
+
+
+def test_a_test_may_switch_the_dump_on_itself(eager: Eager) -> None:
+    eager.write(
+        "    path = str(npu_dump.config_path)\n    npu.utils.init_dump()\n    npu.utils.set_dump(path)\n"
+        "    operator('aclnnAdd', 1)\n"
+    )
+    eager.record()
+    assert rows(eager) == ["aclnnAdd:output.0"]
+
+
+def test_a_dump_set_with_the_functions_that_say_nothing_fails(eager: Eager) -> None:
+    eager.write(
+        "    path = str(npu_dump.config_path)\n    npu.init_dump()\n    npu.set_dump(path)\n"
+        "    operator('aclnnAdd', 1)\n"
+    )
+    result = eager.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*raise where torch_npu.npu.set_dump says nothing*"])
