@@ -89,7 +89,7 @@ class NpuDump:
         Args:
             command: the program and its arguments; no shell takes part.
             acl_json: where the program expects its acl.json, be there a file or not.
-            timeout: seconds it may run; then it and its children are ended.
+            timeout: seconds it may run; then it is ended, and at its end all that it has started.
             check: whether an exit code other than 0 fails the test.
             cwd: the program's working directory.
             env: variables set in addition to those of the test.

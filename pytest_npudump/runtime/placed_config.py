@@ -13,6 +13,7 @@ import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.files import read_config_file
@@ -22,7 +23,6 @@ from pytest_npudump.golden.atomic import lock_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _BACKUP = ".npudump-backup-"
 _ABSENT = ".npudump-absent-"
@@ -77,7 +77,7 @@ def _exclusive(target: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout  # noqa: PLC0415 - 25 ms that only such a run needs
 
     try:
-        lock = FileLock(lock_file(target))
+        lock = FileLock(lock_file(_unlinked(target)))
         lock.acquire(timeout=0)
     except Timeout:
         raise ConfigError(
@@ -88,6 +88,11 @@ def _exclusive(target: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _unlinked(target: Path) -> Path:
+    """Return a name for ``target`` that stays the same while a file takes the place of a link there."""
+    return Path(os.path.realpath(target.parent)) / f"{target.name}{_TEMPORARY}"
 
 
 def _merged(target: Path, dump: dict[str, Any]) -> bytes:

@@ -8,9 +8,12 @@ import signal
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_npudump.config.adump import validate
 from pytest_npudump.errors import ConfigError
@@ -114,6 +117,35 @@ def test_an_empty_file_configures_nothing_and_is_taken(target: Path, config: Pat
     with placed(target, config):
         assert list(json.loads(target.read_text())) == ["dump"]
     assert target.read_bytes() == b""
+
+
+def test_a_second_use_of_a_link_is_refused(target: Path, config: Path, tmp_path: Path) -> None:
+    (tmp_path / "shared.json").write_text("{}")
+    target.symlink_to("../shared.json")
+    with placed(target, config), pytest.raises(ConfigError, match="another run"), placed(target, config):
+        raise AssertionError
+    assert target.is_symlink()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    content=st.binary(max_size=40)
+    | st.dictionaries(
+        st.text(max_size=5),
+        st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), st.lists, max_leaves=5),
+        max_size=4,
+    ).map(lambda value: json.dumps(value).encode())
+)
+def test_any_file_is_the_same_afterwards(target: Path, config: Path, content: bytes) -> None:
+    target.write_bytes(content)
+    with suppress(ConfigError), placed(target, config):  # most of it is no acl.json
+        now = json.loads(target.read_bytes())
+        assert now["dump"] == json.loads(config.read_text())["dump"]
+        if content:
+            before = json.loads(content.removeprefix(b"\xef\xbb\xbf").partition(b"\0")[0])
+            assert {**before, "dump": None} == {**now, "dump": None}
+    assert target.read_bytes() == content
+    assert beside(target) == ["acl.json"]
 
 
 @pytest.mark.parametrize(
