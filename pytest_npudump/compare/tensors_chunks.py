@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-CHUNK = 1 << 17
+CHUNK = 1 << 18
 """Elements compared at a time: the dozen buffers this takes stay in a last-level cache."""
 
 

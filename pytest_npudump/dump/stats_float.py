@@ -74,6 +74,8 @@ def block_sum(values: np.ndarray) -> float:
     whole = values.size - values.size % _BLOCK
     rows = values[:whole].reshape(-1, _SUM_ROWS, _COLUMNS)
     total = float(np.add.reduce(np.matmul(_ONES, rows), axis=None, dtype=np.float64))
+    if whole == values.size:
+        return total
     return total + float(np.add.reduce(values[whole:], dtype=np.float64))
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _SIGN = 0x8000
 _FLOAT16_BITS = np.int32(0x8FFFE000 - (1 << 32))
 _FLOAT16_SCALE = np.float32(2.0**112)
+_HALF_BITS, _EXPONENT_SHIFT = np.int32(16), np.int32(3)
 _HIGH_HALF = np.int32(0xFFFF0000 - (1 << 32))
 
 
@@ -32,29 +33,29 @@ class HalfType:
 
     Attributes:
         largest: code of the largest finite value.
-        split: fills two float32 buffers with the upper and the lower neighbours of int32 pairs.
+        split: fills float32 of shape (2 * k,) with the lower neighbours of int32 pairs of shape (k,), then
+            with the upper ones.
     """
 
     largest: int
-    split: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+    split: Callable[[np.ndarray, np.ndarray], None]
 
 
-def _split_float16(pairs: np.ndarray, upper: np.ndarray, lower: np.ndarray) -> None:
+def _split_float16(pairs: np.ndarray, out: np.ndarray) -> None:
     """Move sign, exponent and mantissa into float32's places; the bias is corrected by a factor."""
-    codes = lower.view(np.int32)
-    np.left_shift(pairs, 16, out=codes)
-    np.right_shift(codes, 3, out=codes)
-    np.right_shift(pairs, 3, out=upper.view(np.int32))
-    for values in (upper, lower):
-        codes = values.view(np.int32)
-        np.bitwise_and(codes, _FLOAT16_BITS, out=codes)
-        np.multiply(values, _FLOAT16_SCALE, out=values)
+    codes = out.view(np.int32)
+    lower = np.left_shift(pairs, _HALF_BITS, out=codes[: pairs.size])
+    np.right_shift(lower, _EXPONENT_SHIFT, out=lower)
+    np.right_shift(pairs, _EXPONENT_SHIFT, out=codes[pairs.size :])
+    np.bitwise_and(codes, _FLOAT16_BITS, out=codes)
+    np.multiply(out, _FLOAT16_SCALE, out=out)
 
 
-def _split_bfloat16(pairs: np.ndarray, upper: np.ndarray, lower: np.ndarray) -> None:
+def _split_bfloat16(pairs: np.ndarray, out: np.ndarray) -> None:
     """bf16 is the upper half of float32."""
-    np.left_shift(pairs, 16, out=lower.view(np.int32))
-    np.bitwise_and(pairs, _HIGH_HALF, out=upper.view(np.int32))
+    codes = out.view(np.int32)
+    np.left_shift(pairs, _HALF_BITS, out=codes[: pairs.size])
+    np.bitwise_and(pairs, _HIGH_HALF, out=codes[pairs.size :])
 
 
 FLOAT16 = HalfType(0x7BFF, _split_float16)
@@ -69,7 +70,6 @@ class Half:
         self._kind = kind
         self._sums = Float32(totals)
         self._values = np.empty(0, np.float32)
-        self._codes = np.empty(0, np.uint16)
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk of shape (n,), n > 0."""
@@ -87,14 +87,8 @@ class Half:
         self.totals.extend(smallest, largest)
         self.totals.count += chunk.size
         if smallest <= 0 <= largest:
-            self.totals.zero += self._zeros(codes)
+            self.totals.zero += _zeros(codes)
         self._sums.add_sums(self._float32(chunk), max(-smallest, largest))
-
-    def _zeros(self, codes: np.ndarray) -> int:
-        if self._codes.size < codes.size:
-            self._codes = np.empty(codes.size, np.uint16)
-        magnitudes = np.left_shift(codes, 1, out=self._codes[: codes.size])
-        return int(codes.size - np.count_nonzero(magnitudes))
 
     def _float32(self, chunk: np.ndarray) -> np.ndarray:
         if self._values.size < chunk.size:
@@ -102,30 +96,35 @@ class Half:
         return to_float32(chunk, self._kind, self._values[: chunk.size])
 
 
+def _zeros(codes: np.ndarray) -> int:
+    """Zeros of both signs among the codes, uint16 of shape (n,)."""
+    zeros = codes.size - int(np.count_nonzero(codes))
+    if np.minimum.reduce(codes.view(np.int16)) == -_SIGN:
+        zeros += int(np.count_nonzero(codes == _SIGN))
+    return zeros
+
+
 def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray:
-    """Fill ``out`` with the values of ``chunk``: those at odd places, those at even places, the odd one out.
+    """Fill ``out`` with the values of ``chunk``: each other one, those between, the one without a neighbour.
+
+    :func:`in_order` knows which come first.
 
     Codes of NaN and infinities of float16 do not come out as such; those of bf16 do.
     """
     pairs = chunk.size // 2
     if chunk.size % 2:
         out[-1] = chunk[-1]
-    high_first = sys.byteorder == "big"
-    places = (
-        (slice(pairs, 2 * pairs), slice(0, pairs))
-        if high_first
-        else (slice(0, pairs), slice(pairs, 2 * pairs))
-    )
-    kind.split(_pairs(chunk, pairs), out[places[0]], out[places[1]])
+    kind.split(_pairs(chunk, pairs), out[: 2 * pairs])
     return out
 
 
 def in_order(values: np.ndarray) -> np.ndarray:
     """A copy of ``values``, which :func:`to_float32` made, in the order of the elements."""
     pairs = values.size // 2
+    lower = 0 if sys.byteorder == "little" else 1
     found: np.ndarray = values.copy()
-    found[1 : 2 * pairs : 2] = values[:pairs]
-    found[0 : 2 * pairs : 2] = values[pairs : 2 * pairs]
+    found[lower : 2 * pairs : 2] = values[:pairs]
+    found[1 - lower : 2 * pairs : 2] = values[pairs : 2 * pairs]
     return found
 
 

@@ -79,8 +79,8 @@ def _assert_close(found: Any, expected: Any, array: np.ndarray) -> Any:
         assert found.avg == expected.avg
         assert type(found.max) is int
     elif math.isfinite(expected.avg):
-        finite = np.abs(array.astype(np.float64))
-        assert abs(found.avg - expected.avg) <= 9e-7 * float(np.sum(finite / finite.size)) + 5e-324
+        magnitude = _mean(np.abs(_wide(array)).reshape(-1).tolist())
+        assert abs(found.avg - expected.avg) <= 9e-7 * magnitude + 5e-324
     else:
         np.testing.assert_equal(found.avg, expected.avg)
     np.testing.assert_allclose(found.l2norm, expected.l2norm, rtol=1e-6)
