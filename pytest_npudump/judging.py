@@ -21,6 +21,7 @@ from pytest_npudump.layers import (
 )
 from pytest_npudump.outcome import Outcome
 from pytest_npudump.request import matches_any
+from pytest_npudump.scenes import JUDGES
 from pytest_npudump.tolerating import MARKER_RULES
 
 if TYPE_CHECKING:
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
 
 
 def judge(test: MarkedTest) -> Outcome:
-    """Read the dump of the first run, and record it or compare it.
+    """Read the dump of the first run, and record it, compare it or have its scene judge it.
 
     Whatever cannot be read or decided is an outcome that fails the test, never an exception.
     """
+    scene = JUDGES.get(test.request.scene)
+    if scene is not None:
+        return scene(test)
     try:
         golden = _golden(test)
         test.dump = collect(test, golden)

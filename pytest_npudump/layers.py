@@ -28,7 +28,7 @@ _COMPARED = 200
 
 def select_layers(dump: Dump, request: DumpRequest) -> Dump:
     """Keep the tensors of the layers that ``request`` names, whichever spelling the dump has."""
-    if not request.layers:
+    if not request.layers or request.scene == "watcher":
         return dump
     patterns = both_spellings(request.layers)
     records = tuple(record for record in dump.records if matches_any(patterns, record.key.layer))

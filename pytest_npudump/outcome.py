@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,27 +23,36 @@ MISSING_GOLDEN = "golden missing"
 ERROR = "error"
 
 
+class SceneFinding(Protocol):
+    """What a scene without a comparison of statistics holds against a test."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON data."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What the first run of a test showed.
 
     Attributes:
         status: one of the constants of this module.
-        golden: the golden file that decided, or would have.
+        golden: the golden file that decided, or would have; None in a scene that needs none.
         comparison: None where it never came to one.
         problems: what went wrong besides verdicts, in words; any of them fails the test.
         notes: what a reader of the report should know.
         tensors: number of tensors that were dumped and selected.
         environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
+        findings: what scenes other than ``model`` and ``op`` found, in execution order.
     """
 
     status: str
-    golden: Path
+    golden: Path | None
     comparison: Comparison | None = None
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tensors: int = 0
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    findings: tuple[SceneFinding, ...] = ()
 
     @property
     def good(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_npudump.errors import RequestError
 
-SCENES = ("model", "op")
+SCENES = ("model", "op", "watcher")
 _STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
 
 
@@ -24,7 +24,9 @@ class DumpRequest:
 
     Attributes:
         layers: operator names or globs; empty means every layer.
-        scene: ``model`` (a model's operators) or ``op`` (single operators, ``dump_op_switch``).
+        scene: ``model`` (a model's operators), ``op`` (single operators, ``dump_op_switch``) or ``watcher``
+            (outputs of ``watcher_nodes`` after each of ``layers``).
+        dump_data: None for what the scene needs: full tensors for the watcher, else statistics.
         golden_tensors: names or globs of layers whose tensors are kept beside the golden.
         rtol, atol: tolerance of this test's floating-point statistics; one given alone makes the other 0.
         preset: name of a tolerance preset; None for the run's.
@@ -38,12 +40,13 @@ class DumpRequest:
     dump_mode: str = "output"
     dump_level: str | None = None
     dump_step: str | None = None
-    dump_data: str = "stats"
+    dump_data: str | None = None
     dump_stats: tuple[str, ...] = ()
     dump_kernel_data: str | None = None
     optype_blacklist: tuple[Mapping[str, Any], ...] = ()
     opname_blacklist: tuple[Mapping[str, Any], ...] = ()
     opname_range: tuple[Mapping[str, Any], ...] = ()
+    watcher_nodes: tuple[str, ...] = ()
     golden_tensors: tuple[str, ...] = ()
     rtol: float | None = None
     atol: float | None = None
@@ -150,6 +153,7 @@ _CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "optype_blacklist": _BLACKLIST,
         "opname_blacklist": _BLACKLIST,
         "opname_range": _mappings("begin", "end"),
+        "watcher_nodes": _names,
         "golden_tensors": _names,
         "rtol": _tolerance,
         "atol": _tolerance,
@@ -163,6 +167,7 @@ _SET_BY_US: Mapping[str, str] = MappingProxyType(
         "dump_path": "the plugin chooses it; --npudump-dump-dir says where failing tests' dumps go",
         "dump_list": "use layers, model_name, opname_range and the blacklists",
         "dump_op_switch": "use scene='op'",
+        "dump_scene": "use scene, as in scene='watcher'",
     }
 )
 
@@ -227,5 +232,53 @@ def check_combination(request: DumpRequest) -> None:
         problems.append("model_name: not with scene='op', a single operator belongs to no model")
     if request.scene == "op" and level_op:
         problems.append(f"{', '.join(level_op)}: not with scene='op', they select operators of a model")
+    problems += _scene_problems(request)
     if problems:
         raise RequestError("; ".join(problems))
+
+
+_TAKEN: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"watcher": frozenset({"layers", "watcher_nodes", "dump_step", "dump_data", "dump_mode"})}
+)
+"""Arguments that scenes without a comparison of statistics take; ``escalate`` is without effect in them."""
+
+
+def _scene_problems(request: DumpRequest) -> list[str]:
+    scene = request.scene
+    problems = []
+    if scene in _TAKEN:
+        default = DumpRequest()
+        given = [n for n in _CHECKS if getattr(request, n) != getattr(default, n)]
+        excess = [n for n in given if n not in _TAKEN[scene] | {"scene", "escalate"}]
+        if excess:
+            problems.append(
+                f"{', '.join(excess)}: not with scene={scene!r}, which takes only "
+                f"{', '.join(n for n in _CHECKS if n in _TAKEN[scene])}"
+            )
+    if scene == "watcher":
+        problems += _watcher_problems(request)
+    elif request.watcher_nodes:
+        problems.append("watcher_nodes: only with scene='watcher' (CANN refuses it otherwise, EP0005)")
+    return problems
+
+
+def _watcher_problems(request: DumpRequest) -> list[str]:
+    problems = []
+    for name, why in (
+        ("layers", "the operators after which the watched outputs are looked at"),
+        ("watcher_nodes", "the operators whose outputs must not change"),
+    ):
+        names = getattr(request, name)
+        globs = [item for item in names if is_glob(item)]
+        if not names:
+            problems.append(f"{name}: scene='watcher' needs it: {why}")
+        elif globs:
+            problems.append(f"{name}: {globs[0]!r} is a glob; CANN's watcher takes exact operator names only")
+    both = [name for name in request.layers if name in request.watcher_nodes]
+    if both:
+        problems.append(f"{both[0]!r} is in layers and in watcher_nodes; CANN then ignores it in layers")
+    if request.dump_mode != "output":
+        problems.append("dump_mode: scene='watcher' dumps outputs only (CANN refuses it otherwise, EP0005)")
+    if request.dump_data == "stats":
+        problems.append("dump_data: scene='watcher' compares tensors element by element; leave it out")
+    return problems

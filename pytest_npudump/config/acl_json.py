@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.adump import validate
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.request import DumpRequest
@@ -33,7 +34,9 @@ def dump_section(
         layers: raw operator names to dump instead of the request's; empty for all of them.
         dump_data: ``stats`` or ``tensor`` instead of the request's.
     """
-    data = dump_data or request.dump_data
+    if request.scene in _SCENE_SECTIONS:
+        return {"dump_path": dump_path, **_SCENE_SECTIONS[request.scene](request)}
+    data = dump_data or request.dump_data or "stats"
     section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
     for key in _TOP_KEYS:
         value = getattr(request, key)
@@ -45,6 +48,19 @@ def dump_section(
         return section
     section["dump_list"] = [_dump_list_item(request, layers)]
     return section
+
+
+def _watcher(request: DumpRequest) -> dict[str, Any]:
+    """Return the watcher's keys: ``dump_mode`` written for 8.5.0, ``dump_data`` not for 9.1.0-beta.3."""
+    item = {"layer": list(request.layers), "watcher_nodes": list(request.watcher_nodes)}
+    section: dict[str, Any] = {"dump_scene": "watcher", "dump_mode": "output", "dump_list": [item]}
+    return {**section, "dump_step": request.dump_step} if request.dump_step else section
+
+
+_SCENE_SECTIONS: Mapping[str, Callable[[DumpRequest], dict[str, Any]]] = MappingProxyType(
+    {"watcher": _watcher}
+)
+"""Scenes whose keys are all their own; the full tensors they dump are the default of ``dump_data``."""
 
 
 def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.emulator.dump_settings import EVERY_MODEL, DumpSettings
+from pytest_npudump.emulator.faults import Trampling, planted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -25,6 +26,7 @@ class Task:
         task: task id, which orders the files.
         inputs, outputs: names of the tensors it holds.
         watches: whether it shows another node's outputs after this task (watcher scene).
+        tramplings: faults planted in the memory that it shows.
     """
 
     op_type: str
@@ -33,6 +35,7 @@ class Task:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     watches: bool = False
+    tramplings: tuple[Trampling, ...] = ()
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ def plan(
     it reads, as in GE's ``DataDumper``.
     """
     if settings.watcher_nodes:
-        return Plan(settings, tuple(_watcher_tasks(settings, operators)))
+        return Plan(settings, tuple(_watcher_tasks(settings, operators, planted(models))))
     names = selected(settings, models, operators)
     tasks: list[Task] = []
     for operator in operators:
@@ -179,14 +182,22 @@ def _data_tasks(
             yield Task("Data", tensor, consumer.task, (), (tensor,))
 
 
-def _watcher_tasks(settings: DumpSettings, operators: Sequence[Operator]) -> Iterator[Task]:
+def _watcher_tasks(
+    settings: DumpSettings, operators: Sequence[Operator], faults: Sequence[Trampling]
+) -> Iterator[Task]:
     """Yield, in execution order, every watched node after itself and after each ``layer`` operator."""
     layers = settings.layers.get(EVERY_MODEL)
     watched = [operator for operator in operators if operator.name in settings.watcher_nodes]
+    active: list[Trampling] = []
     for operator in operators:
+        active = [fault for fault in active if fault.victim != operator.name]
+        active += [fault for fault in faults if fault.by == operator.name]
         if operator.name in settings.watcher_nodes:
             yield Task(operator.op_type, operator.name, operator.task, (), operator.outputs)
         elif layers is not None and (not layers or operator.name in layers):
             for node in watched:
                 name = f"{operator.name}_To_{node.name}"
-                yield Task(node.op_type, name, operator.task, (), node.outputs, watches=True)
+                trampled = tuple(fault for fault in active if fault.victim == node.name)
+                yield Task(
+                    node.op_type, name, operator.task, (), node.outputs, watches=True, tramplings=trampled
+                )

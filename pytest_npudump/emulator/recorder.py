@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.emulator.faults import trampled
 from pytest_npudump.emulator.header import Slot
 from pytest_npudump.emulator.plan import STREAM
 from pytest_npudump.emulator.writer import TaskFile, model_directory, write
@@ -54,7 +55,7 @@ def record(
             Slot(
                 _remembered(tensors[name], previous.get(name))
                 if task.watches and produced[name] > task.task
-                else tensors[name],
+                else trampled(tensors[name], task.tramplings),
                 addresses[name],
             )
             for name in names

@@ -14,6 +14,7 @@ from pytest_npudump.emulator.writer import Clock
 
 if TYPE_CHECKING:
     from pytest_npudump.emulator.dump_settings import DumpSettings
+    from pytest_npudump.emulator.faults import Trampling
     from pytest_npudump.emulator.models import Model
 
 DEVICES = 8
@@ -90,6 +91,7 @@ class Process:
     device_uses: Counter[int] = field(default_factory=Counter)
     default_contexts: dict[int, int] = field(default_factory=dict)
     operator_directory: str = ""
+    tramplings: list[Trampling] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
     thread: threading.local = field(default_factory=threading.local)
 

@@ -37,7 +37,7 @@ def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
         "test": test.nodeid,
         "status": outcome.status if test.good or not outcome.good else "error",
         "runtime": test.runtime.name,
-        "golden": str(outcome.golden),
+        "golden": str(outcome.golden) if outcome.golden else None,
         "tensors": outcome.tensors,
         "attempts": len(test.attempts),
     }
@@ -47,6 +47,8 @@ def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
         result |= {name: comparison.count(name) for name in (FAIL, MISSING, EXTRA)}
         first = comparison.first
         result["first"] = str(first.key) if first else None
+    if outcome.findings:
+        result["findings"] = len(outcome.findings)
     if escalation is not None:
         result["reproduced"] = None if escalation.problem else escalation.reproduced
     if details is not None:
@@ -61,10 +63,11 @@ def full_json(test: MarkedTest) -> dict[str, Any]:
     return {
         "test": test.nodeid,
         "status": outcome.status,
-        "golden": str(outcome.golden),
+        "golden": str(outcome.golden) if outcome.golden else None,
         "problems": list(outcome.problems),
         "notes": list(outcome.notes),
         "environment": {name: list(pair) for name, pair in outcome.environment.items()},
+        "findings": [finding.to_json() for finding in outcome.findings],
         "comparison": outcome.comparison.to_json() if outcome.comparison else None,
         "escalation": test.escalation.to_json() if test.escalation else None,
         "runs": [str(attempt.directory) for attempt in test.attempts],

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.first import explain_first
 from pytest_npudump.report.elements import finding_lines
+from pytest_npudump.report.scenes import finding_details, finding_sentence
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_npudump.outcome import Escalation, Finding, Outcome
+    from pytest_npudump.outcome import Escalation, Finding, Outcome, SceneFinding
     from pytest_npudump.report.result import Details
     from pytest_npudump.session import MarkedTest
 
@@ -45,6 +46,8 @@ def headline(test: MarkedTest) -> str:
     assert outcome is not None  # noqa: S101 - there is no failure without a judgement
     if outcome.comparison is not None and outcome.comparison.first is not None:
         return f"npudump: {sentence(outcome.comparison.first)}"
+    if outcome.findings:
+        return f"npudump: {finding_sentence(outcome.findings[0])}"
     if outcome.problems:
         return f"npudump: {outcome.problems[0]}"
     problem = test.escalation.problem if test.escalation else ""
@@ -74,8 +77,9 @@ def _body(test: MarkedTest, *, brief: bool) -> list[str]:
     outcome = test.outcome
     assert outcome is not None  # noqa: S101 - there is no failure without a judgement
     limit = LISTED if brief else None
-    shown = 0 if outcome.comparison and outcome.comparison.failing else 1
+    shown = 0 if (outcome.comparison and outcome.comparison.failing) or outcome.findings else 1
     head = [headline(test), *_listed("also", outcome.problems[shown:], limit)]
+    head += _scene_lines(outcome.findings, ROWS if brief else None)
     tail = _listed("note", outcome.notes, limit)
     if test.escalation is not None:
         tail = _escalation_lines(test.escalation, FINDINGS if brief else None) + tail
@@ -84,6 +88,13 @@ def _body(test: MarkedTest, *, brief: bool) -> list[str]:
     room = LINES - _FIXED - len(head) - len(tail)
     rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else None
     return head + _comparison_lines(outcome, rows) + tail
+
+
+def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
+    lines = [*map(finding_sentence, findings[1:limit])]
+    if limit is not None and len(findings) > limit:
+        lines.append(f"... and {len(findings) - limit} more")
+    return [*(finding_details(findings[0]) if findings else ()), *lines]
 
 
 def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:

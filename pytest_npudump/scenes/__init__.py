@@ -1,0 +1,17 @@
+"""Scenes that need no comparison of statistics: each has a judge and findings of its own."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pytest_npudump.scenes import watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_npudump.outcome import Outcome
+    from pytest_npudump.session import MarkedTest
+
+JUDGES: Mapping[str, Callable[[MarkedTest], Outcome]] = MappingProxyType({"watcher": watcher.judge})
+"""What judges a test, by the name of its scene; ``model`` and ``op`` are compared with a golden."""

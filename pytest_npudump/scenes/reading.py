@@ -1,0 +1,33 @@
+"""What every scene's judge starts with: the records of the run, or the reason why there are none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.diagnose import explain_empty
+from pytest_npudump.errors import DumpError
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.session import MarkedTest
+
+
+def read_run(test: MarkedTest) -> Dump:
+    """Read the dump of the run under way.
+
+    Raises:
+        DumpError: it holds nothing; the message has the likely cause.
+    """
+    attempt, activity = test.attempt, test.runtime.activity
+    try:
+        dump = attempt.read()
+    except DumpError as error:
+        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, str(error))) from error
+    if not dump.records and not dump.problems:
+        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, ""))
+    return dump
+
+
+def unreadable(dump: Dump) -> tuple[str, ...]:
+    """Return the problems of a dump in words."""
+    return tuple(f"unreadable file in the dump: {problem}" for problem in dump.problems)
