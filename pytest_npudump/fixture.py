@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RequestError
+from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.layers import select_layers
 from pytest_npudump.runtime.external import TIMEOUT, ExternalRun, command_of, run_program
 from pytest_npudump.runtime.placed_config import placed
@@ -109,15 +109,18 @@ class NpuDump:
         test = self._test
         self._refuse_second_run(words)
         test.runtime.hand_over(f"{words[0]} (with {target})", tuple(self.directory / Path(m) for m in models))
-        with placed(target, test.attempt.config):
-            return run_program(
-                words,
-                cwd=self.directory / Path(cwd),
-                output=test.attempt.directory,
-                timeout=timeout,
-                check=check,
-                env=env,
-            )
+        try:
+            with placed(target, test.attempt.config):
+                return run_program(
+                    words,
+                    cwd=self.directory / Path(cwd),
+                    output=test.attempt.directory,
+                    timeout=timeout,
+                    check=check,
+                    env=env,
+                )
+        except NpudumpError as error:
+            raise error.with_traceback(None) from None  # the failure ends at the test's line
 
     def _refuse_second_run(self, words: tuple[str, ...]) -> None:
         """Keep a program out of a dump that holds another run: nothing tells whose a layer is."""

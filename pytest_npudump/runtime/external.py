@@ -95,7 +95,6 @@ def run_program(
         ExternalProgramError: it cannot be started, does not end in time, or (with ``check``) fails.
         RequestError: ``timeout`` is no number greater than 0.
     """
-    __tracebackhide__ = True
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
         raise RequestError(f"run(timeout={timeout!r}): expected a number of seconds greater than 0")
     stdout, stderr = _output_files(output)
@@ -185,7 +184,7 @@ def _error(command: tuple[str, ...], what: str, stdout: Path, stderr: Path) -> E
     for name, path in (("stdout", stdout), ("stderr", stderr)):
         lines = _last_lines(path)
         parts += [f"--- end of {name} ---", *lines] if lines else [f"--- {name} is empty ---"]
-    parts.append(f"(the whole output goes to {stdout.parent}; --npudump-keep-dumps=all keeps it)")
+    parts.append(f"(--npudump-keep-dumps=all keeps the whole output, in {stdout.parent})")
     return ExternalProgramError("\n".join(parts))
 
 

@@ -25,6 +25,15 @@ class rt:
 """
 
 
+TORCH_NPU = """
+__version__ = "2.5.1"
+
+class npu:
+    is_available = staticmethod(lambda: {there})
+    get_device_name = staticmethod(lambda: "Ascend910B3")
+"""
+
+
 @pytest.fixture
 def acl_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A module ``acl`` that a child process imports, to be written by the test."""
@@ -58,6 +67,18 @@ def test_acl_that_is_broken_in_any_way_is_a_reason(acl_module: Path, source: str
 def test_acl_that_hangs_is_given_up(acl_module: Path) -> None:
     acl_module.write_text("import time; time.sleep(600)")
     assert probe_runtime("acl", seconds=1) == Probe(works=False, why="no answer within 1 seconds")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_torch_npu_is_asked_for_a_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool
+) -> None:
+    (tmp_path / "torch_npu.py").write_text(TORCH_NPU.format(there=there))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    probe = probe_runtime("torch_npu")
+    assert probe.works is there
+    assert probe.soc == ("Ascend910B3" if there else "")
+    assert there or "finds no NPU" in probe.why
 
 
 def test_emulator_works_with_the_versions_that_are_installed() -> None:

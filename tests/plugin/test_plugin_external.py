@@ -110,6 +110,8 @@ def test_an_application_that_fails_fails_the_test_with_its_last_words(applicatio
     result = application.run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*ExternalProgramError: *", "*acl.mdl.load_from_file failed: 145002*"])
+    result.stdout.no_fnmatch_line("*in run_program*")
+    result.stdout.no_fnmatch_line("*external.py:*")
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
 
 
