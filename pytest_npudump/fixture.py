@@ -50,7 +50,7 @@ class NpuDump:
 
     @property
     def runtime(self) -> str:
-        """What runs the models: ``acl`` or ``emulator``."""
+        """What runs the models: ``acl``, ``torch_npu`` or ``emulator``."""
         return self._test.runtime.name
 
     @property
@@ -62,6 +62,24 @@ class NpuDump:
         """
         self._test.runtime.release()
         return self._test.attempt.config
+
+    def torchair_config(self, config: Any | None = None, *, scope: bool = False) -> Any:
+        """Have TorchAir dump the graphs that are compiled with the configuration returned.
+
+        From here on the dump is left to TorchAir, which reads the setting with the first graph of a process:
+        tests that use it need a process each.
+
+        Args:
+            config: the ``torchair.CompilerConfig`` to fill, in mode ``max-autotune``; None for a new one.
+            scope: whether the model marks what is dumped with ``torchair.scope.data_dump``.
+
+        Raises:
+            ConfigError: TorchAir would refuse the dump, or lose part of it without a word.
+            RuntimeUnavailableError: TorchAir cannot be imported, or is a version that is not known.
+        """
+        from pytest_npudump.config.torchair_options import fill  # noqa: PLC0415 - only where TorchAir is used
+
+        return fill(config, self.config_path, scope=scope)
 
     @property
     def config(self) -> dict[str, Any]:
