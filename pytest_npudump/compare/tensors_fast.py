@@ -23,8 +23,13 @@ FAST_TYPES = frozenset({"float16", "bfloat16", "float32"})
 _LOW, _HIGH = 1e-14, 1e18
 _TINY = 1e-30
 """Tolerances below this would lose digits in float32."""
+_FLOAT16_MAX = 65504.0
+_FLOAT16_GAP = 32.0
+"""NaN and infinities come out of the conversion as 65536 and more, at least this far from any number."""
 _PROBE = 2048
-_COLUMNS = 1024
+_FEW = 64
+"""Below one in so many it is cheaper to decide all elements beyond the margin in float64."""
+_COLUMNS = 2048
 _LEAST_ROWS, _MOST_ROWS = 8, 64
 _MARGIN = 1e-6
 """Relative margin around the tolerance; float32 takes six roundings, 3.6e-7, to get there."""
@@ -41,27 +46,30 @@ class FastComparer:
 
     def add(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> bool:
         """Add a chunk of shape (n,), or return False and leave all as it was."""
-        half = golden.dtype == np.float16
-        if not self._usable or (half and (_beyond(golden) or _beyond(actual))):
+        if not self._usable:
             return False
+        half = golden.dtype == np.float16
         one = self._float32("golden", golden)
         if _equal(golden, actual):
-            return self._add_equal(one)
+            return self._add_equal(one, half=half)
         other = self._float32("actual", actual)
         difference = np.subtract(other, one, out=self._buffer("difference", one))
         distance = np.abs(difference, out=self._buffer("distance", one))
         magnitude = np.abs(one, out=self._buffer("magnitude", one))
         highest, largest = float(np.maximum.reduce(distance)), float(np.maximum.reduce(magnitude))
+        if half and (largest > _FLOAT16_MAX or (highest >= _FLOAT16_GAP and _beyond(actual))):
+            return False
         if not (largest < _HIGH and highest < _HIGH) or (0 < largest < _LOW) or (0 < highest < _LOW):
             return False
+        self._add_dots(one, difference)
         relative = self._add_relative(distance, magnitude, highest)
         if not self._all_within(highest, relative):
             self._sums.outside += self._outside(one, other, distance, magnitude)
-        self._add_dots(one, difference)
         self._sums.max_abs = max(self._sums.max_abs, highest)
         if highest > self._worst.threshold:
-            ordered = in_order(distance) if golden.dtype.itemsize == 2 else distance  # noqa: PLR2004 - bytes of a half
-            self._worst.add(ordered, golden, actual, offset)
+            if golden.dtype.itemsize == 2:  # noqa: PLR2004 - bytes of a half
+                distance = in_order(distance, self._buffer("difference", distance))
+            self._worst.add(distance, golden, actual, offset)
         self._add_ulp(golden, actual)
         return True
 
@@ -69,11 +77,11 @@ class FastComparer:
         """Whether the largest distance, or the largest relative one, alone is within tolerance."""
         return highest <= self._atol * (1 - _MARGIN) or relative <= self._rtol * (1 - _MARGIN)
 
-    def _add_equal(self, values: np.ndarray) -> bool:
+    def _add_equal(self, values: np.ndarray, *, half: bool) -> bool:
         """Add a chunk that is the same in both."""
         high, low = float(np.maximum.reduce(values)), float(np.minimum.reduce(values))
         magnitude = max(high, -low)
-        if not magnitude < _HIGH or 0 < magnitude < _LOW:
+        if not magnitude < _HIGH or 0 < magnitude < _LOW or (half and magnitude > _FLOAT16_MAX):
             return False
         squares = block_dot(values, values)
         self._sums.golden_squares += squares
@@ -106,11 +114,15 @@ class FastComparer:
         beyond = distance.size - int(np.count_nonzero(within))
         if not beyond:
             return 0
-        np.multiply(bound, np.float32(1 + 2 * _MARGIN), out=bound)
-        perhaps = np.less_equal(distance, bound, out=self._flags(distance.size, "perhaps"))
-        if distance.size - int(np.count_nonzero(perhaps)) == beyond:
-            return beyond
-        places = np.flatnonzero(np.greater(perhaps, within, out=perhaps))
+        if beyond * _FEW <= distance.size:
+            doubtful = np.logical_not(within, out=within)
+        else:
+            np.multiply(bound, np.float32(1 + 2 * _MARGIN), out=bound)
+            perhaps = np.less_equal(distance, bound, out=self._flags(distance.size, "perhaps"))
+            if distance.size - int(np.count_nonzero(perhaps)) == beyond:
+                return beyond
+            doubtful = np.greater(perhaps, within, out=perhaps)
+        places = np.flatnonzero(doubtful)
         golden = one[places].astype(np.float64)
         within = np.abs(other[places] - golden) <= self._atol + self._rtol * np.abs(golden)
         return beyond - int(np.count_nonzero(within))

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ROW = 128
+_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +114,12 @@ class Worst:
 
 
 def _lower_bound(distance: np.ndarray, limit: int) -> Any:
-    """A value that at least ``limit`` elements reach: the maxima of rows tell, at the cost of one pass."""
-    rows = len(distance) // _ROW
-    if rows <= limit:
+    """A value that at least ``limit`` elements reach: the maxima of columns tell, at the cost of one pass."""
+    columns = len(distance) // _ROWS
+    if columns <= limit:
         return 0
-    highest = np.maximum.reduce(distance[: rows * _ROW].reshape(rows, _ROW), axis=1)
-    return np.partition(highest, rows - limit)[rows - limit]
+    highest = np.maximum.reduce(distance[: _ROWS * columns].reshape(_ROWS, columns), axis=0)
+    return np.partition(highest, columns - limit)[columns - limit]
 
 
 def _values(array: np.ndarray, places: np.ndarray) -> Sequence[Any]:

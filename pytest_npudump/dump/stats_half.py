@@ -118,14 +118,14 @@ def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray
     return out
 
 
-def in_order(values: np.ndarray) -> np.ndarray:
-    """A copy of ``values``, which :func:`to_float32` made, in the order of the elements."""
+def in_order(values: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Fill ``out`` with ``values``, which :func:`to_float32` made, in the order of the elements."""
     pairs = values.size // 2
     lower = 0 if sys.byteorder == "little" else 1
-    found: np.ndarray = values.copy()
-    found[lower : 2 * pairs : 2] = values[:pairs]
-    found[1 - lower : 2 * pairs : 2] = values[pairs : 2 * pairs]
-    return found
+    out[lower : 2 * pairs : 2] = values[:pairs]
+    out[1 - lower : 2 * pairs : 2] = values[pairs : 2 * pairs]
+    out[2 * pairs :] = values[2 * pairs :]
+    return out
 
 
 def _pairs(chunk: np.ndarray, pairs: int) -> np.ndarray:
