@@ -22,6 +22,7 @@ class Activity:
     models: tuple[Path, ...] = (MODEL,)
     executions: int = 1
     released: bool = False
+    likely_cause: str = ""
     programs: tuple[str, ...] = ()
 
 

@@ -58,13 +58,17 @@ def _collect(test: str | None) -> dict[str, Any]:
         done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
             command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
         )
-        usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-        if usage:
-            raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
-        if not file.exists():
-            last = _last_words(done.stdout + done.stderr)
-            raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if found.get("problems"):
+        raise RequestError(
+            f"{test or 'the tests'} cannot be collected: {_cause(found['problems'][0], test or '')}"
+        )
+    usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+    if usage:
+        raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
+    if not found:
+        last = _last_words(done.stdout + done.stderr)
+        raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
     return found
 
 
@@ -75,8 +79,6 @@ def _last_words(output: str) -> str:
 
 
 def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
-    if found["problems"]:
-        raise RequestError(f"{test or 'the tests'} cannot be collected: {_cause(found['problems'][0])}")
     tests: list[dict[str, Any]] = found["tests"]
     if len(tests) == 1:
         return tests[0]
@@ -94,11 +96,12 @@ def _unmarked(names: list[str]) -> str:
     return f"{names[0]} is without" if len(names) == 1 else f"all {len(names)} tests are without"
 
 
-def _cause(text: str) -> str:
-    """Return the line of a failed collection that has the reason: the exception's, or the only one."""
+def _cause(text: str, test: str) -> str:
+    """Return the line of a failed collection that has the reason: the exception's, or the one on ``test``."""
     lines = [line for line in text.splitlines() if line.strip()]
     raised = [line[1:].strip() for line in lines if line.startswith("E ")]
-    return (raised or lines or ["no reason given"])[0]
+    named = [line for line in lines if f"{test}:" in line]
+    return (raised or named or lines or ["no reason given"])[0]
 
 
 def _errors(dump: Mapping[str, Any]) -> Iterator[str]:

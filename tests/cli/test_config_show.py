@@ -192,6 +192,21 @@ def test_a_collection_that_fails_has_its_reason(
     assert err.count("\n") == 1
 
 
+def test_a_test_of_a_file_that_cannot_be_collected_has_the_file_s_reason(show: Show, tmp_path: Path) -> None:
+    project(tmp_path, "import nothing_of_this_name\n")
+    code, _, err = show("test_shown.py::test_one")
+    assert code == 2
+    assert "test_shown.py::test_one cannot be collected: ModuleNotFoundError" in err
+
+
+def test_of_two_wrong_markers_the_one_of_the_test_is_shown(show: Show, tmp_path: Path) -> None:
+    marker = "@pytest.mark.npu_dump(scene='{0}')\ndef test_{0}(): pass\n"
+    project(tmp_path, f"import pytest\n\n{marker.format('bad')}\n{marker.format('worse')}")
+    code, _, err = show("test_shown.py::test_worse")
+    assert code == 2
+    assert "cannot be collected: npu_dump: test_shown.py::test_worse: scene: 'worse' is not allowed" in err
+
+
 def test_a_project_that_switches_the_plugin_off_is_told_so(
     show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
