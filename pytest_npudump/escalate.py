@@ -201,7 +201,7 @@ def _wanted_records(dump: Dump, plan: Plan, comparison: Comparison | None) -> di
     for path in {record.path for record in dump.records} - paths:
         path.unlink()
     if comparison is not None:
-        kept = [*under_golden_keys(kept, comparison)]
+        kept = [*under_golden_keys(kept, comparison.own_keys)]
     return {str(record.key.sanitised): record for record in kept}
 
 

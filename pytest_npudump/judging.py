@@ -121,7 +121,7 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
         problem = str(GoldenMissingError(f"no golden file {test.goldens.path}"))
         return Outcome(status.MISSING_GOLDEN, test.goldens.path, problems=(problem,), tensors=len(table))
     comparison = compare_runs(golden.table, table, test.tolerances)
-    test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison))
+    test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison.own_keys))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     problems = _problems(test, test.dump, table, known)
     good = not comparison.failing and not problems

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.compare_judging import with_elements
 from pytest_npudump.cli.compare_pairs import Elements, Pair, StoredTensor, compare_pair
 from pytest_npudump.cli.executors import run_tasks
 from pytest_npudump.cli.progress import progress
+from pytest_npudump.compare.calls import may_hold_calls, number_calls, under_golden_keys
 from pytest_npudump.compare.order import ABSENT, align
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.dump.records import TensorRecord, sanitise
@@ -55,6 +56,7 @@ def compare_sides(
     for side in (golden, actual):
         if not side.tensors:
             raise DumpError("\n".join(f"unreadable: {problem}" for problem in side.problems))
+    actual = _numbered(golden, actual)
     ours, theirs = list(golden.tensors), list(actual.tensors)
     elements: dict[int, Elements] = {}
     if golden.has_elements or actual.has_elements:
@@ -64,6 +66,21 @@ def compare_sides(
     comparison = compare_tables(golden.statistics(ours), actual.statistics(theirs), tolerances)
     judged = with_elements(comparison, elements, tolerances)
     return Result(judged, elements, tuple(problems), (*golden.notes, *actual.notes))
+
+
+def _numbered(golden: Side, actual: Side) -> Side:
+    """Return ``actual`` with its eager calls numbered as those of ``golden``.
+
+    The values of tensor files are not read yet, so of calls alike in name, dtype and shape the last is extra.
+    """
+    if not (may_hold_calls(golden.keys) and may_hold_calls(actual.keys)):
+        return actual
+    found = number_calls(golden.statistics(golden.tensors), actual.statistics(actual.tensors))
+    notes = (*actual.notes, *found.notes)
+    if actual.table is not None:
+        return replace(actual, table=found.table, notes=notes)
+    records = [tensor for tensor in actual.tensors if isinstance(tensor, TensorRecord)]
+    return replace(actual, tensors=under_golden_keys(records, found.own), notes=notes)
 
 
 def _examine(

@@ -81,7 +81,7 @@ class Numbered:
 
 def number_calls(golden: StatsTable, actual: StatsTable) -> Numbered:
     """Number the eager calls of ``actual`` as those of ``golden``; other tensors keep their keys."""
-    if golden.keys == actual.keys or not _may_hold_calls(golden) or not _may_hold_calls(actual):
+    if golden.keys == actual.keys or not may_hold_calls(golden.keys) or not may_hold_calls(actual.keys):
         return Numbered(actual, {})
     here, there = _calls(golden), _calls(actual)
     keys = list(actual.keys)
@@ -112,16 +112,19 @@ def compare_runs(golden: StatsTable, actual: StatsTable, tolerances: Tolerances)
     return replace(comparison, notes=notes, own_keys=numbered.own)
 
 
-def under_golden_keys(records: Iterable[TensorRecord], comparison: Comparison) -> tuple[TensorRecord, ...]:
-    """Return records of a run under the keys that ``comparison`` gave them."""
-    given = {own: key for key, own in comparison.own_keys.items()}
+def under_golden_keys(
+    records: Iterable[TensorRecord], own: Mapping[TensorKey, TensorKey]
+) -> tuple[TensorRecord, ...]:
+    """Return records of a run under the keys that a numbering gave them; ``own`` is what it says."""
+    given = {before: key for key, before in own.items()}
     return tuple(
         replace(record, key=given[record.key]) if record.key in given else record for record in records
     )
 
 
-def _may_hold_calls(table: StatsTable) -> bool:
-    return any(key.startswith(("aclnn", "L2Dfx")) or ">" in key for key in table.keys)
+def may_hold_calls(keys: Iterable[str]) -> bool:
+    """Whether eager calls may be among tensors of these keys: a quick look."""
+    return any(key.startswith(("aclnn", "L2Dfx")) or ">" in key for key in keys)
 
 
 def _calls(table: StatsTable) -> dict[TensorKey, list[_Call]]:
