@@ -191,3 +191,63 @@ def test_a_dump_set_with_the_functions_that_say_nothing_fails(eager: Eager) -> N
     result = eager.run("--npudump-update-golden")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*raise where torch_npu.npu.set_dump says nothing*"])
+
+
+TORCHAIR = """
+class Option:
+    def __init__(self, value):
+        self.value = value
+
+class DumpConfig:
+    def __init__(self):
+        vars(self).update(
+            {{name: Option(None) for name in "enable_dump dump_path dump_mode dump_data dump_step".split()}},
+            dump_layer=Option(""), dump_config_path=Option(None),
+        )
+    def __setattr__(self, name, value):
+        vars(self)[name].value = value
+
+class CompilerConfig:
+    def __init__(self):
+        self.mode = Option("max-autotune")
+        self.dump_config = DumpConfig()
+
+def compile_and_run(config):
+    '''What TorchAir does with the dump of a graph, and what CANN then writes for one layer.'''
+    wanted = config.dump_config
+    file = wanted.dump_config_path.value
+    if file is None:
+        root = pathlib.Path(wanted.dump_path.value, "worldsize1_global_rank0")
+        root.mkdir()
+        file = root.parent.parent / "options.json"
+        file.write_text(json.dumps({{"dump": {{"dump_path": str(root)}}}}))
+    npu.utils.init_dump()
+    npu.utils.set_dump(str(file))
+    folder = pathlib.Path(_device.state["config"]["dump_path"], "20261121051811", "0", "graph_1", "1", "0")
+    folder.mkdir(parents=True)
+    row = "Output,0,8,DT_FLOAT,ND,2,{value:g},{value:g},{value:g},2,0,0,0\\n"
+    folder.joinpath("Add.add_1.3.2.1795228705872229.csv").write_text(_device._HEADER + row)
+
+@pytest.mark.npu_dump
+def test_graph(npu_dump):
+    config = CompilerConfig()
+    assert npu_dump.torchair_config(config, scope={scope}) is config
+    compile_and_run(config)
+"""
+
+
+def write_torchair(eager: Eager, *, value: float, scope: bool) -> None:
+    head = "import json, pathlib\nfrom torch_npu import _device, npu\n"
+    eager.project.test_file(head + TORCHAIR.format(value=value, scope=scope), "test_eager.py")
+
+
+@pytest.mark.parametrize("scope", [True, False])
+def test_a_graph_of_torchair_is_dumped_by_its_own_configuration(eager: Eager, *, scope: bool) -> None:
+    write_torchair(eager, value=1, scope=scope)
+    eager.record()
+    assert "  add_1:output.0 float32 2 1 1 1" in eager.project.golden.read_text(encoding="utf-8")
+    write_torchair(eager, value=1, scope=not scope)
+    assert eager.run().ret == 0
+    write_torchair(eager, value=1.5, scope=scope)
+    eager.run("--npudump-escalate=off").assert_outcomes(failed=1)
+    assert verdicts(eager) == [("fail", "add_1:output.0")]
