@@ -55,7 +55,7 @@ class Runner:
 
     def _chosen(self) -> Choice:
         if self._choice is None:
-            self._choice = choose(self._settings.runtime)
+            self._choice = choose(self._settings.runtime, require_npu=self._settings.require_npu)
         return self._choice
 
     def fixture_for(self, item: pytest.Item) -> NpuDump:
@@ -161,7 +161,7 @@ class Runner:
             if not _only_setup(item):
                 item.stash[TEST].start()
         except NpudumpError as error:
-            pytest.fail(f"npudump: {error}", pytrace=False)
+            raise pytest.fail.Exception(f"npudump: {error}", pytrace=False) from None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
@@ -180,7 +180,7 @@ class Runner:
         try:
             test.finish()
         except NpudumpError as error:
-            pytest.fail(f"npudump: {error}", pytrace=False)
+            raise pytest.fail.Exception(f"npudump: {error}", pytrace=False) from None
         self._conclude(item, test)
         return result
 

@@ -53,6 +53,7 @@ class PyAclRuntime:
     device: int = 0
     activity: PyAclActivity = field(default_factory=PyAclActivity)
     _config: Path | None = None
+    _released_config: Path | None = None
     _acl_init: Callable[..., int] | None = None
     _init_arguments: tuple[Any, ...] = ()
     _dumping: bool = False
@@ -96,7 +97,7 @@ class PyAclRuntime:
         """
         if self.acl.init == self._init_for_application:
             self.acl.init = self._acl_init
-        self._config = None
+        self._config = self._released_config = None
         if not self._dumping:
             if self.activity.released:
                 self.acl.mdl.finalize_dump()  # where the test left its own dump on; any other answer is fine
@@ -115,10 +116,13 @@ class PyAclRuntime:
 
         Asking again, with that code's own dump on, does nothing.
         """
-        if self.activity.released and self._config is None:
+        if self._released_config is not None:
             return
+        config = self._config
         self.stop()
         self.activity.released = True
+        self._released_config = config
+        self._interpose()
 
     def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
         """Leave the dump to a program of its own process."""
@@ -132,6 +136,11 @@ class PyAclRuntime:
             self._acl_init, self.acl.init = self.acl.init, self._init_for_application
 
     def _init_for_application(self, *arguments: Any) -> int:
+        config = self._config or self._released_config
+        if arguments and config is not None and _same_file(arguments[0], config):
+            # aclInit keeps the content of its first file for the process, and each run has a file of its
+            # own: it is set as acl.mdl.set_dump would set it.
+            self._config, arguments = config, ()
         code = self._init(*arguments)
         if code == REPEAT_INITIALIZE and self._initialised_here:
             self._initialised_here = False
@@ -144,10 +153,7 @@ class PyAclRuntime:
             self._init_arguments = arguments
         if code in {SUCCESS, REPEAT_INITIALIZE} and self._config is not None and not self._dumping:
             self._open_dump(just_initialised=code == SUCCESS)
-            if arguments and _same_file(arguments[0], self._config):
-                self._mark_dumping()  # aclInit has applied this very file
-            else:
-                self._set_dump()
+            self._set_dump()
         return code
 
     def _open_dump(self, *, just_initialised: bool) -> None:

@@ -31,15 +31,18 @@ class Choice:
     why: str
 
 
-def choose(option: str) -> Choice:
+def choose(option: str, *, require_npu: bool = False) -> Choice:
     """Decide for a runtime, with ``auto`` for the first that works here.
 
     ``auto`` means ``torch_npu`` where the tests collected so far have imported it, and not ``acl``, and it
     has a device; torch is never imported to find that out. Else it means ``acl``, else ``emulator``.
 
     Raises:
-        RuntimeUnavailableError: the runtime that was asked for is not installed, or no device answers.
+        RuntimeUnavailableError: the runtime that was asked for is not installed, or no device answers, or
+            an NPU is required and ``auto`` finds none in this process.
     """
+    if require_npu and option == "emulator":
+        raise RuntimeUnavailableError("--npudump-require-npu excludes --npudump-runtime=emulator")
     if option == "emulator":
         return Choice("emulator", "--npudump-runtime=emulator")
     if option == "torch_npu":
@@ -53,6 +56,8 @@ def choose(option: str) -> Choice:
         raise RuntimeUnavailableError(
             f"--npudump-runtime=acl: {why}; on a machine without an NPU use --npudump-runtime=emulator"
         )
+    if require_npu:
+        raise RuntimeUnavailableError(f"--npudump-require-npu: {why}")
     return Choice("emulator", f"--npudump-runtime=auto, {why}")
 
 

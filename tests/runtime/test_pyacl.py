@@ -100,11 +100,15 @@ def test_acl_initialised_before_the_test_is_dumped_at_once(device: Any, config: 
     assert "finalize" not in device.names(), "whoever initialised ACL finalises it"
 
 
-def test_init_with_this_very_file_does_not_set_the_dump_twice(device: Any, config: Path) -> None:
+def test_init_with_this_very_file_sets_the_dump_and_does_not_settle_the_process_s_file(
+    device: Any, config: Path
+) -> None:
     runtime, acl = adapter(device)
     runtime.start(config)
+    runtime.release()
     assert acl.init(str(config)) == 0
-    assert "mdl.set_dump" not in device.names()
+    assert device.dumping == str(config)
+    assert ("init",) in device.calls
     assert runtime.activity.initialised
     runtime.stop()
     assert device.names()[-1] == "mdl.finalize_dump"
@@ -229,8 +233,8 @@ def test_released_dump_is_left_to_the_test_and_ended_behind_it(device: Any, conf
     original = acl.init
     runtime.start(config)
     runtime.release()
-    assert acl.init is original
     acl.init()
+    assert not device.dumping, "the dump is the test's own affair"
     acl.mdl.init_dump()
     acl.mdl.set_dump(str(config))
     runtime.release()
@@ -238,6 +242,7 @@ def test_released_dump_is_left_to_the_test_and_ended_behind_it(device: Any, conf
     assert runtime.activity.released
     runtime.stop()
     assert not device.dump_open
+    assert acl.init is original
 
 
 def test_released_test_without_a_dump_of_its_own_ends_without_an_error(device: Any, config: Path) -> None:
