@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_npudump.errors import RequestError
 
-SCENES = ("model", "op", "watcher")
+SCENES = ("model", "op", "overflow", "watcher")
 _STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
 
 
@@ -24,9 +24,10 @@ class DumpRequest:
 
     Attributes:
         layers: operator names or globs; empty means every layer.
-        scene: ``model`` (a model's operators), ``op`` (single operators, ``dump_op_switch``) or ``watcher``
-            (outputs of ``watcher_nodes`` after each of ``layers``).
-        dump_data: None for what the scene needs: full tensors for the watcher, else statistics.
+        scene: ``model`` (a model's operators), ``op`` (single operators, ``dump_op_switch``), ``overflow``
+            (operators that overflow, ``dump_debug``) or ``watcher`` (outputs of ``watcher_nodes`` after each
+            of ``layers``).
+        dump_data: None for what the scene needs: statistics of ``model`` and ``op``, else full tensors.
         golden_tensors: names or globs of layers whose tensors are kept beside the golden.
         rtol, atol: tolerance of this test's floating-point statistics; one given alone makes the other 0.
         preset: name of a tolerance preset; None for the run's.
@@ -167,6 +168,7 @@ _SET_BY_US: Mapping[str, str] = MappingProxyType(
         "dump_path": "the plugin chooses it; --npudump-dump-dir says where failing tests' dumps go",
         "dump_list": "use layers, model_name, opname_range and the blacklists",
         "dump_op_switch": "use scene='op'",
+        "dump_debug": "use scene='overflow'",
         "dump_scene": "use scene, as in scene='watcher'",
     }
 )
@@ -238,7 +240,10 @@ def check_combination(request: DumpRequest) -> None:
 
 
 _TAKEN: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"watcher": frozenset({"layers", "watcher_nodes", "dump_step", "dump_data", "dump_mode"})}
+    {
+        "overflow": frozenset(),
+        "watcher": frozenset({"layers", "watcher_nodes", "dump_step", "dump_data", "dump_mode"}),
+    }
 )
 """Arguments that scenes without a comparison of statistics take; ``escalate`` is without effect in them."""
 
@@ -251,10 +256,9 @@ def _scene_problems(request: DumpRequest) -> list[str]:
         given = [n for n in _CHECKS if getattr(request, n) != getattr(default, n)]
         excess = [n for n in given if n not in _TAKEN[scene] | {"scene", "escalate"}]
         if excess:
-            problems.append(
-                f"{', '.join(excess)}: not with scene={scene!r}, which takes only "
-                f"{', '.join(n for n in _CHECKS if n in _TAKEN[scene])}"
-            )
+            taken = ", ".join(n for n in _CHECKS if n in _TAKEN[scene])
+            only = f"only {taken}" if taken else "no other argument: CANN looks at every operator"
+            problems.append(f"{', '.join(excess)}: not with scene={scene!r}, which takes {only}")
     if scene == "watcher":
         problems += _watcher_problems(request)
     elif request.watcher_nodes:

@@ -57,8 +57,13 @@ def _watcher(request: DumpRequest) -> dict[str, Any]:
     return {**section, "dump_step": request.dump_step} if request.dump_step else section
 
 
+def _overflow(_: DumpRequest) -> dict[str, Any]:
+    """Return the overflow dump's key; with a ``dump_list`` GE would dump nothing, without a word."""
+    return {"dump_debug": "on"}
+
+
 _SCENE_SECTIONS: Mapping[str, Callable[[DumpRequest], dict[str, Any]]] = MappingProxyType(
-    {"watcher": _watcher}
+    {"overflow": _overflow, "watcher": _watcher}
 )
 """Scenes whose keys are all their own; the full tensors they dump are the default of ``dump_data``."""
 

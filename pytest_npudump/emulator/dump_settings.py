@@ -39,6 +39,7 @@ class DumpSettings:
         name_blacklist, type_blacklist: per model and name the slots that are left out.
         all_models: whether ``dump_list`` is empty, so that everything is dumped.
         operators: whether single operators are dumped.
+        overflow: whether only operators that overflow are dumped (``dump_debug``).
     """
 
     root: str
@@ -52,6 +53,7 @@ class DumpSettings:
     type_blacklist: Mapping[str, Blacklist] = field(default_factory=dict)
     all_models: bool = False
     operators: bool = False
+    overflow: bool = False
 
     def step_selected(self, index: int) -> bool:
         """Whether the execution with this ``data_index`` is dumped."""

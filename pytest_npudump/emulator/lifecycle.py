@@ -141,10 +141,21 @@ def _apply(process: Process, text: bytes, call: str) -> int:
     if verdict.dump_type == "OPERATOR":
         return _dump_data(process, verdict.dump, call)
     if verdict.dump_type == "OP_OVERFLOW":
-        if ge.validate_dump(dict(verdict.dump)).accepted:
-            process.dumping.settings = None
-    else:
-        process.dumping.exception = True
+        return _dump_overflow(process, verdict.dump, call)
+    process.dumping.exception = True
+    return codes.SUCCESS
+
+
+def _dump_overflow(process: Process, dump: Mapping[str, Any], call: str) -> int:
+    if remote_path(dump["dump_path"].encode()) is not None:
+        message = f"{call}: the emulator cannot send a dump to another host ({dump['dump_path']})"
+        return process.explain(codes.INTERNAL_ERROR, message)
+    second = ge.validate_dump(dict(dump))
+    if not second.accepted:
+        message = f"{call} succeeds, and yet no overflow is dumped, as GE refuses: {second.message}"
+        return process.explain(codes.SUCCESS, message)
+    root = data_directory(dump["dump_path"], time.time())
+    _switch_on(process, DumpSettings(root, "all", 0, (), all_models=True, overflow=True))
     return codes.SUCCESS
 
 
@@ -162,11 +173,15 @@ def _dump_data(process: Process, dump: Mapping[str, Any], call: str) -> int:
         _switch_off(process)
         return process.explain(codes.SUCCESS, f"{call}: dump_level kernel dumps no operator of a model")
     root = data_directory(dump["dump_path"], time.time())
-    dumping.settings = settings(dump, root, dumping.statistics)
-    if dumping.opened:
-        _reload(process, dumping.settings)
-    dumping.opened = True
+    _switch_on(process, settings(dump, root, dumping.statistics))
     return codes.SUCCESS
+
+
+def _switch_on(process: Process, new: DumpSettings) -> None:
+    process.dumping.settings = new
+    if process.dumping.opened:
+        _reload(process, new)
+    process.dumping.opened = True
 
 
 def _reload(process: Process, new: DumpSettings) -> None:

@@ -75,6 +75,8 @@ def plan(
     """
     if settings.watcher_nodes:
         return Plan(settings, tuple(_watcher_tasks(settings, operators, planted(models))))
+    if settings.overflow:
+        return Plan(settings, tuple(task_of(settings, models, operator) for operator in operators))
     names = selected(settings, models, operators)
     tasks: list[Task] = []
     for operator in operators:

@@ -9,11 +9,12 @@ import numpy as np
 
 from pytest_npudump.emulator.faults import trampled
 from pytest_npudump.emulator.header import Slot
+from pytest_npudump.emulator.overflow import first_overflow, record_file
 from pytest_npudump.emulator.plan import STREAM
 from pytest_npudump.emulator.writer import TaskFile, model_directory, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_npudump.emulator.plan import Plan, Task
     from pytest_npudump.emulator.tensors import Tensor
@@ -40,7 +41,7 @@ def record(
     previous: Mapping[str, Tensor],
     clock: Callable[[], int],
 ) -> None:
-    """Write every file of ``plan``.
+    """Write every file of ``plan``, or where overflows are dumped those of the first one.
 
     ``tensors`` are all tensors of this execution; ``previous`` those of the one before, which a watched
     node's memory still holds until the node itself has run.
@@ -61,7 +62,11 @@ def record(
             for name in names
         ]
 
-    for task in plan.tasks:
+    tasks: Sequence[Task] = plan.tasks
+    if settings.overflow:
+        found = first_overflow(plan.tasks, tensors)
+        tasks = () if found is None else (found,)
+    for task in tasks:
         file = TaskFile(
             task.op_type,
             task.op_name,
@@ -72,6 +77,9 @@ def record(
             settings.statistics,
         )
         write(directory, file, clock())
+    if settings.overflow and tasks:
+        own_task = max(task.task for task in plan.tasks) + 1
+        write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock())
 
 
 def _remembered(tensor: Tensor, previous: Tensor | None) -> Tensor:

@@ -25,7 +25,7 @@ def finding_lines(finding: Finding, *, worst: int) -> list[str]:
     if finding.difference is not None:
         lines += [f"  {key}: {line}" for line in _difference_lines(finding.difference, worst)]
     if finding.description is not None:
-        lines.append(f"  {key}: {_description(finding.description)}")
+        lines.append(f"  {key}: {tensor_words(finding.description)}, {_NO_GOLDEN}")
     if finding.note:
         lines.append(f"  {key}: {finding.note}")
     return lines
@@ -44,7 +44,11 @@ def _difference_lines(difference: TensorDifference, worst: int) -> list[str]:
     return lines
 
 
-def _description(tensor: TensorDescription) -> str:
+_NO_GOLDEN = "no golden tensor to compare with (golden_tensors=)"
+
+
+def tensor_words(tensor: TensorDescription) -> str:
+    """Return where the remarkable elements of a tensor lie."""
     parts = [f"{tensor.dtype} {list(tensor.shape)}"]
     if tensor.max_at is not None and tensor.min_at is not None:
         parts.append(f"max {number(tensor.max)} at {list(tensor.max_at)}")
@@ -53,5 +57,4 @@ def _description(tensor: TensorDescription) -> str:
         parts.append(f"{tensor.nan} NaN, first at {list(tensor.first_nan)}")
     if tensor.first_inf is not None:
         parts.append(f"{tensor.pos_inf + tensor.neg_inf} Inf, first at {list(tensor.first_inf)}")
-    parts.append("no golden tensor to compare with (golden_tensors=)")
     return ", ".join(parts)

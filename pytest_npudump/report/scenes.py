@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.report.elements import tensor_words
 from pytest_npudump.report.verdicts import number
+from pytest_npudump.scenes.overflow import Overflow
 from pytest_npudump.scenes.watcher import Trampling
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ def finding_sentence(finding: SceneFinding) -> str:
     """Return one finding as a sentence, the operator first."""
     if isinstance(finding, Trampling):
         return _trampling(finding)
+    if isinstance(finding, Overflow):
+        return _overflow(finding)
     raise TypeError(finding)
 
 
@@ -22,7 +26,14 @@ def finding_details(finding: SceneFinding) -> list[str]:
     """Return what else is known of a finding, a line each."""
     if isinstance(finding, Trampling):
         return _trampling_details(finding)
+    if isinstance(finding, Overflow):
+        return _overflow_details(finding)
     raise TypeError(finding)
+
+
+def can_be_approved(finding: SceneFinding) -> bool:
+    """Whether the golden can list the finding as known."""
+    return isinstance(finding, Overflow) and bool(finding.layer)
 
 
 def _trampling(finding: Trampling) -> str:
@@ -48,3 +59,23 @@ def _trampling_details(finding: Trampling) -> list[str]:
         f"snapshots:  {finding.before}",
         f"            {finding.after}",
     ]
+
+
+def _overflow(finding: Overflow) -> str:
+    operator = (
+        f"{finding.layer} ({finding.op_type})" if finding.layer else "an operator whose dump is missing"
+    )
+    place = f" in {finding.place}" if finding.place else ""
+    more = f", in {finding.executions} executions" if finding.executions > 1 else ""
+    return f"{operator} overflowed{place}: {'; '.join(finding.kinds)}{more}"
+
+
+def _overflow_details(finding: Overflow) -> list[str]:
+    lines = []
+    for tensor in finding.tensors:
+        words = tensor.note or "no data"
+        if tensor.description is not None:
+            words = tensor_words(tensor.description)
+        lines.append(f"  {tensor.io}.{tensor.slot}: {words}")
+    lines.append(f"record:     {finding.record} (task {finding.task}, stream {finding.stream})")
+    return lines

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.first import explain_first
 from pytest_npudump.report.elements import finding_lines
-from pytest_npudump.report.scenes import finding_details, finding_sentence
+from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, table
 
 if TYPE_CHECKING:
@@ -127,18 +127,22 @@ def _escalation_lines(escalation: Escalation, limit: int | None) -> list[str]:
     if escalation.problem:
         return [f"second run: {escalation.problem}"]
     findings = escalation.findings
-    agreeing = sum(finding.reproduced is True for finding in findings)
-    if escalation.reproduced:
-        verdict = "the failure reproduced"
-    else:
-        verdict = (
-            f"NOT REPRODUCED in {len(findings) - agreeing} of {len(findings)} tensors: the runs disagree"
-        )
-    lines = [f"second run: {verdict} ({_layers(escalation)} dumped as tensors)"]
+    lines = [f"second run: {_reproduction(escalation)} ({_layers(escalation)} dumped as tensors)"]
     for finding in _most_telling(findings)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed("note", escalation.notes, limit)
     return [*lines, f"tensors:    {shown(escalation.directory)}"]
+
+
+def _reproduction(escalation: Escalation) -> str:
+    findings = escalation.findings
+    different = sum(finding.reproduced is False for finding in findings)
+    unseen = sum(finding.reproduced is None for finding in findings)
+    if different:
+        return f"NOT REPRODUCED in {different} of {len(findings)} tensors: the runs disagree"
+    if escalation.reproduced is None:
+        return "it has none of the failing tensors, so it says nothing of them"
+    return "the failure reproduced" + (f", but for {unseen} tensors it did not dump" if unseen else "")
 
 
 def _layers(escalation: Escalation) -> str:
@@ -156,6 +160,7 @@ def _ways_out(test: MarkedTest) -> list[str]:
     assert outcome is not None  # noqa: S101 - there is no failure without a judgement
     if outcome.status == status.MISSING_GOLDEN:
         return [f"to create:  pytest --npudump-update-golden '{test.nodeid}'"]
-    if outcome.status == status.FAILED and outcome.comparison is not None:
+    known = any(map(can_be_approved, outcome.findings))
+    if outcome.status == status.FAILED and (outcome.comparison is not None or known):
         return [f"to approve: pytest --npudump-update-golden '{test.nodeid}'"]
     return []

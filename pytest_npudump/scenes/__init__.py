@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pytest_npudump.scenes import watcher
+from pytest_npudump.scenes import overflow, watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,5 +13,7 @@ if TYPE_CHECKING:
     from pytest_npudump.outcome import Outcome
     from pytest_npudump.session import MarkedTest
 
-JUDGES: Mapping[str, Callable[[MarkedTest], Outcome]] = MappingProxyType({"watcher": watcher.judge})
+JUDGES: Mapping[str, Callable[[MarkedTest], Outcome]] = MappingProxyType(
+    {"overflow": overflow.judge, "watcher": watcher.judge}
+)
 """What judges a test, by the name of its scene; ``model`` and ``op`` are compared with a golden."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import onnx
 import pytest
+import yaml
+from onnx import TensorProto, helper
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -108,3 +111,128 @@ def test_watcher_nodes_belong_to_the_watcher(project: Project) -> None:
     result = project.run()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*watcher_nodes: only with scene='watcher' *"])
+
+
+OVERFLOW_BODY = """
+    values = np.full((2, 3), {value}, np.float16)
+    with npu_dump.load_model("half.onnx") as model:
+        model.run(values)
+        model.run(values)
+"""
+
+
+@pytest.fixture
+def half(project: Project) -> Project:
+    """A project whose model squares float16 values twice and then takes them over once more."""
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["a"], name="block/square.1"),
+        helper.make_node("Mul", ["a", "a"], ["b"], name="block/square.2"),
+        helper.make_node("Relu", ["b"], ["y"], name="block/relu"),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2, 3]) for name in "xy")
+    graph = helper.make_graph(nodes, "half", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(project.path / "half.onnx"))
+    return project
+
+
+def test_a_healthy_model_passes_the_overflow_scene_without_a_golden(half: Project) -> None:
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=2))
+    half.run().assert_outcomes(passed=1)
+
+
+def test_recording_a_healthy_model_writes_no_golden(half: Project) -> None:
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=2))
+    half.record()
+    assert not half.path.joinpath("golden").exists()
+
+
+def test_an_overflow_fails_and_shows_the_operator_with_its_tensors(half: Project) -> None:
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=30))
+    result = half.run("--npudump-dump-dir=dumps")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: block/square.2 (Mul) overflowed: AI Core: floating-point overflow, in 2 executions",
+            "  input.0: float16 [[]2, 3], max 900 at [[]0, 0], min 900 at [[]0, 0]",
+            "  output.0: float16 [[]2, 3], 6 Inf, first at [[]0, 0]",
+            "record:     *Opdebug.Node_OpDebug.4.3.* (task 2, stream 3)",
+            "details:    *report.txt",
+            "to approve: pytest --npudump-update-golden 'test_small.py::test_small'",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*block/relu*")
+    data: Any = half.report()
+    assert [finding["operator"] for finding in data["findings"]] == ["block/square.2"]
+
+
+def test_a_listed_overflow_passes_with_a_note(half: Project) -> None:
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=30))
+    half.record()
+    golden = yaml.safe_load(half.golden.read_text())
+    assert golden["overflow"] == {"block/square.2": ["AI Core: floating-point overflow"]}
+    assert golden["producer"]["scene"] == "overflow"
+    half.run().assert_outcomes(passed=1)
+
+
+def test_a_further_overflow_fails_against_the_golden(half: Project) -> None:
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=30))
+    half.record()
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=300))
+    result = half.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: block/square.1 (Mul) overflowed: *",
+            "note: the golden lists block/square.2, which did not overflow this time",
+        ]
+    )
+
+
+def test_an_update_forgets_an_overflow_that_is_gone(half: Project) -> None:
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=30))
+    half.record()
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=2))
+    half.record()
+    assert "overflow" not in yaml.safe_load(half.golden.read_text())
+
+
+def test_a_golden_that_lists_nonsense_is_an_error(half: Project) -> None:
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=30))
+    half.record()
+    half.golden.write_text(half.golden.read_text().replace("overflow:\n", "overflow: all\nother:\n"))
+    result = half.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: *'overflow' is no mapping of operators to lists*"])
+
+
+def test_a_test_that_runs_nothing_does_not_pass_for_free_of_overflows(half: Project) -> None:
+    half.marked("scene='overflow'", body="    pass\n")
+    result = half.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: no overflow is recorded, and nothing shows that a model ran *"])
+
+
+def test_a_capture_that_overflows_is_named(half: Project) -> None:
+    half.marked(
+        "scene='overflow'",
+        body="""
+    for name, value in (("small", 2), ("large", 30)):
+        with npu_dump.capture(name), npu_dump.load_model("half.onnx") as model:
+            model.run(np.full((2, 3), value, np.float16))
+""",
+    )
+    result = half.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: block/square.2 (Mul) overflowed in capture=large: *"])
+
+
+@pytest.mark.parametrize(
+    "argument", ["layers=['a']", "model_name='m'", "dump_step='0'", "rtol=1", "dump_mode='all'"]
+)
+def test_what_the_overflow_scene_excludes_is_an_error_at_collection(project: Project, argument: str) -> None:
+    project.marked(f"scene='overflow', {argument}")
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    name = argument.partition("=")[0]
+    result.stdout.fnmatch_lines([f"*{name}: not with scene='overflow', which takes no other argument: *"])

@@ -1,0 +1,112 @@
+"""Overflow dumps and planted tramplings, held to the container's and the record's published layout."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from pytest_npudump.emulator.dump_settings import DumpSettings
+from pytest_npudump.emulator.faults import trample
+from pytest_npudump.emulator.models import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import onnx
+
+
+def _settings(root: Path, **changes: Any) -> DumpSettings:
+    return DumpSettings(f"{root}/", "all", 0, (), **changes)
+
+
+@pytest.fixture
+def run_half(
+    save_graph: Callable[[onnx.GraphProto, str], Path], acl: Any, tmp_path: Path
+) -> Callable[[list[float]], dict[str, Path]]:
+    """Runs float32 x -> Cast to float16 -> Mul with itself -> Neg under overflow dump."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], name="cast", to=TensorProto.FLOAT16),
+        helper.make_node("Mul", ["a", "a"], ["b"], name="square"),
+        helper.make_node("Neg", ["b"], ["y"], name="neg"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, [2])
+    path = save_graph(helper.make_graph(nodes, "half", [x], [y]), "half.onnx")
+
+    def run(values: list[float]) -> dict[str, Path]:
+        from pytest_npudump.dump.dtypes import BY_NAME
+        from pytest_npudump.emulator.tensors import from_array
+
+        model = load(path, _settings(tmp_path / "dump", all_models=True, overflow=True))
+        clock = iter(range(1795239189932086, 1795239189932999)).__next__
+        model.run([from_array(BY_NAME["float32"], np.array(values, np.float32))], clock)
+        return {file.name.split(".")[1]: file for file in (tmp_path / "dump").rglob("*.*") if file.is_file()}
+
+    assert acl.init() == 0
+    return run
+
+
+def test_the_record_names_task_and_stream_of_the_operator(
+    run_half: Callable[[list[float]], dict[str, Path]], wire: Any
+) -> None:
+    found = run_half([1, 300])
+    assert set(found) == {"square", "Node_OpDebug"}
+    assert found["square"].parent == found["Node_OpDebug"].parent
+    (output,) = wire.read(found["Node_OpDebug"]).outputs
+    assert len(output.data) == 2048
+    _, stream, task, *_ = struct.unpack_from("<6Q", output.data, 256)
+    assert [str(task), str(stream)] == found["square"].name.split(".")[2:4]
+    assert struct.unpack_from("<3Q", output.data, 1024) == (0, 0, 0x20)
+    assert struct.unpack_from("<2Q", output.data, 512)[0] == 0
+    operator = wire.read(found["square"])
+    assert (len(operator.inputs), len(operator.outputs)) == (2, 1)
+    assert operator.outputs[0].data == np.array([1, np.inf], np.float16).tobytes()
+
+
+def test_a_conversion_that_overflows_has_a_status_of_its_own(
+    run_half: Callable[[list[float]], dict[str, Path]], wire: Any
+) -> None:
+    found = run_half([1, 70000])
+    assert set(found) == {"cast", "Node_OpDebug"}
+    assert struct.unpack_from("<3Q", wire.read(found["Node_OpDebug"]).outputs[0].data, 1024)[2] == 0x100
+
+
+@pytest.mark.parametrize("values", [[1, 2], [np.inf, 1], [np.nan, 1]])
+def test_finite_results_and_infinite_inputs_are_no_overflow(
+    run_half: Callable[[list[float]], dict[str, Path]], values: list[float]
+) -> None:
+    assert run_half(values) == {}
+
+
+def test_a_dump_list_makes_ge_dump_no_overflow(set_dump: Any, started: Any) -> None:
+    set_dump(dump_debug="on", dump_list=[{}])
+    assert "GE refuses" in started.get_recent_err_msg()
+
+
+def test_a_trampling_changes_the_bits_from_the_operator_on(
+    set_dump: Any, started: Any, small_model: Path, run_model: Any, wire: Any
+) -> None:
+    trample("small", by="Add_0", victim="block/relu.1", first=2, elements=3)
+    item = {"layer": ["Add_0", "Add_1"], "watcher_nodes": ["block/relu.1"]}
+    root = set_dump(dump_scene="watcher", dump_list=[item])
+    model_id, _ = started.mdl.load_from_file(str(small_model))
+    run_model(model_id, np.ones((2, 3), np.float32))
+    files = {path.name.split(".")[1]: wire.read(path).outputs[0].data for path in root.rglob("Relu*")}
+    whole, first, second = (
+        np.frombuffer(files[name], np.uint32)
+        for name in ("block_relu_1", "Add_0_To_block_relu_1", "Add_1_To_block_relu_1")
+    )
+    assert np.flatnonzero(whole != first).tolist() == [2, 3, 4]
+    np.testing.assert_array_equal(first[2:5], ~whole[2:5])
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(("first", "elements"), [(-1, 1), (0, 0)])
+def test_a_trampling_of_nothing_is_refused(first: int, elements: int) -> None:
+    with pytest.raises(ValueError, match="at least"):
+        trample("m", by="a", victim="b", first=first, elements=elements)

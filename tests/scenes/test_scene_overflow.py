@@ -1,0 +1,82 @@
+"""Overflow records of CANN's layouts, and the operators that they name."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.emulator.header import Slot
+from pytest_npudump.emulator.tensors import from_array
+from pytest_npudump.emulator.writer import TaskFile, write
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.text import parse
+from pytest_npudump.scenes.overflow import find_overflows, known_overflows
+
+DATA = Path(__file__).parents[1] / "data" / "dump" / "overflow"
+
+
+def _operator(folder: Path, task: int, stream: int, name: str = "net/Exp") -> None:
+    values = np.array([[1, np.inf]], np.float16)
+    slot = Slot(from_array(BY_NAME["float16"], values), 512)
+    write(str(folder), TaskFile("Exp", name, task, stream, (slot,), (slot,)), 1795239189932086)
+
+
+def _sample(folder: Path, name: str) -> Path:
+    path = folder / "Opdebug.Node_OpDebug.77.5.1795239189932090"
+    shutil.copy(DATA / name, path)
+    return path
+
+
+def test_the_operator_is_that_of_the_ids_in_the_record(tmp_path: Path) -> None:
+    path = _sample(tmp_path, "sdma")
+    (missing,), _ = find_overflows([path], [])
+    _operator(tmp_path, missing.task, missing.stream)
+    _operator(tmp_path, missing.task + 1, missing.stream, "net/other")
+    (found,), problems = find_overflows([path], read_dump(tmp_path, stats=False).records)
+    assert problems == ()
+    assert (missing.layer, found.layer, found.op_type, found.task) == ("", "net/Exp", "Exp", 3)
+    assert found.kinds == ("SDMA overflow (status 0x8)",)
+    assert [(tensor.io, tensor.slot) for tensor in found.tensors] == [("input", 0), ("output", 0)]
+    assert found.tensors[1].description is not None
+    assert found.tensors[1].description.first_inf == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "units"), [("old", 3), ("aic", 1), ("aic_v1", 1), ("aiv", 1), ("aicpu", 1), ("sdma", 1)]
+)
+def test_every_unit_that_overflowed_is_a_finding(tmp_path: Path, name: str, units: int) -> None:
+    found, problems = find_overflows([_sample(tmp_path, name)], [])
+    assert problems == ()
+    assert len(found) == units
+    assert all(one.kinds and not one.layer for one in found)
+
+
+def test_an_operator_is_not_guessed_among_several_with_the_same_ids(tmp_path: Path) -> None:
+    path = _sample(tmp_path, "sdma")
+    (missing,), _ = find_overflows([path], [])
+    for step in "01":
+        _operator(tmp_path / step, missing.task, missing.stream)
+    (found,), _ = find_overflows([path], read_dump(tmp_path, stats=False).records)
+    assert found.layer == ""
+
+
+@pytest.mark.parametrize("size", [0, 8, 40, 2047])
+def test_a_damaged_record_is_a_problem(tmp_path: Path, size: int) -> None:
+    path = _sample(tmp_path, "old")
+    path.write_bytes(path.read_bytes()[:size])
+    found, (problem,) = find_overflows([path], [])
+    assert found == ()
+    assert problem.startswith(f"unreadable overflow record: {path}")
+
+
+@pytest.mark.parametrize("listed", ["all", "[a]", "{a: b}", "{a: [1]}", "3"])
+def test_a_golden_that_does_not_map_operators_to_lists_is_refused(listed: str) -> None:
+    text = f"npudump-golden: 1\ntest: t\nproducer: {{}}\noverflow: {listed}\n"
+    columns = "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"
+    with pytest.raises(GoldenError, match="mapping"):
+        known_overflows(parse(text + columns, Path("g.yaml")))
