@@ -1,17 +1,21 @@
-"""How fast the kernels are, in ratios to numpy's own ``max`` measured in the same run.
+"""How fast the kernels are, in ratios to numpy's own ``max`` measured in the same rounds.
 
-Run by hand: ``OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_kernels.py [MiB]``. Files lie in a
-temporary directory and are read through the page cache.
+Run by hand: ``OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_kernels.py [MiB] [rounds]``. Files lie
+in a temporary directory and are read through the page cache, each time by a mapping of its own. Rates and
+ratios are medians, of processor time. Memory is the process's own (anonymous pages), not of mapped files.
 """
 
 from __future__ import annotations
 
-import resource
+import os
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -25,44 +29,71 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _TENSOR = 4 * _MIB
-_REPEATS = 3
 _WANTED = {"float32": 0.30, "float16": 0.06, "bfloat16": 0.09}
+_STATUS = Path("/proc/self/status")
 
 
-def _write(path: Path, dtype: np.dtype, nbytes: int) -> np.ndarray:
+def _dtype(name: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, name, None) or name)
+
+
+def _write(path: Path, dtype: np.dtype, nbytes: int) -> None:
     rng = np.random.default_rng(0)
+    piece = min(_TENSOR, nbytes)
     with path.open("wb") as file:
-        for _ in range(nbytes // _TENSOR):
-            file.write(rng.standard_normal(_TENSOR // dtype.itemsize, np.float32).astype(dtype).tobytes())
-    return np.memmap(path, np.uint8, "r").view(np.ndarray)
+        for _ in range(nbytes // piece):
+            file.write(rng.standard_normal(piece // dtype.itemsize, np.float32).astype(dtype).tobytes())
 
 
-def _best(function: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    times = []
-    for _ in range(_REPEATS):
-        start = clock()
-        function()
-        times.append(clock() - start)
-    return min(times)
+def _map(path: Path, dtype: np.dtype) -> np.ndarray:
+    return np.memmap(path, np.uint8, "r").view(np.ndarray).view(dtype)
+
+
+def _wall(function: Callable[..., object], *arguments: object) -> float:
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
+
+
+def _cpu(function: Callable[..., object], *arguments: object) -> float:
+    start = time.process_time()
+    function(*arguments)
+    return time.process_time() - start
 
 
 def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
-def _stats(folder: Path, nbytes: int) -> None:
-    for name in ("float32", "float16", "bfloat16"):
-        dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
-        raw = _write(folder / name, dtype, nbytes)
-        array = raw.view(dtype)
-        base = _best(lambda raw=raw: np.max(raw.view(np.float32).view(np.int32)))
-        one = _best(lambda array=array: tensor_stats(array))
-        halves = np.array_split(array, 2)
+def _max(path: Path) -> None:
+    np.max(_map(path, np.dtype(np.int32)))
+
+
+def _one(path: Path, dtype: np.dtype) -> None:
+    tensor_stats(_map(path, dtype))
+
+
+def _two(pool: ThreadPoolExecutor, path: Path, dtype: np.dtype) -> None:
+    list(pool.map(tensor_stats, np.array_split(_map(path, dtype), 2)))
+
+
+def _stats(folder: Path, nbytes: int, rounds: int) -> None:
+    """Rates, and what two threads gain in time and cost in processor time: more than 1.0 is contention."""
+    for name, wanted in _WANTED.items():
+        dtype, path = _dtype(name), folder / name
+        _write(path, dtype, nbytes)
+        found = []
         with ThreadPoolExecutor(2) as pool:
-            two = _best(lambda halves=halves, pool=pool: list(pool.map(tensor_stats, halves)))
+            for _ in range(rounds):
+                base, one = _cpu(_max, path), _cpu(_one, path, dtype)
+                gain = _wall(_one, path, dtype) / _wall(_two, pool, path, dtype)
+                cost = _cpu(_two, pool, path, dtype) / one
+                found.append((nbytes / one / 1e9, base / one, gain, cost))
+        rate, ratio, gain, cost = (median(values) for values in zip(*found, strict=True))
         _print(
-            f"stats {name:9} {nbytes / one / 1e9:5.2f} GB/s, {base / one:.3f} of max "
-            f"(at least {_WANTED[name]}), two threads {one / two:.2f} times"
+            f"stats {name:9} {rate:5.2f} GB/s, {ratio:.3f} of max (wanted {wanted}), "
+            f"two threads {gain:.2f} times as fast at {cost:.2f} of the processor time"
         )
 
 
@@ -75,30 +106,69 @@ def _naive(golden: np.ndarray, actual: np.ndarray) -> None:
     _ = np.mean(distance <= 1e-4 + 1e-3 * np.abs(g)), np.argsort(distance)[-5:]
 
 
-def _compare() -> None:
+def _compare(rounds: int) -> None:
     rng = np.random.default_rng(0)
     for name in ("float16", "float32"):
         golden = rng.standard_normal(_TENSOR // np.dtype(name).itemsize).astype(name)
         actual = (golden * (1 + 1e-3 * rng.standard_normal(golden.size))).astype(name)
-        ours = _best(
-            lambda g=golden, a=actual: compare_tensors(g, a, rtol=1e-3, atol=1e-4), time.process_time
-        )
-        same = _best(lambda g=golden: compare_tensors(g, g.copy(), rtol=1e-3, atol=1e-4), time.process_time)
-        naive = _best(lambda g=golden, a=actual: _naive(g, a), time.process_time)
+        strict = partial(compare_tensors, rtol=1e-3, atol=1e-4)
+        loose = partial(compare_tensors, rtol=1e-2, atol=1e-4)
+        found = []
+        for _ in range(rounds):
+            outside, within = _cpu(strict, golden, actual), _cpu(loose, golden, actual)
+            same, naive = _cpu(strict, golden, golden.copy()), _cpu(_naive, golden, actual)
+            found.append((200 * outside, naive / outside, 200 * within, 200 * same))
+        far, less, near, same = (median(values) for values in zip(*found, strict=True))
         _print(
-            f"compare {name} 200 x 4 MiB: {200 * ours:.2f} s CPU, {naive / ours:.1f} times less than naive; "
-            f"equal tensors {200 * same:.2f} s"
+            f"compare {name} 200 x 4 MiB: {far:.2f} s CPU, {less:.1f} times less than naive; all within "
+            f"tolerance {near:.2f} s; equal bits {same:.2f} s"
         )
+
+
+def _anonymous() -> int:
+    """Bytes of memory that are this process's own."""
+    (line,) = (line for line in _STATUS.read_text().splitlines() if line.startswith("RssAnon:"))
+    return int(line.split()[1]) * 1024
+
+
+def _peak(function: Callable[..., object], *arguments: object) -> float:
+    """MiB of memory of its own that the process has, at most, while ``function`` runs."""
+    done, peaks = threading.Event(), [_anonymous()]
+
+    def watch() -> None:
+        while not done.wait(0.001):
+            peaks.append(_anonymous())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    function(*arguments)
+    done.set()
+    watcher.join()
+    return max(peaks) / _MIB
+
+
+def _memory(folder: Path) -> None:
+    """Tensors of which the first 64 MiB (32 in the other file) are written, the rest are holes."""
+    dtype = np.dtype(np.float16)
+    for mib in (1, 64, 1024, 4096):
+        pair = []
+        for name, most in (("one", 64), ("other", 32)):
+            _write(folder / name, dtype, min(mib, most) * _MIB)
+            os.truncate(folder / name, mib * _MIB)
+            pair.append(_map(folder / name, dtype))
+        stats = _peak(tensor_stats, pair[0])
+        compare = _peak(partial(compare_tensors, rtol=1e-3, atol=1e-4), *pair)
+        _print(f"memory, float16 of {mib} MiB: {stats:.0f} MiB for statistics, {compare:.0f} MiB to compare")
 
 
 def main() -> None:
     """Measure and print."""
-    nbytes = int(sys.argv[1] if len(sys.argv) > 1 else 400) * _MIB
+    mib, rounds = (int(value) for value in (sys.argv[1:] + ["400", "5"][len(sys.argv) - 1 :]))
     with tempfile.TemporaryDirectory() as folder:
-        _stats(Path(folder), nbytes)
-    _compare()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    _print(f"peak memory, mapped pages included: {peak:.0f} MiB")
+        if _STATUS.exists():
+            _memory(Path(folder))
+        _stats(Path(folder), mib * _MIB, rounds)
+    _compare(rounds)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,9 @@ def test_of_equal_distances_the_first_are_shown() -> None:
     golden = np.zeros(400000, np.float16)
     found = compare_tensors(golden, golden + np.float16(1), rtol=0, atol=0, worst=3)
     assert [e.index for e in found.worst] == [(0,), (1,), (2,)]
+    golden = np.random.default_rng(0).integers(0, 3, 300011).astype(np.float16)
+    found = compare_tensors(golden, np.zeros_like(golden), rtol=0, atol=0, worst=6)
+    assert [e.index for e in found.worst] == [(int(i),) for i in np.flatnonzero(golden == 2)[:6]]
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda d: np.dtype(d).name)
@@ -137,6 +140,46 @@ def test_ulp_distance_of_random_pairs_of_both_signs(dtype: Any) -> None:
     found = compare_tensors(golden, actual, rtol=0, atol=0)
     assert found.max_ulp == max(gaps)
     assert found.mean_ulp == pytest.approx(sum(gaps) / len(gaps), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.float32, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name
+)
+@pytest.mark.parametrize("largest", [1, 3, 500, 3000, 4096, 10000, 30000])
+def test_ulp_sums_are_exact_whatever_the_largest(dtype: Any, largest: int) -> None:
+    size = np.dtype(dtype).itemsize
+    codes = np.random.default_rng(largest).integers(0, 200, 300011).astype(f"u{size}")
+    gaps = np.random.default_rng(1).integers(0, largest + 1, codes.size)
+    gaps[0] = largest
+    actual = (codes + gaps).astype(codes.dtype)
+    found = compare_tensors(codes.view(dtype), actual.view(dtype), rtol=0, atol=0)
+    assert (found.max_ulp, found.mean_ulp) == (largest, gaps.sum() / gaps.size)
+
+
+@pytest.mark.parametrize("special", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("other", [65504, -65504, 0, 1])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_infinity_is_not_the_largest_float16(special: float, other: float, *, swapped: bool) -> None:
+    golden = np.full(5001, other, np.float16)
+    actual = golden.copy()
+    actual[4001] = special
+    if swapped:
+        golden, actual = actual, golden
+    found = compare_tensors(golden, actual, rtol=1000, atol=1e9)
+    assert (found.special_different, found.outside, found.first_special_different) == (1, 1, (4001,))
+    same = compare_tensors(actual, actual.copy(), rtol=0, atol=0)
+    assert (same.special, same.outside) == (0 if swapped else 1, 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("share", [1, 2, 40, 5000])
+def test_elements_at_the_edge_of_the_tolerance_few_and_many(dtype: Any, share: int) -> None:
+    golden = np.linspace(1, 2, 300011).astype(dtype)
+    actual = golden.copy()
+    actual[::share] = (golden[::share].astype(np.float64) * 1.0009765625).astype(dtype)
+    for rtol in (0.0009765625, math.nextafter(0.0009765625, 0), 0.00048828125, 0.002):
+        _assert_true(compare_tensors(golden, actual, rtol=rtol, atol=0), golden, actual)
+        _assert_true(compare_tensors(golden, actual, rtol=0, atol=rtol), golden, actual)
 
 
 def test_equal_tensors() -> None:

@@ -142,6 +142,33 @@ def test_sums_in_float32_stay_within_the_stated_bound(value: float) -> None:
     assert abs(found.l2norm / (float(array[0]) * 1024) - 1) <= 1e-6
 
 
+def _each_addition_rounds_up(rows: int, columns: int) -> Any:
+    """Columns in which a sum of 1 is followed by terms just over half a unit in its last place."""
+    block = np.full((rows, columns), 2.0**-24 * 1.0001, np.float32)
+    block[0] = 1
+    return np.tile(block.reshape(-1), (1 << 17) // block.size)
+
+
+@pytest.mark.parametrize("rows", [8, 16, 32, 64, 128])
+@pytest.mark.parametrize("columns", [1, 64, 1024])
+def test_roundings_that_all_go_one_way_stay_within_the_stated_bound(rows: int, columns: int) -> None:
+    for array in (_each_addition_rounds_up(rows, columns), np.sqrt(_each_addition_rounds_up(rows, columns))):
+        found, values = tensor_stats(array), array.astype(np.float64)
+        mean = _mean(values.tolist())
+        assert abs(found.avg - mean) <= 9e-7 * mean
+        assert abs(found.l2norm / math.sqrt(math.fsum((values * values).tolist())) - 1) <= 1e-6
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("positive", "negative"), [(0, 0), (3, 0), (0, 2), (3, 2)])
+def test_zeros_of_both_signs_are_counted(dtype: Any, positive: int, negative: int) -> None:
+    array = np.linspace(1, 2, 700001).astype(dtype)
+    array[::2] *= dtype(-1)
+    array[5 : 5 + positive] = 0
+    array[699000 : 699000 + negative] = dtype(-0.0)
+    assert tensor_stats(array).zero == positive + negative
+
+
 @pytest.mark.parametrize("value", [1e308, 1e200, 1e-200, 5e-324])
 def test_squares_of_float64_outside_its_range(value: float) -> None:
     found = tensor_stats(np.full(10000, value))
