@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.verdict import Comparison
     from pytest_npudump.dump.records import TensorRecord
 
+_Group = tuple[int, str, int, int, int, str]
 _SHOWN = 5
 _EXTREMES_AND_MEAN = 3
 _LIKELY = 1e-3
 
 
 class _Call(NamedTuple):
-    """One call: what its tensors' keys share, and their rows by direction and slot."""
+    """One call: the key of its first tensor, and the rows of all by direction and slot."""
 
+    layer: str
+    turn: int
     key: TensorKey
     rows: dict[str, int]
 
@@ -60,7 +63,7 @@ class _Sequence:
 
     @property
     def names(self) -> list[str]:
-        return [call.key.layer for call in self.calls]
+        return [call.layer for call in self.calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +130,26 @@ def may_hold_calls(keys: Iterable[str]) -> bool:
     return any(key.startswith(("aclnn", "L2Dfx")) or ">" in key for key in keys)
 
 
-def _calls(table: StatsTable) -> dict[TensorKey, list[_Call]]:
+def _calls(table: StatsTable) -> dict[_Group, list[_Call]]:
     """Return the eager calls of each sequence (a rank, device, capture ...), in execution order."""
-    calls: dict[TensorKey, _Call] = {}
+    calls: dict[str, _Call | None] = {}
+    sequences: defaultdict[_Group, list[_Call]] = defaultdict(list)
     for row, text in enumerate(table.keys):
-        key = TensorKey.parse(text)
-        if is_eager(key.layer):
-            call = replace(key, io="", slot=0)
-            calls.setdefault(call, _Call(call, {})).rows[f"{key.io}.{key.slot}"] = row
-    sequences: defaultdict[TensorKey, list[_Call]] = defaultdict(list)
-    for call, found in calls.items():
-        sequences[replace(call, layer="", turn=0)].append(found)
+        name, _, tensor = text.rpartition(":")
+        if name not in calls:
+            key = TensorKey.parse(text)
+            calls[name] = _Call(key.layer, key.turn, key, {}) if is_eager(key.layer) else None
+            if (new := calls[name]) is not None:
+                group = (key.step, key.model, key.load, key.device, key.rank, key.capture)
+                sequences[group].append(new)
+        call = calls[name]
+        if call is not None:
+            call.rows[tensor] = row
     return sequences
 
 
-def _tensors(calls: Sequence[_Call]) -> set[tuple[TensorKey, str]]:
-    return {(call.key, name) for call in calls for name in call.rows}
+def _tensors(calls: Sequence[_Call]) -> set[tuple[str, int, str]]:
+    return {(call.layer, call.turn, name) for call in calls for name in call.rows}
 
 
 def _partners(golden: _Sequence, actual: _Sequence) -> list[int] | None:
@@ -178,7 +185,7 @@ def _place_gaps(golden: _Sequence, actual: _Sequence, partners: list[int]) -> No
 
 def _token(table: StatsTable, call: _Call) -> tuple[object, ...]:
     tensors = tuple((name, table.dtypes[row], table.shapes[row]) for name, row in sorted(call.rows.items()))
-    return (call.key.layer, tensors)
+    return (call.layer, tensors)
 
 
 def _agree(golden: _Sequence, left: int, actual: _Sequence, right: int) -> bool:
@@ -202,20 +209,20 @@ def _renumber(
     origin = inverse(partners, len(there))
     following: defaultdict[str, int] = defaultdict(int)
     for call in here:
-        following[call.key.layer] = max(following[call.key.layer], call.key.turn + 1)
-    turns = []
+        following[call.layer] = max(following[call.layer], call.turn + 1)
+    moved = []
     for at, call in enumerate(there):
         if origin[at] != ALONE:
-            turns.append(here[origin[at]].key.turn)
+            moved.append(call._replace(turn=here[origin[at]].turn))
         else:
-            turns.append(following[call.key.layer])
-            following[call.key.layer] += 1
-    moved = [call._replace(key=replace(call.key, turn=turn)) for call, turn in zip(there, turns, strict=True)]
+            moved.append(call._replace(turn=following[call.layer]))
+            following[call.layer] += 1
     if moved == list(there) or _tensors(moved) == _tensors(here):
         return False
-    for call, turn in zip(there, turns, strict=True):
-        for name, row in call.rows.items():
-            keys[row] = str(_tensor(call.key, turn, name))
+    for call in moved:
+        if call.turn != call.key.turn:
+            for name, row in call.rows.items():
+                keys[row] = str(_tensor(call.key, call.turn, name))
     return True
 
 
@@ -225,9 +232,9 @@ def _tensor(call: TensorKey, turn: int, name: str) -> TensorKey:
 
 
 def _describe(here: Sequence[_Call], there: Sequence[_Call], partners: Sequence[int]) -> str:
-    lost = [f"{call.key.layer} (call {at})" for at, call in enumerate(here, 1) if partners[at - 1] == ALONE]
+    lost = [f"{call.layer} (call {at})" for at, call in enumerate(here, 1) if partners[at - 1] == ALONE]
     origin = inverse(partners, len(there))
-    new = [f"{call.key.layer} (call {at})" for at, call in enumerate(there, 1) if origin[at - 1] == ALONE]
+    new = [f"{call.layer} (call {at})" for at, call in enumerate(there, 1) if origin[at - 1] == ALONE]
     sides = ((f"only in the dump, of {len(there)}", new), (f"only in the golden, of {len(here)}", lost))
     found = "; ".join(f"{len(names)} {side}: {_listed(names)}" for side, names in sides if names)
     return f"the sequence of eager calls has changed; {found}. The others are numbered as in the golden"
