@@ -94,7 +94,10 @@ def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[st
     lines = [*map(finding_sentence, findings[1:limit])]
     if limit is not None and len(findings) > limit:
         lines.append(f"... and {len(findings) - limit} more")
-    return [*(finding_details(findings[0]) if findings else ()), *lines]
+    details = finding_details(findings[0]) if findings else []
+    if limit is not None and len(details) > limit:
+        details = [*details[: limit - 2], f"  ... and {len(details) - limit + 1} more", details[-1]]
+    return [*details, *lines]
 
 
 def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:

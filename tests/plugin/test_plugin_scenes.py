@@ -236,3 +236,31 @@ def test_what_the_overflow_scene_excludes_is_an_error_at_collection(project: Pro
     result.assert_outcomes(errors=1)
     name = argument.partition("=")[0]
     result.stdout.fnmatch_lines([f"*{name}: not with scene='overflow', which takes no other argument: *"])
+
+
+def test_an_operator_of_many_inputs_is_shown_within_the_budget(project: Project) -> None:
+    names = [f"x{index}" for index in range(40)]
+    node = helper.make_node("Concat", ["big", *names], ["y"], name="join", axis=0)
+    scale = helper.make_node("Mul", ["z", "z"], ["big"], name="scale")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1]) for name in ("z", *names)]
+    total = helper.make_node("Sum", ["z", *names], ["s"], name="total")
+    outputs = [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT16, [41]),
+        helper.make_tensor_value_info("s", TensorProto.FLOAT16, [1]),
+    ]
+    graph = helper.make_graph([total, scale, node], "wide", values, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(project.path / "wide.onnx"))
+    project.marked(
+        "scene='overflow'",
+        body="""
+    with npu_dump.load_model("wide.onnx") as model:
+        model.run(*[np.full(1, 60000, np.float16)] * 41)
+""",
+    )
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: total (Sum) overflowed: *", "  input.7: *", "  ... and 34 more", "record:     *"]
+    )
+    result.stdout.no_fnmatch_line("*input.8:*")
