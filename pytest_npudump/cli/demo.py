@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.demo.model import change_weights
-from pytest_npudump.demo.project import LAYER, write_project
+from pytest_npudump.cli.output import byte_size, emit, to_stderr
+from pytest_npudump.demo.project import CHANGED, LAYER, ORIGINAL, break_model, write_project
 
 if TYPE_CHECKING:
     import argparse
 
 _AMOUNT = 0.01
+_DUMPS = "dumps"
+_LIMIT = "64KiB"
+"""Tensors that the second run dumps: the first few layers, which is what a reader looks at."""
+
+_WIDTH = 78
+_GOLDEN_LINES = 9
+
+_LEGEND = (
+    'In its table "allowed" is the greatest difference that passes, and "off by" how',
+    "many times that difference it is; 442x in one layer is a fault, not noise.",
+    '"min +2": the minimum, and two more statistics of the tensor, are outside.',
+    f"The second run dumps whole tensors, up to {_LIMIT} here, to show where.",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,37 +46,63 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the demonstration; 0 where each step came out as it should."""
     folder: Path = arguments.folder.absolute()
-    model = write_project(folder)
-    _say(f"1. A test project in {arguments.folder}: a model, and a test with the marker npu_dump.")
-    print((folder / "test_angle_classifier.py").read_text(encoding="utf-8"))
-    _say("2. Record the golden: what every layer says now. It goes into the repository.")
+    write_project(folder)
+    _say("1. A test project: a model, and a test with the marker npu_dump")
+    _print((folder / "test_angle_classifier.py").read_text(encoding="utf-8"))
+    _say("2. Record the golden, what every layer says now; it goes into the repository")
     recorded = _pytest(folder, "--npudump-update-golden")
     _show_golden(folder)
-    _say("3. The same model again: every layer is compared with the golden.")
+    _say("3. The same model again: every layer is compared with the golden")
     passed = _pytest(folder)
-    _say(f"4. A regression: {_AMOUNT} is added to the weights of {LAYER}. The test fails and explains.")
-    change_weights(model, LAYER, _AMOUNT)
-    failed = _pytest(folder, "--npudump-dump-dir=dumps")
-    good = (recorded, passed, failed) == (0, 0, 1)
-    _say(f"The project is in {arguments.folder}; try it: cd {arguments.folder} && pytest")
-    if not good:
-        print(f"unexpected exit codes {recorded}, {passed}, {failed} instead of 0, 0, 1", file=sys.stderr)
-    return 0 if good else 1
+    _say(f"4. A regression: {_AMOUNT} is added to the weights of {LAYER}")
+    _print("The test fails and names the first layer that differs.", *_LEGEND, "")
+    break_model(folder, _AMOUNT)
+    failed = _pytest(folder, f"--npudump-dump-dir={_DUMPS}", f"--npudump-dump-limit={_LIMIT}")
+    _say(f"5. The project is in {arguments.folder}")
+    _print(*_ending(folder, arguments.folder))
+    if (recorded, passed, failed) != (0, 0, 1):
+        to_stderr(f"unexpected exit codes {recorded}, {passed}, {failed} instead of 0, 0, 1")
+        return 1
+    return 0
+
+
+def _ending(folder: Path, name: Path) -> list[str]:
+    held = sum(path.stat().st_size for path in (folder / _DUMPS).rglob("*") if path.is_file())
+    return [
+        f"{_DUMPS}/ has the report in full and the dumps of both runs ({byte_size(held)}).",
+        "The test fails now. Put the unchanged model back, and it passes:",
+        f"$ cd {shlex.quote(str(name))}",
+        f"$ cp {ORIGINAL} {CHANGED} && pytest",
+    ]
 
 
 def _say(text: str) -> None:
-    print(f"\n=== {text}\n", flush=True)
+    _print("", f"=== {text}", "")
+
+
+def _print(*lines: str) -> None:
+    """Print lines ahead of what the next child process prints."""
+    emit(lines)
+    sys.stdout.flush()
 
 
 def _pytest(folder: Path, *options: str) -> int:
-    print(f"$ pytest {' '.join(options)}".rstrip(), flush=True)
-    # The golden of this very project is being recorded, wherever the demonstration runs.
+    _print(f"$ pytest {' '.join(options)}".rstrip())
+    # The golden of this very project is being recorded, wherever the demonstration runs; and whatever other
+    # plugins are installed here has no part in it.
     environment = {name: value for name, value in os.environ.items() if name not in {"CI", "PYTEST_ADDOPTS"}}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "npudump", "-p", "no:cacheprovider", *options]
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode  # noqa: S603 - ourselves
 
 
 def _show_golden(folder: Path) -> None:
     for path in sorted((folder / "golden").rglob("*.yaml")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        print(f"\n$ head -9 {path.relative_to(folder)}", *(line[:100] for line in lines[:9]), sep="\n")
+        more = len(lines) - _GOLDEN_LINES
+        _print("", f"The golden, {path.relative_to(folder)}, begins:", "")
+        _print(*map(_cut, lines[:_GOLDEN_LINES]), f"... and {more} lines more, one for each tensor")
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."

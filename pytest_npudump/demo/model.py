@@ -12,18 +12,40 @@ MODEL = "ch_ppocr_mobile_v2.0_cls_mobile.onnx"
 """258 operators, 0.6 MB, Apache-2.0; part of the wheel of rapidocr."""
 
 
+_NEEDED = ("rapidocr", "onnx", "onnxruntime")
+"""What the demonstration asks of the extra: the model, the means to change it, and to run it."""
+
+
+def check_packages() -> None:
+    """Say at once what is not installed, rather than after the first runs; nothing is imported.
+
+    Raises:
+        MissingExtraError: a package of the extra is missing.
+    """
+    for package in _NEEDED:
+        if find_spec(package) is None:
+            raise MissingExtraError("npudump demo", package, "demo")
+
+
 def find_model() -> Path:
     """Return the model inside the installed package rapidocr, which is not imported.
 
     Raises:
         MissingExtraError: rapidocr is not installed.
+        RequestError: it is, but of a version without this model.
     """
     spec = find_spec("rapidocr")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
+    if spec is None:
+        raise MissingExtraError("npudump demo", "rapidocr", "demo")
+    folders = list(spec.submodule_search_locations or ())
+    for folder in folders:
         path = Path(folder) / "models" / MODEL
         if path.is_file():
             return path
-    raise MissingExtraError("npudump demo", "rapidocr", "demo")
+    raise RequestError(
+        f"the rapidocr in {', '.join(folders)} has no models/{MODEL}: pip install 'pytest-npudump[demo]' "
+        "installs a version that has it"
+    )
 
 
 def change_weights(path: Path, layer: str, amount: float) -> None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_npudump.demo.model import find_model
+from pytest_npudump.demo.model import change_weights, check_packages, find_model
 from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LAYER = "Conv@21"
 """The operator whose weights the demonstration changes."""
+
+CHANGED = "angle_classifier.onnx"
+"""The model that the test runs."""
+
+ORIGINAL = "angle_classifier.original.onnx"
+"""The model as it was, kept beside the changed one."""
 
 TEST = '''\
 """A model's layers as a regression test."""
@@ -19,7 +28,7 @@ import pytest
 
 
 def text_line():
-    """A picture of a text line, the same in every run: (1, 3, 48, 192), values from -1 to 1."""
+    """The same picture of text in every run: (1, 3, 48, 192), from -1 to 1."""
     rng = np.random.default_rng(seed=7)
     strokes = np.kron(rng.random((1, 3, 12, 48)) > 0.6, np.ones((1, 1, 4, 4)))
     return (strokes * 2 - 1).astype(np.float32)
@@ -39,17 +48,28 @@ npudump_runtime = emulator
 """
 
 
-def write_project(folder: Path) -> Path:
-    """Write the project into a new or empty folder and return the model's path in it.
+def write_project(folder: Path) -> None:
+    """Write the project into a new or empty folder.
 
     Raises:
-        RequestError: the folder holds something already.
-        MissingExtraError: the package that carries the model is not installed.
+        RequestError: the folder holds something already, is none, or cannot be written.
+        MissingExtraError: a package of the extra is not installed.
     """
+    check_packages()
     source = find_model()
-    if folder.exists() and any(folder.iterdir()):
-        raise RequestError(f"{folder} is not empty: name a folder that does not exist yet")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "test_angle_classifier.py").write_text(TEST, encoding="utf-8")
-    (folder / "pytest.ini").write_text(INI, encoding="utf-8")
-    return Path(shutil.copyfile(source, folder / "angle_classifier.onnx"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise RequestError(f"{folder} is not empty: name a folder that does not exist yet")
+        (folder / "test_angle_classifier.py").write_text(TEST, encoding="utf-8")
+        (folder / "pytest.ini").write_text(INI, encoding="utf-8")
+        shutil.copyfile(source, folder / CHANGED)
+    except OSError as error:
+        reason = error.strerror or error
+        raise RequestError(f"{folder} cannot be written ({reason}): name a folder that can") from error
+
+
+def break_model(folder: Path, amount: float) -> None:
+    """Add ``amount`` to the weights of :data:`LAYER`; the unchanged model stays under :data:`ORIGINAL`."""
+    shutil.copyfile(folder / CHANGED, folder / ORIGINAL)
+    change_weights(folder / CHANGED, LAYER, amount)

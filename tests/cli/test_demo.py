@@ -1,0 +1,175 @@
+"""``npudump demo`` as a user runs it, and what it says where it cannot run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from safetensors.numpy import load_file
+
+from pytest_npudump.cli import main
+from pytest_npudump.demo import model as demo_model
+from pytest_npudump.demo.model import change_weights, find_model
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _child(words: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def _demo(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = "import sys; from pytest_npudump.cli import main; sys.exit(main(['demo']))"
+    return _child(["-c", command], folder, CI="true", COLUMNS="80", PYTHONWARNINGS="default")
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """What the demonstration left in its folder, and what it printed, under CI."""
+    folder = tmp_path_factory.mktemp("empty")
+    return folder / "npudump-demo", _demo(folder)
+
+
+def test_the_demonstration_records_passes_and_fails_in_this_order(
+    shown: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, done = shown
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    totals = re.findall(r"^npudump: (\d of 1 tests good.*)$", done.stdout, re.MULTILINE)
+    assert [total.split(", first")[0] for total in totals] == [
+        "1 of 1 tests good, 1 recorded (emulator)",
+        "1 of 1 tests good, 259 of 259 tensors compared (emulator)",
+        "0 of 1 tests good, 259 of 259 tensors compared, 1 failed",
+    ]
+    assert re.findall(r"^=+ (1 \w+) in ", done.stdout, re.MULTILINE) == ["1 passed", "1 passed", "1 failed"]
+
+
+def test_the_layer_whose_weights_changed_is_named_first(
+    shown: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, done = shown
+    assert "\nnpudump: Conv@21 (Conv output.0) differs: " in done.stdout
+    assert "first divergence Conv@21:output.0" in done.stdout
+    assert "second run: the failure reproduced" in done.stdout
+
+
+def test_what_the_demonstration_prints_itself_fits_80_columns(
+    shown: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, done = shown
+    own = re.split(
+        r"^=+ test session starts =+$.*?^=+ 1 \w+ in .*?$", done.stdout, flags=re.MULTILINE | re.DOTALL
+    )
+    assert len(own) == 4
+    assert [line for text in own for line in text.splitlines() if len(line) > 80] == []
+    golden = own[1].splitlines()
+    begin = golden.index("The golden, golden/test_angle_classifier/test_angle_classifier.yaml, begins:")
+    assert golden[begin + 2] == "npudump-golden: 1"
+    assert golden[begin + 4].startswith("producer: {runtime: emulator, ")
+    assert golden[begin + 4].endswith("...")
+    assert golden[begin + 11] == "... and 255 lines more, one for each tensor"
+
+
+def test_the_folder_holds_golden_tensors_report_and_little_else(
+    shown: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, _ = shown
+    golden = folder / "golden" / "test_angle_classifier" / "test_angle_classifier.yaml"
+    assert "  Conv@21:output.0 float32 " in golden.read_text(encoding="utf-8")
+    assert list(load_file(golden.with_suffix(".safetensors"))) == ["Conv@21:output.0"]
+    (report,) = (folder / "dumps").glob("*/report.txt")
+    assert "Conv@21" in report.read_text(encoding="utf-8")
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 4 << 20
+
+
+def test_the_last_line_puts_the_model_back_and_the_test_passes(
+    shown: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    folder, done = shown
+    assert done.stdout.endswith(
+        "The test fails now. Put the unchanged model back, and it passes:\n"
+        "$ cd npudump-demo\n$ cp angle_classifier.original.onnx angle_classifier.onnx && pytest\n"
+    )
+    copy = tmp_path / "npudump-demo"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("dumps"))
+    assert (copy / "angle_classifier.original.onnx").read_bytes() == find_model().read_bytes()
+    shutil.copyfile(copy / "angle_classifier.original.onnx", copy / "angle_classifier.onnx")
+    words = ["-m", "pytest", "-p", "npudump", "-p", "no:cacheprovider"]
+    again = _child(words, copy, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="")
+    assert again.returncode == 0, again.stdout
+    assert "259 of 259 tensors compared" in again.stdout
+
+
+def _refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["demo", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("npudump: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_a_folder_that_holds_something_is_refused_and_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+    assert f"{tmp_path} is not empty" in _refused([str(tmp_path)], capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_file_in_the_folders_place_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "file"
+    path.write_text("keep")
+    assert f"{path} cannot be written" in _refused([str(path)], capsys)
+    assert path.read_text() == "keep"
+
+
+@pytest.mark.parametrize("package", ["rapidocr", "onnx", "onnxruntime"])
+def test_a_missing_package_is_one_line_that_names_the_extra(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def find(name: str) -> Any:
+        return None if name == package else importlib.util.find_spec(name)
+
+    monkeypatch.setattr(demo_model, "find_spec", find)
+    err = _refused([str(tmp_path / "new")], capsys)
+    assert repr(package) in err
+    assert "pip install 'pytest-npudump[demo]'" in err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_rapidocr_without_the_model_is_told_from_a_missing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_model, "MODEL", "another.onnx")
+    err = _refused([str(tmp_path / "new")], capsys)
+    assert "has no models/another.onnx" in err
+    assert "not installed" not in err
+
+
+def test_only_an_operator_with_constant_weights_can_be_changed(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    shutil.copyfile(find_model(), path)
+    before = path.read_bytes()
+    with pytest.raises(RequestError, match="no operator named 'Conv@999'"):
+        change_weights(path, "Conv@999", 0.01)
+    with pytest.raises(RequestError, match="has no constant weights"):
+        change_weights(path, "Relu@0", 0.01)
+    assert path.read_bytes() == before
