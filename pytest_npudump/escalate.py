@@ -14,9 +14,10 @@ from pytest_npudump.compare.tensors import compare_tensors
 from pytest_npudump.dump.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden_tensors import read_tensors, stale_tensors, write_tensors
+from pytest_npudump.golden_tensors import read_tensors, stale_tensors
 from pytest_npudump.layers import both_spellings, resolve_raw_names
 from pytest_npudump.outcome import Escalation, Finding
+from pytest_npudump.recording import record_with_tensors
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
@@ -58,9 +59,11 @@ def plan_second_run(test: MarkedTest) -> Plan | None:
     outcome, dump = test.outcome, test.dump
     if outcome is None or dump is None:
         return None
-    if outcome.status in {status.RECORDED, status.UNCHANGED}:
-        wanted = _layers_to_keep(test, dump)
-        return _plan(test, dump, wanted) if wanted else None
+    if outcome.status == status.PENDING:
+        plan = _plan(test, dump, _layers_to_keep(test, dump))
+        if plan.omitted and plan.runs:
+            plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
+        return plan
     if outcome.comparison is None or not (test.settings.escalate and test.request.escalate):
         return None
     wanted = _failing_layers(outcome.comparison)
@@ -138,9 +141,11 @@ def _within_limit(
 def _raw_layers(
     test: MarkedTest, dump: Dump, layers: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the raw names of ``layers``, and those that none is known for."""
+    """Return the raw names to dump for ``layers``, and those that none is known for."""
+    consumers, lonely = _consumers(dump, layers)
+    layers = (*layers, *consumers)
     if dump.raw_names:
-        return layers, ()
+        return layers, lonely
     golden = test.outcome.comparison.golden if test.outcome and test.outcome.comparison else None
     wanted = {sanitise(layer) for layer in layers}
     keys = golden.keys if golden else ()
@@ -150,7 +155,23 @@ def _raw_layers(
     except DumpError:  # the model's file cannot be read any more: what the others know has to do
         found = resolve_raw_names(wanted, request=test.request, golden_keys=keys, models=())
     raw = dict.fromkeys(name for layer in layers for name in found.get(sanitise(layer), ()))
-    return tuple(raw), tuple(layer for layer in layers if sanitise(layer) not in found)
+    return tuple(raw), (*lonely, *(layer for layer in layers if sanitise(layer) not in found))
+
+
+def _consumers(dump: Dump, layers: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the layers that consume graph inputs among ``layers``, and inputs whose consumer is not known.
+
+    CANN dumps an input of the graph, a ``Data`` operator, with the task of its consumer, and only with that.
+    """
+    tasks = {(r.task, r.stream): r.key.layer for r in dump.records if r.op_type == "Data"}
+    wanted = {task: layer for task, layer in tasks.items() if layer in layers}
+    found = {
+        (r.task, r.stream): r.key.layer
+        for r in dump.records
+        if r.op_type != "Data" and (r.task, r.stream) in wanted
+    }
+    lonely = tuple(layer for task, layer in wanted.items() if task not in found)
+    return tuple(layer for layer in dict.fromkeys(found.values()) if layer not in layers), lonely
 
 
 def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
@@ -161,9 +182,11 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
         records = _wanted_records(
             test.attempt.read(test.progress, acl=_first_run_was_text(test)), plan, judged
         )
-        layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
-        if test.outcome is not None and test.outcome.good:
-            return _keep_tensors(test, plan, records, layers)
+        held = [record for record in records.values() if record.payload is not None]
+        layers = tuple(dict.fromkeys(record.key.layer for record in held))
+        if test.outcome is not None and test.outcome.status == status.PENDING:
+            keys = [record.key for record in records.values()]
+            return record_with_tensors(test, plan, records, _disagreements(test, keys, records))
         tensors = read_tensors(test.goldens)
         findings = _findings(test, plan, records, tensors)
         stale = stale_tensors(test.goldens, tensors, _golden_table(test), test.tolerances)
@@ -188,6 +211,7 @@ def _golden_table(test: MarkedTest) -> StatsTable:
 def _wanted_records(dump: Dump, plan: Plan, comparison: Comparison | None) -> dict[str, TensorRecord]:
     """Return the records of the plan's layers by sanitised key, deleting files of all others.
 
+    Layers whose names are alike in file names are left out: the first run cannot tell which is which.
     The keys are those that ``comparison`` gave to the first run's tensors.
 
     Raises:
@@ -202,18 +226,11 @@ def _wanted_records(dump: Dump, plan: Plan, comparison: Comparison | None) -> di
         path.unlink()
     if comparison is not None:
         kept = [*under_golden_keys(kept, comparison.own_keys)]
-    return {str(record.key.sanitised): record for record in kept}
-
-
-def _keep_tensors(
-    test: MarkedTest, plan: Plan, records: Mapping[str, TensorRecord], layers: tuple[str, ...]
-) -> Escalation:
-    problem = ""
-    try:
-        write_tensors(test.goldens, records.values())
-    except (GoldenError, DumpError) as error:
-        problem = f"the golden tensors were not written: {error}"
-    return Escalation((), layers, plan.omitted, test.attempt.directory, problem, plan.notes)
+    keyed: dict[str, TensorRecord] = {}
+    for record in kept:
+        keyed.setdefault(str(record.key.sanitised), record)
+    alike = {str(r.key.sanitised) for r in kept if keyed[str(r.key.sanitised)].key.layer != r.key.layer}
+    return {key: record for key, record in keyed.items() if key not in alike}
 
 
 def _findings(
@@ -261,7 +278,7 @@ def _finding(
     tensors: Mapping[str, np.ndarray],
 ) -> Finding:
     if record is None:
-        return Finding(key, None, note="the second run did not dump it")
+        return Finding(key, None, note="the second run did not dump it, or its name in files is not its own")
     differences = disagreements.get(str(key.sanitised), {})
     finding = Finding(record.key, not differences, differences, path=record.path)
     if record.payload is None:

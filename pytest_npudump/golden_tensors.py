@@ -14,6 +14,7 @@ from pytest_npudump.golden.tensors import load_tensors, save_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     import numpy as np
 
@@ -39,16 +40,27 @@ def write_tensors(goldens: Goldens, records: Iterable[TensorRecord]) -> None:
     save_tensors(goldens.tensors, tensors, {"test": goldens.test})
 
 
-def read_tensors(goldens: Goldens) -> dict[str, np.ndarray]:
-    """Map the golden tensors by sanitised key; nothing where none are kept.
+def stored_keys(goldens: Goldens) -> tuple[Path | None, dict[str, str]]:
+    """Return the file of the golden tensors and its keys by sanitised key; None and nothing without one.
 
     Raises:
         GoldenError: the file is there but cannot be read.
     """
     paths = [path.with_suffix(".safetensors") for path in (goldens.variant, goldens.common) if path]
     found = next((path for path in paths if path.exists()), None)
-    tensors = load_tensors(found) if found else {}
-    return {str(TensorKey.parse(key).sanitised): array for key, array in tensors.items()}
+    keys = load_tensors(found) if found else {}
+    return found, {str(TensorKey.parse(key).sanitised): key for key in keys}
+
+
+def read_tensors(goldens: Goldens) -> dict[str, np.ndarray]:
+    """Map the golden tensors by sanitised key; nothing where none are kept.
+
+    Raises:
+        GoldenError: the file is there but cannot be read.
+    """
+    path, keys = stored_keys(goldens)
+    tensors = load_tensors(path) if path else {}
+    return {sanitised: tensors[key] for sanitised, key in keys.items()}
 
 
 def stale_tensors(

@@ -10,9 +10,11 @@ from pytest_npudump.compare.calls import compare_runs, under_golden_keys
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.elements import judge_elements
 from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
 from pytest_npudump.layers import (
     absent_layers,
+    asked_statistics,
     both_spellings,
     resolve_raw_names,
     select_layers,
@@ -20,6 +22,7 @@ from pytest_npudump.layers import (
     with_raw_names,
 )
 from pytest_npudump.outcome import Outcome
+from pytest_npudump.recording import golden_to_start_from, record
 from pytest_npudump.request import matches_any
 from pytest_npudump.scenes import JUDGES
 from pytest_npudump.tolerating import MARKER_RULES
@@ -39,24 +42,17 @@ def judge(test: MarkedTest) -> Outcome:
     if scene is not None:
         return scene(test)
     try:
-        golden = _golden(test)
+        golden = golden_to_start_from(test)
         test.dump = collect(test, golden)
         table = StatsTable.from_records(test.dump.records)
     except (DumpError, GoldenError) as error:
         return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
     if test.settings.update_golden:
         return _record(test, golden, table)
-    return _compare(test, golden, table)
-
-
-def _golden(test: MarkedTest) -> Golden | None:
-    """Read the golden, if there is one; a damaged one stands in the way of a comparison, not of an update."""
     try:
-        return test.goldens.read_if_any()
-    except GoldenError:
-        if test.settings.update_golden:
-            return None
-        raise
+        return _compare(test, golden, table)
+    except GoldenError as error:
+        return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
 
 
 def collect(test: MarkedTest, golden: Golden | None) -> Dump:
@@ -73,7 +69,7 @@ def collect(test: MarkedTest, golden: Golden | None) -> Dump:
         raise DumpError(explain_empty(test.request, activity, attempt.dump_path, str(error))) from error
     if not dump.records and not dump.problems:
         raise DumpError(explain_empty(test.request, activity, attempt.dump_path, ""))
-    selected = select_layers(dump, test.request)
+    selected = asked_statistics(select_layers(dump, test.request), test.request)
     if not selected.records and not dump.problems:
         names = ", ".join(map(repr, test.request.layers))
         hint = suggest(test.request.layers[0], (record.key.layer for record in dump.records))
@@ -121,6 +117,7 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
         problem = str(GoldenMissingError(f"no golden file {test.goldens.path}"))
         return Outcome(status.MISSING_GOLDEN, test.goldens.path, problems=(problem,), tensors=len(table))
     comparison = compare_runs(golden.table, table, test.tolerances)
+    comparison = judge_elements(comparison, test.goldens, test.dump.records, test.tolerances)
     test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison.own_keys))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     problems = _problems(test, test.dump, table, known)
@@ -141,10 +138,7 @@ def _record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outco
     problems = _problems(test, test.dump, table, set())
     if problems:
         return Outcome(status.ERROR, test.goldens.path, problems=problems, tensors=len(table))
-    try:
-        path, written = test.goldens.write(golden, table, test.runtime.producer())
-    except GoldenError as error:
-        return Outcome(status.ERROR, test.goldens.path, problems=(str(error),), tensors=len(table))
-    return Outcome(
-        status.RECORDED if written else status.UNCHANGED, path, notes=test.dump.notes, tensors=len(table)
-    )
+    if test.request.golden_tensors:
+        waiting = "nothing was recorded: the golden tensors need a second run, which did not take place"
+        return Outcome(status.PENDING, test.goldens.path, problems=(waiting,), tensors=len(table))
+    return record(test, golden, table)

@@ -10,11 +10,22 @@ from difflib import get_close_matches
 from functools import partial
 from heapq import nlargest
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.raw_names import find_raw_names
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.request import is_glob, matches_any
+
+_FIELDS = {
+    "Max": "max",
+    "Min": "min",
+    "Avg": "avg",
+    "Nan": "nan",
+    "Negative Inf": "neg_inf",
+    "Positive Inf": "pos_inf",
+    "L2norm": "l2norm",
+}
+"""Fields of :class:`Stats` by the name that ``dump_stats`` has for them."""
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -38,6 +49,23 @@ def select_layers(dump: Dump, request: DumpRequest) -> Dump:
 def both_spellings(patterns: Iterable[str]) -> tuple[str, ...]:
     """Names and globs, and the same as file names spell them."""
     return tuple(dict.fromkeys(name for pattern in patterns for name in (pattern, sanitise(pattern))))
+
+
+def asked_statistics(dump: Dump, request: DumpRequest) -> Dump:
+    """Drop statistics that only an earlier test of the process asked for.
+
+    CANN adds the statistics of every configuration to those of the ones before, for the life of the process.
+    Statistics computed here, from tensors, stay.
+    """
+    asked = request.dump_stats or tuple(_FIELDS.keys() - {"L2norm"})
+    unasked: dict[str, Any] = {field: None for name, field in _FIELDS.items() if name not in asked}
+    records = tuple(
+        replace(record, stats=replace(record.stats, **unasked))
+        if record.stats is not None and record.stats.digits is not None
+        else record
+        for record in dump.records
+    )
+    return replace(dump, records=records)
 
 
 def absent_layers(dump: Dump, request: DumpRequest) -> tuple[str, ...]:

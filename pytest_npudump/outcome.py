@@ -19,6 +19,7 @@ PASSED = "passed"
 FAILED = "failed"
 RECORDED = "recorded"
 UNCHANGED = "unchanged"
+PENDING = "not recorded"
 MISSING_GOLDEN = "golden missing"
 ERROR = "error"
 
@@ -104,9 +105,10 @@ class Escalation:
     notes: tuple[str, ...] = ()
 
     @property
-    def reproduced(self) -> bool:
-        """Whether every tensor of the second run agrees with the first run."""
-        return bool(self.findings) and all(finding.reproduced for finding in self.findings)
+    def reproduced(self) -> bool | None:
+        """Whether the runs agree in every tensor that both have; None where they share none."""
+        seen = [finding.reproduced for finding in self.findings if finding.reproduced is not None]
+        return all(seen) if seen else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the escalation as plain JSON data."""

@@ -11,13 +11,13 @@ its body, and does both once more where :attr:`MarkedTest.wants_second_run` says
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.attempt import Attempt
 from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
 from pytest_npudump.judging import judge
-from pytest_npudump.outcome import Escalation, Outcome
+from pytest_npudump.outcome import PENDING, Escalation, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +107,9 @@ class MarkedTest:
             self.outcome = judge(self)
             self._plan = plan_second_run(self)
             self.escalation = self._plan.skipped if self._plan else None
+            if self.escalation is not None and self.outcome.status == PENDING:
+                problem = f"nothing was recorded: {self.escalation.problem}"
+                self.outcome = replace(self.outcome, problems=(problem,))
         else:
             self.escalation = examine_second_run(self, self._plan)
 
@@ -117,5 +120,6 @@ class MarkedTest:
 
     def clean_up(self) -> None:
         """Delete the dumps, unless the test failed or the user keeps all."""
-        if (self.outcome is None or self.good) and self.settings.keep_dumps != "all":
+        done = self.good if self.outcome is not None else not self.runtime.activity.programs
+        if done and self.settings.keep_dumps != "all":
             shutil.rmtree(self.directory, ignore_errors=True)

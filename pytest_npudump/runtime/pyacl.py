@@ -58,6 +58,7 @@ class PyAclRuntime:
     _init_arguments: tuple[Any, ...] = ()
     _dumping: bool = False
     _initialised_here: bool = False
+    _answered: bool = False
     _device_set: bool = False
 
     def producer(self) -> Mapping[str, str]:
@@ -79,6 +80,7 @@ class PyAclRuntime:
             AclError: ACL refuses the configuration, or a dump is on already.
         """
         self._config = config
+        self._answered = resumed and self._answered
         self.activity = self.activity if resumed else PyAclActivity()
         code = self.acl.mdl.init_dump()
         if code == REPEAT_INITIALIZE:
@@ -142,9 +144,9 @@ class PyAclRuntime:
             # own: it is set as acl.mdl.set_dump would set it.
             self._config, arguments = config, ()
         code = self._init(*arguments)
-        if code == REPEAT_INITIALIZE and self._initialised_here:
-            self._initialised_here = False
-            return SUCCESS
+        if code == REPEAT_INITIALIZE and self._initialised_here and not self._answered:
+            code = SUCCESS
+        self._answered = True
         return code
 
     def _init(self, *arguments: Any) -> int:

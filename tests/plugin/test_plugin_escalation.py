@@ -217,3 +217,65 @@ def test_dumps_of_passing_tests_are_removed_and_kept_on_demand(project: Project)
     assert any(directory.rglob("*.csv"))
     assert directory.stat().st_mode & 0o077 == 0
     assert directory.parent.parent.stat().st_mode & 0o077 == 0
+
+
+def test_graph_input_that_differs_is_dumped_with_its_consumer(project: Project) -> None:
+    project.marked(
+        body="""
+    import pathlib
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    if pathlib.Path("wrong").exists():
+        image[0, 0, 0, 0] = -5
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+    )
+    project.record()
+    project.path.joinpath("wrong").touch()
+    result = project.run(DUMPS)
+    result.stdout.fnmatch_lines(
+        ["npudump: image (Data output.0) differs*", "second run: the failure reproduced*"]
+    )
+    findings = project.report()["escalation"]["findings"]
+    assert findings[0]["key"] == "image:output.0"
+    assert findings[0]["reproduced"] is True
+
+
+def test_golden_tensors_are_judged_in_the_first_run_where_it_dumps_tensors(project: Project) -> None:
+    project.marked(
+        "golden_tensors=['image'], layers=['image', 'block/conv.1'], dump_data='tensor'",
+        body="""
+    import pathlib
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    if pathlib.Path("wrong").exists():
+        image = np.ascontiguousarray(image[:, :, ::-1, ::-1])
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+""",
+    )
+    project.record()
+    project.run().assert_outcomes(passed=1)
+    project.path.joinpath("wrong").touch()
+    result = project.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: image (Data output.0) differs: *"])
+
+
+def test_recording_that_does_not_reproduce_is_refused(project: Project) -> None:
+    project.marked(
+        "golden_tensors=['*']",
+        body=project.body.replace("model.run(image)", "model.run(image * np.float32(np.random.rand()))"),
+    )
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: nothing was recorded: two runs of the test disagree in *"])
+    assert not project.path.joinpath("golden").exists()
+
+
+def test_golden_tensors_beyond_the_limit_record_nothing(project: Project) -> None:
+    project.marked("golden_tensors=['*']")
+    for limit in ("300", "1"):
+        result = project.run("--npudump-update-golden", f"--npudump-dump-limit={limit}")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["*nothing was recorded: *--npudump-dump-limit*"])
+        assert not project.path.joinpath("golden").exists()

@@ -49,6 +49,37 @@ def test_required_npu_ends_the_run_before_the_first_test(project: Project, optio
     assert not project.path.joinpath("ran").exists()
 
 
+FAKE_ACL = """
+import os
+
+class rt:
+    asked = 0
+
+    @staticmethod
+    def get_device_count():
+        rt.asked += 1
+        worker = "PYTEST_XDIST_WORKER" in os.environ
+        return (0 if worker or ("ONCE" in os.environ and rt.asked > 1) else 1), 0
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n1",)])
+def test_required_npu_that_stops_answering_never_becomes_the_emulator(
+    project: Project, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    project.marked()
+    project.record()
+    project.path.joinpath("acl.py").write_text(FAKE_ACL)
+    monkeypatch.setenv("PYTHONPATH", str(project.path))
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    if not workers:
+        monkeypatch.setenv("ONCE", "1")
+    result = project.pytester.runpytest_subprocess("--npudump-require-npu", *workers)
+    assert result.ret != 0
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*--npudump-require-npu: pyACL is installed but no device answers*"])
+
+
 def test_required_npu_can_be_asked_for_in_the_ini_file(project: Project) -> None:
     project.pytester.makeini("[pytest]\nnpudump_require_npu = true\n")
     project.test_file("def test_other():\n    pass\n")
@@ -91,7 +122,10 @@ def test_every_option_is_an_ini_key(project: Project) -> None:
 @pytest.mark.parametrize(
     ("ini", "message"),
     [
-        ("npudump_runtime = gpu", "ini key npudump_runtime is 'gpu', expected one of auto, acl, emulator"),
+        (
+            "npudump_runtime = gpu",
+            "ini key npudump_runtime is 'gpu', expected one of auto, acl, torch_npu, emulator",
+        ),
         ("npudump_device = first", "--npudump-device is 'first', expected a device id such as 0"),
         ("npudump_dump_limit = big", "--npudump-dump-limit is 'big', expected a size such as 512MiB"),
     ],

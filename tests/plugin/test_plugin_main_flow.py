@@ -325,3 +325,57 @@ def test_damaged_golden_is_an_error_that_names_file_and_line(project: Project) -
     result.stdout.fnmatch_lines(["npudump: *test_small.yaml, line *"])
     project.record()
     project.run().assert_outcomes(passed=1)
+
+
+def test_any_order_of_load_model_and_init_with_config_path_works_and_is_run_again(project: Project) -> None:
+    project.test_file(
+        """
+        import acl
+
+        def run(npu_dump):
+            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+            with npu_dump.load_model("small.onnx") as model:
+                model.run(image)
+
+        @pytest.mark.npu_dump
+        def test_plain(npu_dump):
+            run(npu_dump)
+
+        @pytest.mark.npu_dump
+        def test_own_init(npu_dump):
+            assert acl.init(str(npu_dump.config_path)) == 0
+            run(npu_dump)
+
+        @pytest.mark.npu_dump
+        def test_own_init_again(npu_dump):
+            assert acl.init(str(npu_dump.config_path)) in (0, 100002)
+            run(npu_dump)
+
+        @pytest.mark.npu_dump
+        def test_plain_again(npu_dump):
+            run(npu_dump)
+        """
+    )
+    project.record()
+    project.run().assert_outcomes(passed=4)
+    project.model(change=0.01)
+    result = project.run("-v")
+    result.assert_outcomes(failed=4)
+    assert str(result.stdout).count("second run: the failure reproduced") == 4
+
+
+def test_statistics_of_one_test_do_not_leak_into_another(project: Project) -> None:
+    cases = {"first": "dump_stats=['L2norm']", "second": "dump_stats=['Max']", "third": ""}
+    project.test_file(
+        "\n".join(
+            f"@pytest.mark.npu_dump({marker})\ndef test_{name}(npu_dump):\n{project.body}"
+            for name, marker in cases.items()
+        )
+    )
+    project.record()
+    for name, known in (("first", [3]), ("second", [0]), ("third", [0, 1, 2])):
+        text = project.path.joinpath(f"golden/test_small/test_{name}.yaml").read_text()
+        line = next(line for line in text.splitlines() if "block/conv.2:output.0" in line)
+        cells = line.split()[3:7]
+        assert [at for at, cell in enumerate(cells) if cell != "-"] == known
+        project.run("-k", f"test_{name}").assert_outcomes(passed=1, deselected=2)

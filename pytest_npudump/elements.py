@@ -1,0 +1,49 @@
+"""Golden tensors judged in the first run, where its dump holds tensors too (``dump_data="tensor"``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.compare_judging import with_elements
+from pytest_npudump.cli.compare_pairs import Pair, StoredTensor, compare_pair
+from pytest_npudump.compare.order import ABSENT
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.golden_tensors import stored_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_npudump.compare.tolerance import Tolerances
+    from pytest_npudump.compare.verdict import Comparison
+    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.goldens import Goldens
+
+
+def judge_elements(
+    comparison: Comparison, goldens: Goldens, records: Sequence[TensorRecord], tolerances: Tolerances
+) -> Comparison:
+    """Add to a comparison of statistics what the elements of tensors say that both sides hold.
+
+    A permutation, or a sign flipped in a tensor that is symmetric, leaves all statistics as they were.
+
+    Args:
+        comparison: of the golden's statistics with those of ``records``, row by row.
+        goldens: whose tensors are compared; nothing changes where none are kept.
+        records: what the first run dumped, in the order of the comparison's actual side.
+        tolerances: the rules that decide.
+
+    Raises:
+        GoldenError: the golden tensors cannot be read.
+    """
+    if not any(record.payload is not None for record in records):
+        return comparison
+    path, stored = stored_keys(goldens)
+    rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
+    elements = {}
+    for position, (here, there) in enumerate(rows):
+        if ABSENT in {here, there} or records[there].payload is None:
+            continue
+        name = stored.get(str(TensorKey.parse(comparison.golden.keys[here]).sanitised))
+        if path is not None and name is not None:
+            elements[position] = compare_pair(Pair(StoredTensor(path, name), records[there], layout="ND"))
+    return with_elements(comparison, elements, tolerances)

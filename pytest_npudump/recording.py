@@ -1,0 +1,86 @@
+"""An update: the golden is written, with the tensors that are to be kept or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump import outcome as status
+from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.golden_tensors import write_tensors
+from pytest_npudump.outcome import Escalation, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.escalate import Plan
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.session import MarkedTest
+
+_SHOWN = 3
+
+
+def golden_to_start_from(test: MarkedTest) -> Golden | None:
+    """Read the golden, if there is one; a damaged one stands in the way of a comparison, not of an update.
+
+    Raises:
+        GoldenError: the file cannot be read, and is not about to be replaced.
+    """
+    try:
+        return test.goldens.read_if_any()
+    except GoldenError:
+        if test.settings.update_golden:
+            return None
+        raise
+
+
+def record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
+    """Write the golden file of the first run's statistics; a file that cannot be written fails the test."""
+    try:
+        path, written = test.goldens.write(golden, table, test.runtime.producer())
+    except GoldenError as error:
+        return Outcome(status.ERROR, test.goldens.path, problems=(str(error),), tensors=len(table))
+    word = status.RECORDED if written else status.UNCHANGED
+    notes = test.dump.notes if test.dump else ()
+    return Outcome(word, path, notes=notes, tensors=len(table))
+
+
+def record_with_tensors(
+    test: MarkedTest,
+    plan: Plan,
+    records: Mapping[str, TensorRecord],
+    disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
+) -> Escalation:
+    """Write the second run's tensors and the first run's statistics, if the two runs agree.
+
+    Args:
+        test: the test, whose outcome becomes that of the recording.
+        plan: what the second run dumped.
+        records: its tensors by sanitised key.
+        disagreements: statistics in which the runs disagree, by sanitised key.
+    """
+    assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
+    directory = test.attempt.directory
+    layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
+    if disagreements:
+        keys = ", ".join(list(disagreements)[:_SHOWN])
+        problem = (
+            f"nothing was recorded: two runs of the test disagree in {keys}; make it deterministic first"
+        )
+        return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
+    try:
+        write_tensors(test.goldens, records.values())
+        table = StatsTable.from_records(test.dump.records)
+        test.outcome = record(test, golden_to_start_from(test), table)
+    except (GoldenError, DumpError) as error:
+        problem = f"nothing was recorded: the golden tensors cannot be written: {error}"
+        return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
+    return Escalation((), layers, (), directory, "", plan.notes)
+
+
+def _failed(test: MarkedTest, escalation: Escalation) -> Escalation:
+    assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
+    test.outcome = replace(test.outcome, problems=(escalation.problem,))
+    return escalation
