@@ -2,7 +2,8 @@
 
 Counts, shapes, dtypes and integers must be equal. A float passes where ``|actual - golden| <= atol +
 rtol * scale``; the scale is the golden tensor's own magnitude, as a mean near zero has no meaningful
-relative error. NaN equals NaN, an infinity the same infinity, and neither equals a number.
+relative error. NaN equals NaN, an infinity the same infinity, and neither equals a number. A value that
+only one side has is no agreement: see :func:`compare_tables`.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerance import Tolerances
 
 _NEEDED = 3
-"""Columns (max, min, avg) that a producer must compute before it may leave out others."""
+"""Columns (max, min, avg) that a producer must compute before it may leave out others, and that a golden
+must have where the dump has them."""
 
 _LOST = "the golden has a value, the dump does not tell it"
+_UNAPPROVED = "the golden has no value to compare with: approve anew"
 _EQUAL = "must be equal"
 
 
@@ -62,14 +65,26 @@ class Pairs:
         """Which statistics either side tells, (m, 7) each."""
         return self.golden.known[self.here], self.actual.known[self.there]
 
+    def values(self, row: int, column: int) -> tuple[float | int | None, float | int | None]:
+        """One statistic of the pair at position ``row``, on either side."""
+        golden = self.golden.value(int(self.here[row]), column)
+        return golden, self.actual.value(int(self.there[row]), column)
 
-def compare_tables(golden: StatsTable, actual: StatsTable, tolerances: Tolerances) -> Comparison:
+
+def compare_tables(
+    golden: StatsTable, actual: StatsTable, tolerances: Tolerances, *, approved: bool = True
+) -> Comparison:
     """Judge every tensor of ``actual`` against its counterpart in ``golden``.
+
+    A max, min or avg that only ``actual`` tells fails its tensor; an l2norm or a count that only ``actual``
+    tells is noted. What only ``golden`` tells fails, unless no tensor of ``actual`` has that statistic.
 
     Args:
         golden: approved statistics.
         actual: statistics of the run.
         tolerances: what measured statistics may differ by.
+        approved: False where ``golden`` is the dump of another run, whose producer may compute less: then
+            whatever only ``actual`` tells is noted.
 
     Returns:
         The verdicts and what was not judged; never an exception for odd values.
@@ -77,8 +92,8 @@ def compare_tables(golden: StatsTable, actual: StatsTable, tolerances: Tolerance
     alignment = align(golden.keys, actual.keys)
     both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
     pairs = Pairs(golden, actual, alignment.golden[both], alignment.actual[both])
-    judged, left_out, notes = _judgeable(pairs)
-    reasons = _reasons(pairs, judged, left_out, tolerances)
+    judged, lost, gained, notes = _judgeable(pairs, approved=approved)
+    reasons = _reasons(pairs, judged, lost | gained, tolerances)
     failing = tuple(_failing(golden, actual, alignment, both, reasons))
     first = first_divergence(failing)
     failed = {int(row) for row in reasons}
@@ -103,8 +118,10 @@ def compare_tables(golden: StatsTable, actual: StatsTable, tolerances: Tolerance
     )
 
 
-def _judgeable(pairs: Pairs) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str]]:
-    """Which cells both sides tell, which columns this producer never computes, and notes on the rest."""
+def _judgeable(
+    pairs: Pairs, *, approved: bool
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], list[str]]:
+    """Cells both sides tell; those that fail as only the golden or only the dump tells them; notes."""
     here, there = pairs.known()
     computed = np.asarray(pairs.actual.known.any(axis=0))
     left_out: NDArray[np.bool_] = np.logical_not(computed) & bool(computed[:_NEEDED].all())
@@ -113,13 +130,15 @@ def _judgeable(pairs: Pairs) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list
     if dropped.any():
         names = ", ".join(_names(dropped))
         notes.append(f"not compared, as no tensor of this dump has it but the golden does: {names}")
-    new: NDArray[np.bool_] = ~here & there
-    gained = np.asarray(new.any(axis=0))
-    if gained.any():
+    gained: NDArray[np.bool_] = ~here & there
+    new = gained.copy()
+    if approved:
+        new[:, :_NEEDED] = False
+    if new.any():
         tensors = int(new.any(axis=1).sum())
-        names = ", ".join(_names(gained))
+        names = ", ".join(_names(np.asarray(new.any(axis=0))))
         notes.append(f"not compared, as the golden does not have it ({tensors} tensors): {names}")
-    return here & there, left_out, notes
+    return here & there, here & ~there & ~left_out, gained & ~new, notes
 
 
 def _names(columns: NDArray[np.bool_]) -> list[str]:
@@ -127,26 +146,24 @@ def _names(columns: NDArray[np.bool_]) -> list[str]:
 
 
 def _reasons(
-    pairs: Pairs, judged: NDArray[np.bool_], left_out: NDArray[np.bool_], tolerances: Tolerances
+    pairs: Pairs, judged: NDArray[np.bool_], one_sided: NDArray[np.bool_], tolerances: Tolerances
 ) -> dict[int, list[Reason]]:
     """Reasons by position among the pairs: dtype, shape and count before statistics in their own order."""
     reasons: dict[int, list[Reason]] = {}
     for position, reason in _unequal(pairs):
         reasons.setdefault(position, []).append(reason)
-    here, there = pairs.known()
-    lost = here & ~there & ~left_out
-    cells = {(row, column): _lost(pairs, row, column) for row, column in np.argwhere(lost).tolist()}
+    cells = {(row, column): _one_sided(pairs, row, column) for row, column in np.argwhere(one_sided).tolist()}
     for row, column, allowed, rule in differing(pairs, judged, tolerances):
-        golden = pairs.golden.value(int(pairs.here[row]), column)
-        actual = pairs.actual.value(int(pairs.there[row]), column)
+        golden, actual = pairs.values(row, column)
         cells[row, column] = Reason(STATISTICS[column], golden, actual, allowed, rule.describe())
     for row, column in sorted(cells):
         reasons.setdefault(row, []).append(cells[row, column])
     return reasons
 
 
-def _lost(pairs: Pairs, row: int, column: int) -> Reason:
-    return Reason(STATISTICS[column], pairs.golden.value(int(pairs.here[row]), column), None, None, _LOST)
+def _one_sided(pairs: Pairs, row: int, column: int) -> Reason:
+    golden, actual = pairs.values(row, column)
+    return Reason(STATISTICS[column], golden, actual, None, _UNAPPROVED if golden is None else _LOST)
 
 
 def _unequal(pairs: Pairs) -> Iterator[tuple[int, Reason]]:

@@ -289,6 +289,43 @@ def test_a_statistic_the_golden_lacks_is_noted_once(make_table: Callable[..., St
     assert comparison.notes == ("not compared, as the golden does not have it (2 tensors): l2norm",)
 
 
+@pytest.mark.parametrize("lacking", [("max",), ("min",), ("avg",), ("max", "min", "avg")])
+def test_a_golden_without_a_value_the_dump_has_fails(
+    make_table: Callable[..., StatsTable], lacking: Any
+) -> None:
+    whole = ("b:output.0", "float32", (2,), GOOD)
+    golden = make_table((KEY, "float32", (2,), GOOD | dict.fromkeys(lacking)), whole)
+    comparison = compare_tables(golden, make_table((KEY, "float32", (2,), GOOD), whole), Tolerances())
+    (verdict,) = comparison.failing
+    rule = "the golden has no value to compare with: approve anew"
+    assert [(r.statistic, r.golden, r.actual, r.allowed, r.rule) for r in verdict.reasons] == [
+        (name, None, GOOD[name], None, rule) for name in lacking
+    ]
+    assert (comparison.passed, comparison.notes) == (1, ())
+
+
+def test_no_tolerance_stands_in_for_a_value_the_golden_lacks(judge: Callable[..., Comparison]) -> None:
+    golden = GOOD | {"max": None, "min": None, "avg": None}
+    comparison = judge(golden, GOOD | {"max": NAN}, rules=[Rule(1e300, 1e300)])
+    assert failed(comparison) == ["max", "min", "avg"]
+    assert str(comparison.failing[0].reasons[0]).startswith("max: unknown -> nan [the golden has no value")
+
+
+@pytest.mark.parametrize("name", ["nan", "neg_inf", "pos_inf", "l2norm"])
+def test_a_count_or_norm_the_golden_lacks_is_noted(judge: Callable[..., Comparison], name: str) -> None:
+    comparison = judge(GOOD | {name: None}, GOOD | {name: 5})
+    assert comparison.ok
+    assert comparison.notes == (f"not compared, as the golden does not have it (1 tensors): {name}",)
+
+
+def test_a_run_that_is_no_golden_may_tell_less_than_another(make_table: Callable[..., StatsTable]) -> None:
+    first = make_table((KEY, "bfloat16", (2,), {}))
+    second = make_table((KEY, "bfloat16", (2,), {"max": 1.0, "min": 0.0, "avg": 0.5}))
+    comparison = compare_tables(first, second, Tolerances(), approved=False)
+    assert (comparison.ok, comparison.unjudged) == (True, 1)
+    assert comparison.notes[0] == "not compared, as the golden does not have it (1 tensors): max, min, avg"
+
+
 def test_a_tensor_without_statistics_passes_unjudged(make_table: Callable[..., StatsTable]) -> None:
     table = make_table((KEY, "bfloat16", (2,), {}), ("fc:output.0", "float16", (2,), GOOD))
     comparison = compare_tables(table, table, Tolerances())
