@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerance import Rule, Tolerances
     from pytest_npudump.dump.records import Stats
 
+SPECIAL = "NaN and Inf"
+MAX_ABS = "max_abs"
+RELATIVE_L2 = "relative_l2"
+ELEMENTS = "elements"
+BYTES = "bytes"
+"""What :class:`Reason` calls the findings of elements."""
+
 _EQUAL = "must be equal"
 
 
@@ -63,8 +70,14 @@ def with_elements(
             newly += 1
             verdict = Verdict(key, op_type, FAIL)
         if verdict is not None:
-            failing.append(replace(verdict, reasons=(*verdict.reasons, *reasons)))
+            failing.append(replace(verdict, reasons=_in_order(verdict.reasons, reasons)))
     return _summed(comparison, tuple(failing), newly, told)
+
+
+def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    """Put where NaN are before what they make of the statistics, so that it is what a report shows."""
+    special = tuple(reason for reason in elements if reason.statistic == SPECIAL)
+    return (*special, *statistics, *elements[len(special) :])
 
 
 def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int, told: int) -> Comparison:
@@ -86,7 +99,7 @@ def element_reasons(found: Elements, rule: Rule) -> tuple[Reason, ...]:
     """Why the elements of a tensor fail; empty where they do not."""
     if found.unequal_bytes:
         size = found.golden.payload.nbytes if found.golden and found.golden.payload else 0
-        return (Reason("bytes", f"{size} equal", f"{found.unequal_bytes} differ", None, _EQUAL),)
+        return (Reason(BYTES, f"{size} equal", f"{found.unequal_bytes} differ", None, _EQUAL),)
     difference = found.difference
     if difference is None:
         return ()
@@ -102,14 +115,16 @@ def element_reasons(found: Elements, rule: Rule) -> tuple[Reason, ...]:
 
 def _special(difference: TensorDifference) -> Reason:
     d = difference
-    at = f"{d.special_different} elements differ, the first at {list(d.first_special_different or ())}"
-    return Reason(
-        "NaN and Inf",
-        f"{d.nan_golden} NaN, {d.inf_golden} Inf",
-        f"{d.nan_actual} NaN, {d.inf_actual} Inf: {at}",
-        None,
-        "must be at the same places",
-    )
+    golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
+    places = f", {d.special_different} places differ" if d.nan_golden or d.inf_golden else ""
+    found = f"{actual}{places}, first at {list(d.first_special_different or ())}"
+    return Reason(SPECIAL, golden, found, None, "must be at the same places")
+
+
+def specials(nan: int, infinite: int) -> str:
+    """Numbers of NaN and infinities in words: ``12 NaN, 3 Inf``, ``3 Inf``, ``none``."""
+    counts = ((nan, "NaN"), (infinite, "Inf"))
+    return ", ".join(f"{number} {name}" for number, name in counts if number) or "none"
 
 
 def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
@@ -117,7 +132,7 @@ def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
     if differ <= 0:
         return []
     at = f"{differ} of {difference.count} differ, by {difference.max_abs:.6g} at most"
-    return [Reason("elements", "equal", at, None, rule.describe())]
+    return [Reason(ELEMENTS, "equal", at, None, rule.describe())]
 
 
 def _distant(difference: TensorDifference, rule: Rule, stats: Stats | None) -> list[Reason]:
@@ -128,12 +143,12 @@ def _distant(difference: TensorDifference, rule: Rule, stats: Stats | None) -> l
     if scale is not None:
         allowed = rule.atol + rule.rtol * scale
         if difference.max_abs > allowed:
-            reasons.append(Reason("max_abs", 0.0, float(difference.max_abs), allowed, rule.describe()))
+            reasons.append(Reason(MAX_ABS, 0.0, float(difference.max_abs), allowed, rule.describe()))
     norm = stats.l2norm if stats is not None else None
     slack = rule.atol * math.sqrt(difference.count) / norm if norm and math.isfinite(norm) else 0.0
     if math.isfinite(difference.relative_l2) and difference.relative_l2 > rule.rtol + slack:
         allowed = rule.rtol + slack
-        reasons.append(Reason("relative_l2", 0.0, difference.relative_l2, allowed, rule.describe()))
+        reasons.append(Reason(RELATIVE_L2, 0.0, difference.relative_l2, allowed, rule.describe()))
     return reasons
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.cli.compare_words import cells, comparable, sentence
 from pytest_npudump.cli.output import columns
 from pytest_npudump.compare.verdict import aligned_keys
-from pytest_npudump.report.verdicts import COLUMNS, number, row, sentence
+from pytest_npudump.report.verdicts import COLUMNS, number, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _NOTES = 5
+_DISTANCES = ("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2")
 _MEASURES = ("max abs", "max rel", "cosine", "within", "compared in")
 
 
@@ -36,6 +38,8 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def _elements_json(found: Elements) -> dict[str, Any]:
     measures = found.difference.to_json() if found.difference is not None else {}
+    if found.difference is not None and not comparable(found.difference):
+        measures |= dict.fromkeys(_DISTANCES)
     data = {**measures, "layout": found.layout, "note": found.note}
     return data if found.unequal_bytes is None else data | {"unequal_bytes": found.unequal_bytes}
 
@@ -53,10 +57,12 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
         yield counted + (", the rest could not be read" if result.problems else ", all within tolerance")
         return
     yield f"{counted}: {len(failing)} differ"
+    elements = _by_key(result) if compared else {}
     if comparison.first is not None:
-        yield f"first diverging layer: {sentence(comparison.first)}"
+        first = sentence(comparison.first, elements.get(comparison.first.key))
+        yield f"first diverging layer: {first}"
     shown = failing if verbose else failing[:_SHOWN]
-    yield from _table(shown, _by_key(result) if compared else {})
+    yield from _table(shown, elements)
     if len(failing) > len(shown):
         yield f"... and {len(failing) - len(shown)} more (-v lists all)"
 
@@ -64,7 +70,7 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
 def _table(failing: tuple[Verdict, ...], elements: Mapping[TensorKey, Elements]) -> list[str]:
     if not elements:
         return columns([row(verdict) for verdict in failing], COLUMNS)
-    rows = [(*row(verdict), *_measures(elements.get(verdict.key))) for verdict in failing]
+    rows = [(*cells(verdict), *_measures(elements.get(verdict.key))) for verdict in failing]
     return columns(rows, (*COLUMNS, *_MEASURES))
 
 
@@ -75,7 +81,8 @@ def _measures(found: Elements | None) -> tuple[str, ...]:
     share = f"{100 * d.within:.4g}%"
     # Rounding must not make a share of elements look like all of them.
     within = ">99.99%" if d.outside and share == "100%" else share
-    return (number(d.max_abs), number(d.max_rel), number(d.cosine), within, found.layout)
+    distances = (number(d.max_abs), number(d.max_rel), number(d.cosine)) if comparable(d) else ("-",) * 3
+    return (*distances, within, found.layout)
 
 
 def _by_key(result: Result) -> dict[TensorKey, Elements]:
@@ -92,6 +99,8 @@ def _compared(result: Result) -> int:
 
 def _element_notes(result: Result, limit: int | None) -> Iterator[str]:
     """What was not compared as asked, tensor by tensor."""
+    if not any(found.note for found in result.elements.values()):
+        return
     noted = [(key, found.note) for key, found in _by_key(result).items() if found.note]
     for key, note in noted[:limit]:
         yield f"{key}: {note}"

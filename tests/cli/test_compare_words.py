@@ -1,0 +1,137 @@
+"""How ``npudump compare`` words what it found in the elements."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., Any]
+
+GOLDEN = np.linspace(-3, 5, 4096, dtype=np.float32).reshape(64, 64)
+
+
+def _changed(**values: float) -> np.ndarray:
+    """A copy with values at flat places: ``_changed(at_12=nan)``."""
+    other: np.ndarray = GOLDEN.copy()
+    for place, value in values.items():
+        other.flat[int(place.removeprefix("at_"))] = value
+    return other
+
+
+@pytest.fixture
+def compared(run: Run, dump_file: Run, tmp_path: Path) -> Callable[..., Any]:
+    """Compare two arrays as the dumps of one layer: ``compared(golden, actual, *options)``."""
+
+    def compare(golden: np.ndarray, actual: np.ndarray, *options: object, **how: Any) -> Any:
+        dump_file(tmp_path / "golden", "net/relu", golden, **how)
+        dump_file(tmp_path / "actual", "net/relu", actual, **how)
+        return run("compare", tmp_path / "golden", tmp_path / "actual", *options)
+
+    return compare
+
+
+def _first(text: str) -> str:
+    (line,) = [line for line in text.splitlines() if line.startswith("first diverging layer: ")]
+    head = "first diverging layer: net/relu (Type output.0) differs: "
+    assert line.startswith(head)
+    return line.removeprefix(head)
+
+
+def _cells(text: str) -> dict[str, str]:
+    """The one row of the table by its header."""
+    header, row = text.splitlines()[-2:]
+    names = [name for name in header.split("  ") if name]
+    starts = [*(header.index(name.strip()) for name in names), None]
+    return {
+        name.strip(): row[begin:end].strip()
+        for name, begin, end in zip(names, starts, starts[1:], strict=False)
+    }
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("golden", "actual", "words"),
+    [
+        (
+            GOLDEN,
+            _changed(at_76=NAN, at_100=NAN),
+            "NaN in 2 places where the golden has none, first at [1, 12]",
+        ),
+        (GOLDEN, _changed(at_0=-INF), "Inf in 1 places where the golden has none, first at [0, 0]"),
+        (
+            GOLDEN,
+            _changed(at_1=NAN, at_0=INF),
+            "NaN and Inf in 2 places where the golden has none, first at [0, 0]",
+        ),
+        (_changed(at_64=NAN), GOLDEN, "no NaN or Inf where the golden has 1 NaN, first at [1, 0]"),
+        (
+            _changed(at_3=NAN, at_4=INF),
+            _changed(at_3=NAN, at_4=-INF),
+            "NaN or Inf differ in 1 places, first at [0, 4] (golden: 1 NaN, 1 Inf; actual: 1 NaN, 1 Inf)",
+        ),
+    ],
+    ids=["nan", "inf", "both", "gone", "sign"],
+)
+def test_nan_and_infinities_are_told_by_their_places(
+    compared: Run, golden: np.ndarray, actual: np.ndarray, words: str
+) -> None:
+    done = compared(golden, actual)
+    assert done.code == 1
+    assert _first(done.out) == words
+    assert _cells(done.out)["statistic"].startswith("NaN and Inf")
+
+
+def test_a_tensor_without_a_comparable_pair_has_no_distances(compared: Run) -> None:
+    done = compared(GOLDEN, np.full_like(GOLDEN, NAN))
+    cells = _cells(done.out)
+    assert [cells[name] for name in ("max abs", "max rel", "cosine", "within")] == ["-", "-", "-", "0%"]
+    assert cells["golden"] == "none"
+    assert cells["actual"] == "4096 NaN, first at [0, 0]"
+    found = compared(GOLDEN, np.full_like(GOLDEN, NAN), "--json", "-").json["verdicts"][0]["elements"]
+    distances = ("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2")
+    assert [found[name] for name in distances] == [None] * 5
+    assert (found["outside"], found["special_different"]) == (4096, 4096)
+
+
+def test_one_comparable_pair_has_a_distance(compared: Run) -> None:
+    actual = np.full_like(GOLDEN, NAN)
+    actual[5, 5] = GOLDEN[5, 5] + 1
+    assert _cells(compared(GOLDEN, actual).out)["max abs"] == "1"
+
+
+def test_the_farthest_element_is_told_with_how_many_are_outside(compared: Run) -> None:
+    actual = GOLDEN.copy()
+    actual[7, :37] = GOLDEN[7, :37] + np.float32(0.25)
+    done = compared(GOLDEN, actual, "--rtol", "1e-2")
+    # 1e-2 of the greatest magnitude, 5, is allowed: 0.25 is 5 times that.
+    assert _first(done.out) == "elements: max abs 0.25, 5 times the allowed difference, 37 of 4096 outside"
+    cells = _cells(done.out)
+    assert cells["statistic"].startswith("elements: max abs")
+    assert (cells["golden"], cells["actual"], cells["off by"]) == ("-", "0.25", "5x")
+
+
+def test_relative_l2_is_explained(compared: Run) -> None:
+    golden = np.random.default_rng(1).standard_normal(4096).astype(np.float32)
+    golden[0] = 1000
+    actual = np.concatenate([golden[:1], golden[:0:-1]])
+    done = compared(golden, actual, "--rtol", "1e-2")
+    expected = np.linalg.norm((actual - golden).astype(float)) / np.linalg.norm(golden.astype(float))
+    assert "relative_l2, the length of the difference by that of the golden, is " in _first(done.out)
+    assert f"is {expected:.6g}, {expected / 1e-2:.3g} times the allowed difference" in _first(done.out)
+    assert _cells(done.out)["golden"] == "-"
+
+
+def test_types_without_values_count_bytes(compared: Run) -> None:
+    golden = np.arange(64, dtype=np.uint8)
+    actual = golden.copy()
+    actual[3] = 9
+    assert _first(compared(golden, actual, dtype="qint8").out) == "1 of 64 bytes"
