@@ -46,6 +46,7 @@ class NpuDump:
         Raises:
             RuntimeUnavailableError: the runtime cannot load it; the message has its code and reason.
         """
+        __tracebackhide__ = True
         return self._test.runtime.load_model(self.directory / Path(path))
 
     @property

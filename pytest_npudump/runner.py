@@ -200,13 +200,14 @@ class Runner:
         if _will_run_again(item):
             return
         from pytest_npudump.report.result import result_json, write_details  # noqa: PLC0415 - after a run
-        from pytest_npudump.report.terminal import failure_text  # noqa: PLC0415 - the same
+        from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
 
         details = None if test.good else write_details(test)
         result = result_json(test, details)
         item.user_properties.append(("npudump", json.dumps(result, separators=(",", ":"))))
         item.stash[_RESULT] = result
         if details is not None:
+            item.stash[_RESULT] = {**result, "short": short_lines(test)}
             text = failure_text(test, details, verbose=self._config.option.verbose > 0)
             raise pytest.fail.Exception(text, pytrace=False) from None
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 BUDGET = 40
 """Lines that failing marked tests may fill before each further one is cut to two lines."""
+NOTES = 5
+"""Notes of passing tests that are printed."""
 
 
 class Reporter:
@@ -27,20 +29,24 @@ class Reporter:
         if result is None:
             return
         self._results.append(result)
-        if report.failed and "details" in result and self._lines_left is not None:
-            self._shorten(report, result["details"])
+        if report.failed and "short" in result and self._lines_left is not None:
+            self._shorten(report, result)
 
-    def _shorten(self, report: pytest.TestReport, details: str) -> None:
-        lines = report.longreprtext.splitlines()
+    def _shorten(self, report: pytest.TestReport, result: Mapping[str, Any]) -> None:
+        lines = len(report.longreprtext.splitlines())
         assert self._lines_left is not None  # noqa: S101 - checked by the caller
-        if len(lines) <= self._lines_left:
-            self._lines_left -= len(lines)
+        if lines <= self._lines_left:
+            self._lines_left -= lines
             return
         self._lines_left = 0
-        report.longrepr = f"{lines[0]}\ndetails:    {details}"
+        report.longrepr = "\n".join(result["short"])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print the one line that says what was compared."""
+        """Print the one line that says what was compared, behind what is to be known of tests that passed."""
+        for note in list(dict.fromkeys(n for result in self._results for n in result.get("notes", ())))[
+            :NOTES
+        ]:
+            terminalreporter.write_line(f"npudump: note: {note}")
         if self._results:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
 

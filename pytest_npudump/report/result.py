@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from pytest_npudump.session import MarkedTest
 
+_NOTES = 5
+_NOTE = 300
+
 
 @dataclass(frozen=True, slots=True)
 class Details:
@@ -51,8 +54,14 @@ def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
         result["findings"] = len(outcome.findings)
     if escalation is not None:
         result["reproduced"] = None if escalation.problem else escalation.reproduced
+    if test.good:
+        result["notes"] = [f"{test.nodeid}: {note}"[:_NOTE] for note in outcome.notes[:_NOTES]]
     if details is not None:
+        from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - it builds on this module
+
         result["details"] = str(details.text)
+        result["headline"] = headline(test)
+        result["way_out"] = next(iter(ways_out(test)), "")
     return result
 
 

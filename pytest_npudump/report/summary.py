@@ -22,7 +22,7 @@ def summary_line(results: Sequence[Mapping[str, Any]]) -> str:
     parts += [f"{counts[word]} {word}" for word in counts if word != "passed"]
     unjudged = sum(result.get("unjudged", 0) for result in results)
     if unjudged:
-        parts.append(f"{unjudged} tensors without statistics (only shape and dtype compared)")
+        parts.append(f"{unjudged} tensors without finite statistics (values not judged)")
     first = next((result["first"] for result in results if result.get("first")), None)
     if first:
         parts.append(f"first divergence {first}")

@@ -60,13 +60,19 @@ def failure_text(test: MarkedTest, details: Details, *, verbose: bool) -> str:
     if not verbose:
         lines = [_cut(line) for line in lines]
     lines.append(details.problem or f"details:    {details.text}")
-    lines += _ways_out(test)
+    lines += ways_out(test)
     return "\n".join(map(plain, lines))
+
+
+def short_lines(test: MarkedTest) -> list[str]:
+    """Return the two lines of a failure that comes when the budget of the run is spent."""
+    way_out = next(iter(ways_out(test)), f"details:    {test.directory / 'report.txt'}")
+    return [plain(_cut(headline(test))), plain(way_out)]
 
 
 def full_lines(test: MarkedTest) -> list[str]:
     """Return everything, for a file."""
-    return [plain(line) for line in [*_body(test, brief=False), *_ways_out(test)]]
+    return [plain(line) for line in [*_body(test, brief=False), *ways_out(test)]]
 
 
 def _cut(line: str) -> str:
@@ -158,7 +164,8 @@ def _most_telling(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.reproduced is not False)
 
 
-def _ways_out(test: MarkedTest) -> list[str]:
+def ways_out(test: MarkedTest) -> list[str]:
+    """Return the command that creates or approves the golden, where one would."""
     outcome = test.outcome
     assert outcome is not None  # noqa: S101 - there is no failure without a judgement
     if outcome.status == status.MISSING_GOLDEN:

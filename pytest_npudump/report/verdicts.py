@@ -76,7 +76,7 @@ def row(verdict: Verdict) -> tuple[str, ...]:
     reason = worst(verdict)
     if reason is None:
         return (*head, "", "", "", "", "")
-    more = f" +{len(verdict.reasons) - 1}" if len(verdict.reasons) > 1 else ""
+    more = f" (+{len(verdict.reasons) - 1} more)" if len(verdict.reasons) > 1 else ""
     allowed = "" if reason.allowed is None else f"± {number(float(reason.allowed))}"
     cells = (number(reason.golden), number(reason.actual), allowed, off_by(reason))
     return (*head, statistic(reason) + more, *cells)

@@ -64,11 +64,13 @@ class AclError(RuntimeUnavailableError):
 
 def check(acl: Any, call: str, code: int) -> None:
     """Raise :class:`AclError` with ACL's own message unless ``code`` is 0."""
+    __tracebackhide__ = True
     if code != SUCCESS:
         raise AclError.of(acl, call, code)
 
 
 def value(acl: Any, call: str, result: tuple[Any, int]) -> Any:
     """Unpack a ``(value, ret)`` pair, raising :class:`AclError` unless ``ret`` is 0."""
+    __tracebackhide__ = True
     check(acl, call, result[-1])
     return result[0]

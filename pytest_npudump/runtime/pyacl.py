@@ -185,6 +185,7 @@ class PyAclRuntime:
         Raises:
             AclError: ACL cannot be initialised, or cannot load the model.
         """
+        __tracebackhide__ = True
         self._initialise()
         model = PyAclModel.load(self.acl, path, on_run=self._count)
         self.activity.models += (path,)
@@ -194,6 +195,7 @@ class PyAclRuntime:
         self.activity.executions += 1
 
     def _initialise(self) -> None:
+        __tracebackhide__ = True
         code = self._init()
         if code == SUCCESS:
             self._initialised_here = True

@@ -76,6 +76,7 @@ class PyAclModel:
         Raises:
             AclError: ACL cannot load the model.
         """
+        __tracebackhide__ = True
         call = f"acl.mdl.load_from_file({str(path)!r})"
         model_id = value(acl, call, acl.mdl.load_from_file(str(path)))
         desc = acl.mdl.create_desc()
@@ -102,6 +103,7 @@ class PyAclModel:
             RequestError: an array does not fit its input.
             AclError: a call of ACL failed.
         """
+        __tracebackhide__ = True
         if self._closed:
             raise RequestError(f"the model {self.path} is closed; run it inside its with block")
         inputs = self._check_inputs(arrays)
@@ -109,6 +111,7 @@ class PyAclModel:
         return self._execute(inputs)
 
     def _check_inputs(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        __tracebackhide__ = True
         if len(arrays) != len(self._inputs):
             names = ", ".join(tensor.name for tensor in self._inputs)
             raise RequestError(
@@ -119,6 +122,7 @@ class PyAclModel:
         ]
 
     def _execute(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        __tracebackhide__ = True
         acl = self.acl
         with ExitStack() as stack:
             source = self._dataset(stack)
@@ -141,6 +145,7 @@ class PyAclModel:
         return handle
 
     def _download(self, index: int, buffer: int) -> np.ndarray:
+        __tracebackhide__ = True
         acl = self.acl
         dims = value(acl, "acl.mdl.get_cur_output_dims()", acl.mdl.get_cur_output_dims(self._desc, index))
         dtype = self._outputs[index].dtype
@@ -183,6 +188,7 @@ class _Tensor:
 
     def accept(self, array: np.ndarray, model: str) -> np.ndarray:
         """Return ``array`` as contiguous memory, refusing what would have to be converted."""
+        __tracebackhide__ = True
         array = np.asarray(array)
         fits = len(array.shape) == len(self.shape) and all(
             want in (-1, got) for want, got in zip(self.shape, array.shape, strict=True)
@@ -196,6 +202,7 @@ class _Tensor:
 
 
 def _describe(acl: Any, desc: int, io: str) -> tuple[_Tensor, ...]:
+    __tracebackhide__ = True
     mdl = acl.mdl
     count = getattr(mdl, f"get_num_{io}s")(desc)
     tensors = []
@@ -215,12 +222,14 @@ def _describe(acl: Any, desc: int, io: str) -> tuple[_Tensor, ...]:
 
 
 def _allocate(acl: Any, stack: ExitStack, size: int) -> int:
+    __tracebackhide__ = True
     address: int = value(acl, f"acl.rt.malloc({size})", acl.rt.malloc(max(size, 1), _MALLOC_HUGE_FIRST))
     stack.callback(acl.rt.free, address)
     return address
 
 
 def _upload(acl: Any, address: int, array: np.ndarray) -> None:
+    __tracebackhide__ = True
     if array.nbytes:
         data = array.tobytes()
         source = acl.util.bytes_to_ptr(data)
@@ -229,6 +238,7 @@ def _upload(acl: Any, address: int, array: np.ndarray) -> None:
 
 
 def _read(acl: Any, address: int, size: int) -> bytes:
+    __tracebackhide__ = True
     host = value(acl, f"acl.rt.malloc_host({size})", acl.rt.malloc_host(size))
     try:
         code = acl.rt.memcpy(host, size, address, size, _DEVICE_TO_HOST)
@@ -240,6 +250,7 @@ def _read(acl: Any, address: int, size: int) -> bytes:
 
 
 def _append(acl: Any, stack: ExitStack, dataset: int, address: int, size: int) -> int:
+    __tracebackhide__ = True
     buffer: int = acl.create_data_buffer(address, size)
     stack.callback(acl.destroy_data_buffer, buffer)
     value(acl, "acl.mdl.add_dataset_buffer()", acl.mdl.add_dataset_buffer(dataset, buffer))

@@ -102,7 +102,7 @@ def test_of_two_hundred_failing_tests_the_later_ones_have_two_lines_each(regress
     assert whole == texts[: len(whole)]
     for text in texts[len(whole) :]:
         assert re.match(r"npudump: encoder_layer_0_\w+ \(MatMul output\.0\) differs: max is 1\.5", text[0])
-        assert re.match(r"details:    .*report\.txt$", text[1])
+        assert re.match(r"to approve: pytest --npudump-update-golden '.*\]'$", text[1])
 
 
 def test_verbose_run_has_no_budget(regressed: pytest.Pytester) -> None:

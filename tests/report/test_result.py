@@ -74,8 +74,8 @@ def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..
     [
         (Escalation(problem="not run"), None),
         (Escalation((Finding(TensorKey("a", "output", 0), reproduced=True),)), True),
-        (Escalation((Finding(TensorKey("a", "output", 0), None),)), False),
-        (Escalation(), False),
+        (Escalation((Finding(TensorKey("a", "output", 0), None),)), None),
+        (Escalation(), None),
     ],
 )
 def test_reproduced_is_unknown_where_the_second_run_says_nothing(

@@ -38,7 +38,7 @@ BAD = {**GOOD, "status": "failed", "compared": 8, "first": "net/conv:output.0"}
         ),
         (
             [{**GOOD, "unjudged": 3}],
-            "npudump: *, 3 tensors without statistics (only shape and dtype compared) (acl)",
+            "npudump: *, 3 tensors without finite statistics (values not judged) (acl)",
         ),
         (
             [GOOD, {**GOOD, "runtime": "emulator"}],

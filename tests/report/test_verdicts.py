@@ -82,7 +82,7 @@ def test_row_has_a_cell_for_each_column() -> None:
         "layer": "net/conv.1",
         "type": "Conv2D",
         "tensor": "output.0",
-        "statistic": "max +1",
+        "statistic": "max (+1 more)",
         "golden": "5",
         "actual": "5.5",
         "allowed": "± 0.25",
