@@ -16,7 +16,7 @@ import numpy as np
 from pytest_npudump.compare.first import first_divergence, origin_of
 from pytest_npudump.compare.numbers import differing
 from pytest_npudump.compare.order import ABSENT, align
-from pytest_npudump.compare.table import STATISTICS, UNKNOWN_SHAPE
+from pytest_npudump.compare.table import MEASURED, STATISTICS, UNKNOWN_SHAPE
 from pytest_npudump.compare.verdict import (
     EXTRA,
     FAIL,
@@ -45,6 +45,9 @@ must have where the dump has them."""
 _LOST = "the golden has a value, the dump does not tell it"
 _UNAPPROVED = "the golden has no value to compare with: approve anew"
 _EQUAL = "must be equal"
+_BARE = "no statistic on both sides, so that only dtype and shape were compared"
+_ODD = "NaN or Inf in the golden's max, min or avg, which then say little of all other elements"
+_ODD_ADVICE = '; compare these tensors element by element, with dump_data="tensor" and golden_tensors'
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +67,10 @@ class Pairs:
     def known(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which statistics either side tells, (m, 7) each."""
         return self.golden.known[self.here], self.actual.known[self.there]
+
+    def key(self, row: int) -> str:
+        """The golden's key of the pair at position ``row``."""
+        return self.golden.keys[int(self.here[row])]
 
     def values(self, row: int, column: int) -> tuple[float | int | None, float | int | None]:
         """One statistic of the pair at position ``row``, on either side."""
@@ -96,13 +103,15 @@ def compare_tables(
     reasons = _reasons(pairs, judged, lost | gained, tolerances)
     failing = tuple(_failing(golden, actual, alignment, both, reasons))
     first = first_divergence(failing)
-    failed = {int(row) for row in reasons}
-    unjudged = [row for row in np.flatnonzero(~judged.any(axis=1)).tolist() if row not in failed]
-    if unjudged:
-        notes.append(
-            f"no statistic on both sides, so that only dtype and shape were compared: {len(unjudged)} of "
-            f"{len(pairs.here)} tensors (first: {golden.keys[int(pairs.here[unjudged[0]])]})"
-        )
+    agree = np.ones(len(pairs.here), dtype=np.bool_)
+    agree[list(reasons)] = False
+    bare = agree & ~judged.any(axis=1)
+    odd, blind = _not_finite(pairs)
+    notes += [
+        f"{text}: {int(rows.sum())} of {len(rows)} tensors (first: {pairs.key(int(np.argmax(rows)))}){advice}"
+        for rows, text, advice in ((bare, _BARE, ""), (odd, _ODD, _ODD_ADVICE))
+        if rows.any()
+    ]
     return Comparison(
         golden=golden,
         actual=actual,
@@ -110,8 +119,8 @@ def compare_tables(
         failing=failing,
         expected=len(golden),
         compared=len(pairs.here),
-        passed=len(pairs.here) - len(failed),
-        unjudged=len(unjudged),
+        passed=int(agree.sum()),
+        unjudged=int((bare | (agree & blind)).sum()),
         first=first,
         origin=origin_of(first, [golden.keys[row] for row in pairs.here.tolist()] if first else ()),
         notes=(*alignment.notes, *notes),
@@ -139,6 +148,21 @@ def _judgeable(
         names = ", ".join(_names(np.asarray(new.any(axis=0))))
         notes.append(f"not compared, as the golden does not have it ({tensors} tensors): {names}")
     return here & there, here & ~there & ~left_out, gained & ~new, notes
+
+
+def _not_finite(pairs: Pairs) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Pairs, (m,), with NaN or infinity among the golden's max, min and avg; those with none finite, (m,).
+
+    One such element decides these three, whatever the others are: a change of theirs does not show. Where
+    all elements are NaN or infinite there are no others.
+    """
+    cells, known = pairs.golden.values[pairs.here], pairs.golden.known[pairs.here]
+    finite = known & np.isfinite(cells)
+    odd: NDArray[np.bool_] = np.asarray((known & ~finite)[:, :_NEEDED].any(axis=1))
+    for row in np.flatnonzero(odd).tolist():
+        count = pairs.golden.counts[int(pairs.here[row])]
+        odd[row] = count is None or cells[row, MEASURED:][known[row, MEASURED:]].sum() < count
+    return odd, odd & ~np.asarray(finite[:, :_NEEDED].any(axis=1))
 
 
 def _names(columns: NDArray[np.bool_]) -> list[str]:

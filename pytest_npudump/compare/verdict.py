@@ -103,7 +103,8 @@ class Comparison:
         expected: tensors in the golden.
         compared: tensors that both sides have.
         passed: those of them that agree.
-        unjudged: those of ``passed`` of which no statistic could be compared, only dtype and shape.
+        unjudged: those of ``passed`` whose values were not judged: no statistic is on both sides, or
+            the golden's max, min and avg are all NaN or infinite and hide the other elements.
         first: the divergence to look at first; None where nothing diverges.
         origin: what is known of where it comes from: ``layer``, ``unseen``, ``before`` or ``structure``,
             see :func:`pytest_npudump.compare.first.explain_first`; "" where nothing diverges.

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from pytest_npudump.compare.first import explain_first
@@ -336,6 +337,72 @@ def test_a_tensor_without_statistics_passes_unjudged(make_table: Callable[..., S
         "no statistic on both sides, so that only dtype and shape were compared: 1 of 2 tensors "
         "(first: conv1:output.0)"
     )
+
+
+def blind_spots(comparison: Comparison) -> Any:
+    return [note for note in comparison.notes if note.startswith("NaN or Inf in the golden's")]
+
+
+def test_a_nan_that_takes_every_statistic_leaves_the_tensor_unjudged(
+    make_table: Callable[..., StatsTable],
+) -> None:
+    values = {"max": NAN, "min": NAN, "avg": NAN, "nan": 1, "neg_inf": 0, "pos_inf": 0}
+    rows = [
+        (f"{name}:output.0", "float32", (8,), stats)
+        for name, stats in zip("abc", [GOOD, values, values], strict=True)
+    ]
+    table = make_table(*rows)
+    comparison = compare_tables(table, table, Tolerances())
+    assert (comparison.ok, comparison.passed, comparison.unjudged) == (True, 3, 2)
+    (note,) = comparison.notes
+    assert note == (
+        "NaN or Inf in the golden's max, min or avg, which then say little of all other elements: 2 of 3 "
+        "tensors (first: b:output.0); compare these tensors element by element, with "
+        'dump_data="tensor" and golden_tensors'
+    )
+
+
+@pytest.mark.parametrize(
+    ("stats", "unjudged"),
+    [
+        ({"max": 4.0, "min": -INF, "avg": -INF, "neg_inf": 1}, 0),
+        ({"max": 4.0, "min": 4.0, "avg": NAN, "nan": 1}, 0),
+        ({"max": INF, "min": -INF, "avg": NAN, "neg_inf": 1, "pos_inf": 1}, 1),
+        ({"max": INF}, 1),
+    ],
+)
+def test_a_tensor_is_judged_by_the_statistics_that_stay_finite(
+    judge: Callable[..., Comparison], stats: Any, unjudged: int
+) -> None:
+    comparison = judge(stats, stats, shape=(8,))
+    assert (comparison.ok, comparison.unjudged, len(blind_spots(comparison))) == (True, unjudged, 1)
+
+
+def test_elements_that_are_all_nan_or_infinite_hide_none(judge: Callable[..., Comparison]) -> None:
+    for stats in (
+        {"max": NAN, "min": NAN, "avg": NAN, "nan": 2},
+        {"max": INF, "avg": NAN, "nan": 1, "pos_inf": 1},
+    ):
+        comparison = judge(stats, stats)
+        assert (comparison.unjudged, comparison.notes) == (0, ())
+    unknown = {"max": NAN, "min": NAN, "avg": NAN, "nan": 2}
+    assert judge(unknown, unknown, shape=None).unjudged == 1
+
+
+def test_a_tensor_that_fails_is_not_counted_as_unjudged(judge: Callable[..., Comparison]) -> None:
+    golden = {"max": NAN, "min": NAN, "avg": NAN, "nan": 1}
+    comparison = judge(golden, golden | {"nan": 2}, shape=(8,))
+    assert (failed(comparison), comparison.unjudged, len(blind_spots(comparison))) == (["nan"], 0, 1)
+
+
+def test_statistics_of_numpy_show_the_nan_that_blinds_them(make_table: Callable[..., StatsTable]) -> None:
+    first, second = (np.array([NAN, 1.0, middle, 2.0], np.float32) for middle in (1.5, -700.0))
+    tables = [
+        make_table((KEY, "float32", (4,), {"max": a.max(), "min": a.min(), "avg": a.mean(), "nan": 1}))
+        for a in (first, second)
+    ]
+    comparison = compare_tables(*tables, Tolerances())
+    assert (comparison.ok, comparison.unjudged, len(blind_spots(comparison))) == (True, 1, 1)
 
 
 def test_missing_and_extra_tensors_fail(make_table: Callable[..., StatsTable]) -> None:
