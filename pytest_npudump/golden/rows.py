@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 COLUMNS = ("tensor", "dtype", "shape", "max", "min", "avg", "l2norm", "nan", "-inf", "+inf")
 LAYOUTS = frozenset((*COLUMNS, *count, *digits) for count in ((), ("count",)) for digits in ((), ("digits",)))
+MIN_DIGITS = 6
+"""C++ streams print six significant digits unless told otherwise; no producer prints fewer."""
+
 MAX_DIGITS = 17
+EXPECTED_DIGITS = f"expected {MIN_DIGITS} to {MAX_DIGITS}"
 _ABSENT = "-"
 _NUMBERS = COLUMNS.index("max")
 _QUALIFIER = r"(?:(?:capture|model)=[^\s,#]+|(?:rank|device|load|step|turn)=[0-9]{1,18})"
@@ -62,6 +66,14 @@ def common_digits(table: StatsTable) -> int | None:
     return None if found.size > 1 else int(found[0]) if found.size else 0
 
 
+def printable_digits(digits: int) -> bool:
+    """Whether ``digits`` is a precision that producers have; 0 is full precision.
+
+    The comparison allows half a unit of the last digit: one digit would let half of a value's size pass.
+    """
+    return digits == 0 or MIN_DIGITS <= digits <= MAX_DIGITS
+
+
 def columns_for(table: StatsTable) -> tuple[str, ...]:
     """The columns that hold everything the table says."""
     implied = _counts_of(table.shapes)
@@ -74,9 +86,12 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
     """One line for each tensor, without line ends.
 
     Raises:
-        RowError: a key, dtype or shape would not be read back as it is.
+        RowError: a key, dtype, shape or number of digits would not be read back as it is.
     """
     _check_heads(table.keys, table.dtypes, table.shapes)
+    for row, digits in enumerate(table.digits.tolist()):
+        if not printable_digits(digits):
+            raise RowError(row, f"{table.keys[row]} carries {digits} digits, {EXPECTED_DIGITS}")
     values: list[list[float | int]] = table.values.tolist()
     known = table.known.tolist()
     for (row, column), exact in table.wide.items():
@@ -239,8 +254,8 @@ def _read_digits(cells: list[str] | None, common: int, rows: int) -> NDArray[np.
         return np.full(rows, common, dtype=np.int8)
     digits = _optional_counts(cells, "digits")
     for row, value in enumerate(digits):
-        if value is None or value > MAX_DIGITS:
-            raise RowError(row, f"{cells[row]!r} in column digits, expected a number up to {MAX_DIGITS}")
+        if value is None or not printable_digits(value):
+            raise RowError(row, f"{cells[row]!r} in column digits, {EXPECTED_DIGITS} or 0 for all of them")
     return np.array(digits, dtype=np.int8)
 
 

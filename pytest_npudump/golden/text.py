@@ -117,8 +117,9 @@ def _golden(document: safeyaml.Document, path: Path) -> Golden:
     data = document.data
     producer = dict(data["producer"])
     digits = producer.pop("digits", 0)
-    if type(digits) is not int or not 0 <= digits <= rows.MAX_DIGITS:
-        reason = f"producer.digits is {digits!r}, expected a whole number up to {rows.MAX_DIGITS}"
+    stated = "digits" in data["producer"]
+    if stated and (type(digits) is not int or not digits or not rows.printable_digits(digits)):
+        reason = f"producer.digits is {digits!r}, {rows.EXPECTED_DIGITS}, or no such key for full precision"
         raise bad_golden(path, document.lines["producer"], reason)
     columns = tuple(data["columns"].split())
     if columns not in rows.LAYOUTS:

@@ -202,6 +202,26 @@ def test_any_test_id_comes_back_or_is_refused(test: str) -> None:
     assert parse(render(golden), PATH).test == test
 
 
+@pytest.mark.parametrize("digits", [1, 5, 18])
+def test_a_precision_that_no_producer_has_is_neither_written_nor_read(
+    make_table: Callable[..., StatsTable], digits: int
+) -> None:
+    rows = [("a:output.0", "float16", (1,), {"max": 1.0, "digits": n}) for n in (6, digits)]
+    rows[1] = ("b:output.0", *rows[1][1:])
+    with pytest.raises(GoldenError, match=rf"b:output.0 carries {digits} digits, expected 6 to 17"):
+        render(Golden("t", {}, make_table(*rows), PATH))
+    rows[1] = (*rows[1][:3], {"max": 1.0})
+    text = render(Golden("t", {}, make_table(*rows), PATH)).removesuffix("0\n") + f"{digits}\n"
+    with pytest.raises(GoldenError, match=rf"line 7: '{digits}' in column digits, expected 6 to 17"):
+        parse(text, PATH)
+
+
+def test_one_digit_stated_by_hand_does_not_widen_a_comparison() -> None:
+    assert len(parse(edit("{runtime: acl, ", "{digits: 6, "), PATH).table) == 2
+    with pytest.raises(GoldenError, match=r"producer.digits is 1, expected 6 to 17"):
+        parse(edit("{runtime: acl, ", "{digits: 1, "), PATH)
+
+
 @given(st.integers(0, len(TEXT) - 1), st.characters(codec="utf-8"))
 def test_a_damaged_file_is_refused_or_is_another_golden(position: int, character: str) -> None:
     damaged = TEXT[:position] + character + TEXT[position + 1 :]
@@ -229,6 +249,10 @@ def edit(old: str, new: str) -> Any:
         (edit("runtime: acl, ", "runtime: acl, runtime: acl, "), r"line 3: the key 'runtime' occurs twice"),
         (edit("{runtime: acl, ", "{digits: -1, "), r"line 3: producer.digits is -1"),
         (edit("{runtime: acl, ", "{digits: yes, "), r"line 3: producer.digits is True"),
+        *[
+            (edit("{runtime", f"{{digits: {n}, runtime"), rf"line 3: producer.digits is {n}, expected 6 to")
+            for n in (0, 1, 5, 18, 10**30, 6.0)
+        ],
         (edit("max min", "min max"), r"line 4: columns are"),
         (edit("+inf\n", "+inf zero\n"), r"line 4: columns are"),
         (edit("5.03125 -4.875", "5.03125"), r"line 6: 9 cells, expected 10"),
