@@ -62,6 +62,11 @@ class Rule:
         text = " ".join([f"rtol={self.rtol:g} atol={self.atol:g}", *where])
         return f"{text} ({self.source}{reason})" if self.source or reason else text
 
+    @property
+    def names_dtype(self) -> bool:
+        """Whether the rule says which types it means; a glob that begins with a wildcard does not."""
+        return self.dtype[:1] not in _WILD
+
     def covers(self, dtype: str, statistic: str) -> bool:
         """Whether the rule speaks about a statistic of tensors of that type."""
         if self.statistic not in (ANY, statistic):
@@ -70,8 +75,7 @@ class Rule:
             return False
         if STATISTICS.index(statistic) >= MEASURED and self.dtype == ANY:
             return True
-        named = self.dtype[:1] not in _WILD
-        return (named or not is_exact(dtype)) and bool(_pattern(self.dtype).match(dtype))
+        return (self.names_dtype or not is_exact(dtype)) and bool(_pattern(self.dtype).match(dtype))
 
     def reaches(self, layer: str) -> bool:
         """Whether the rule is about the layer; a raw and a sanitised spelling of one name are the same."""

@@ -42,7 +42,32 @@ def test_a_tighter_rule_needs_no_reason() -> None:
 @pytest.mark.parametrize(
     "item",
     [
+        {"layer": "zz*", "rtol": 1e-8, "atol": 0},
+        {"rtol": 1e-7, "atol": 0},
+        {"rtol": 0, "atol": 0},
+        {"rtol": 1e-3, "atol": 2.0**-20, "dtype": "*16"},
+        {"rtol": 1e-8, "atol": 0, "statistic": "avg"},
+    ],
+)
+def test_a_rule_for_all_types_that_tightens_needs_no_reason(item: Any) -> None:
+    assert parse(**item).reason == ""
+
+
+@pytest.mark.parametrize("dtype", ["*", "*16", "float16"])
+def test_whatever_is_allowed_on_top_of_exact_must_say_why(dtype: str) -> None:
+    item = {"rtol": 1e-8, "atol": 0, "dtype": dtype}
+    with pytest.raises(RequestError, match="allows more than the preset 'exact'"):
+        parse_rules([item], preset="exact", source="marker")
+    assert parse_rules([item | {"reason": "measured"}], preset="exact", source="marker")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
         {"rtol": 1e-2, "atol": 0},
+        {"rtol": 1e-7, "atol": 0, "dtype": "float8_e8m0fnu"},
+        {"rtol": 1e-7, "atol": 0, "dtype": "float8*"},
+        {"rtol": 1.1e-7, "atol": 0},  # just above float64's
         {"rtol": 1e-3, "atol": 0},  # tighter than or as float16's, but ten times float32's
         {"rtol": 0, "atol": 1e-3, "dtype": "float16"},
         {"rtol": 0, "atol": 1, "dtype": "int8"},
