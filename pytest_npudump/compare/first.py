@@ -17,6 +17,8 @@ LAYER = "layer"
 UNSEEN = "unseen"
 BEFORE = "before"
 STRUCTURE = "structure"
+GRAPH_INPUT = "Data"
+"""Operator type of GE's graphs whose output is what the model was given."""
 
 
 def first_divergence(failing: Sequence[Verdict]) -> Verdict | None:
@@ -73,17 +75,28 @@ def explain_first(comparison: Comparison) -> str:
         return ""
     key = first.key
     tensor = f"{key.io} {key.slot} of {key.layer}"
+    differs = f"{tensor} is the first tensor that differs"
     if comparison.origin == STRUCTURE:
         side = "only in the golden" if first.status == MISSING else "only in the dump"
         return f"{tensor} is {side}: the model or what is dumped of it has changed there"
+    if comparison.origin == LAYER:
+        return f"{differs}, and the inputs of {key.layer} agree"
+    if first.op_type == GRAPH_INPUT:
+        return f"{differs}: it is an input of the graph, so what the test feeds in has changed"
     if comparison.origin == BEFORE:
         return (
-            f"{tensor} is the first tensor that differs: the difference comes from before {key.layer}, from "
-            f"a layer that was not dumped or from what the test fed in"
+            f"{differs}: the difference comes from before {key.layer}, from a layer that was not dumped or "
+            f"from what the test fed in"
         )
-    if comparison.origin == LAYER:
-        return f"{tensor} is the first tensor that differs, and the inputs of {key.layer} agree"
-    return (
-        f"{tensor} is the first tensor that differs; its inputs were not dumped, so the difference comes "
-        f"from {key.layer} or from a layer before it that was not dumped"
+    on_both = "" if comparison.failing[0] is first else " that both sides have"
+    inputs = "" if _inputs_dumped(comparison, key) else "; its own inputs were not dumped"
+    return f"{differs}; every tensor dumped before it{on_both} agrees{inputs}"
+
+
+def _inputs_dumped(comparison: Comparison, key: TensorKey) -> bool:
+    """Whether either side holds an input of the execution that ``key`` belongs to."""
+    fed = execution(key.sanitised)
+    texts = (
+        text for side in (comparison.golden, comparison.actual) for text in side.keys if ":input." in text
     )
+    return any(execution(TensorKey.parse(text).sanitised) == fed for text in texts)

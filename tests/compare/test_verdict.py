@@ -2,20 +2,20 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.compare.first import explain_first, first_divergence, origin_of
 from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.compare.tolerance import Tolerances
 from pytest_npudump.compare.verdict import Reason, Verdict
 from pytest_npudump.dump.records import TensorKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pytest_npudump.compare.table import StatsTable
 
 
 def verdict(text: str, status: str = "fail") -> Any:
@@ -119,7 +119,7 @@ def test_a_vanished_layer_goes_before_what_follows_from_it() -> None:
 @pytest.mark.parametrize(
     ("golden", "actual", "words"),
     [
-        ([("a:output.0", 1)], [("a:output.0", 2)], "its inputs were not dumped"),
+        ([("a:output.0", 1)], [("a:output.0", 2)], "agrees; its own inputs were not dumped"),
         (
             [("a:input.0", 0), ("a:output.0", 1)],
             [("a:input.0", 0), ("a:output.0", 2)],
@@ -143,3 +143,68 @@ def test_the_first_divergence_in_words(
     sentence = explain_first(compare_tables(*tables, Tolerances()))
     assert words in sentence
     assert bool(sentence) is bool(words)
+
+
+def rows_of(side: Any) -> Any:
+    return [(key, "float32", (1,), {"max": value, "min": value, "avg": value}) for key, value in side]
+
+
+@pytest.mark.parametrize(
+    ("golden", "actual", "rest"),
+    [
+        (
+            [("a:output.0", 1), ("b:output.0", 1), ("c:output.0", 1)],
+            [("a:output.0", 1), ("b:output.0", 2), ("c:output.0", 2)],
+            "every tensor dumped before it agrees; its own inputs were not dumped",
+        ),
+        (
+            [("a:output.0", 1), ("b:output.0", 1), ("b:input.0", 1)],
+            [("a:output.0", 1), ("b:output.0", 2)],
+            "every tensor dumped before it agrees",
+        ),
+        (
+            [("a:input.0", 1), ("a:output.0", 1), ("b:output.0", 1)],
+            [("a:output.0", 1), ("b:output.0", 2)],
+            "every tensor dumped before it that both sides have agrees; its own inputs were not dumped",
+        ),
+    ],
+)
+def test_what_stands_before_the_first_divergence_is_said_to_agree(
+    make_table: Callable[..., StatsTable], golden: Any, actual: Any, rest: str
+) -> None:
+    comparison = compare_tables(*(make_table(*rows_of(side)) for side in (golden, actual)), Tolerances())
+    assert explain_first(comparison) == f"output 0 of b is the first tensor that differs; {rest}"
+
+
+def test_of_one_layers_weights_without_inputs_all_before_is_said_to_agree(
+    ppocr_cls: Callable[[str], StatsTable],
+) -> None:
+    tables = [outputs_only(ppocr_cls(name)) for name in ("golden", "regressed")]
+    assert explain_first(compare_tables(*tables, Tolerances())) == (
+        "output 0 of net_Conv@21 is the first tensor that differs; every tensor dumped before it agrees; "
+        "its own inputs were not dumped"
+    )
+
+
+def outputs_only(table: StatsTable) -> Any:
+    rows = [row for row, key in enumerate(table.keys) if ":output." in key]
+    return StatsTable(
+        **{
+            name: tuple(getattr(table, name)[row] for row in rows)
+            for name in ("keys", "op_types", "dtypes", "shapes", "counts")
+        },
+        values=table.values[rows],
+        known=table.known[rows],
+        digits=table.digits[rows],
+        wide={},
+    )
+
+
+@pytest.mark.parametrize("actual", [[("x:output.0", 2)], [("x:input.0", 2), ("x:output.0", 2)]])
+def test_a_graphs_input_that_differs_is_what_the_test_fed_in(
+    make_table: Callable[..., StatsTable], actual: Any
+) -> None:
+    golden = make_table(*rows_of([(key, 1) for key, _ in actual]))
+    table = replace(make_table(*rows_of(actual)), op_types=("Data",) * len(actual))
+    sentence = explain_first(compare_tables(golden, table, Tolerances()))
+    assert sentence.endswith("it is an input of the graph, so what the test feeds in has changed")
