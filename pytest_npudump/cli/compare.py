@@ -12,7 +12,6 @@ from pytest_npudump.cli.executors import add_executor_option, open_workers
 from pytest_npudump.cli.host import add_layout_option
 from pytest_npudump.cli.output import add_json_option, emit, write_json
 from pytest_npudump.cli.reading import add_latest_option, report_problems
-from pytest_npudump.compare.rules import load_tolerances
 from pytest_npudump.compare.tolerance import Rule, Tolerances
 from pytest_npudump.errors import RequestError
 
@@ -64,7 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tolerances(arguments: argparse.Namespace) -> Tolerances:
-    base = load_tolerances(arguments.tolerances) if arguments.tolerances else Tolerances()
+    base = Tolerances()
+    if arguments.tolerances:
+        from pytest_npudump.compare.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
+
+        base = load_tolerances(arguments.tolerances)
     tolerances = Tolerances(arguments.preset or base.preset, base.rules)
     for name in ("rtol", "atol"):
         value = getattr(arguments, name)

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.compare_judging import with_elements
-from pytest_npudump.cli.compare_pairs import Elements, Pair, StoredTensor, compare_pair
 from pytest_npudump.cli.executors import run_tasks
 from pytest_npudump.cli.progress import progress
-from pytest_npudump.compare.calls import may_hold_calls, number_calls, under_golden_keys
+from pytest_npudump.compare.calls import number_calls, under_golden_keys
 from pytest_npudump.compare.order import ABSENT, align
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.dump.records import TensorRecord, sanitise
@@ -18,13 +17,14 @@ from pytest_npudump.errors import DumpError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pytest_npudump.cli.compare_pairs import Elements, Pair, StoredTensor
     from pytest_npudump.cli.compare_sides import Side
     from pytest_npudump.cli.executors import Workers
     from pytest_npudump.compare.tolerance import Tolerances
     from pytest_npudump.compare.verdict import Comparison
     from pytest_npudump.errors import FormatError
 
-_Tensors = list[TensorRecord | StoredTensor | None]
+    _Tensors = list[TensorRecord | StoredTensor | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ def _numbered(golden: Side, actual: Side) -> Side:
 
     The values of tensor files are not read yet, so of calls alike in name, dtype and shape the last is extra.
     """
-    if not (may_hold_calls(golden.keys) and may_hold_calls(actual.keys)):
+    if not (golden.may_hold_calls and actual.may_hold_calls):
         return actual
     found = number_calls(golden.statistics(golden.tensors), actual.statistics(actual.tensors))
     notes = (*actual.notes, *found.notes)
@@ -93,6 +93,8 @@ def _examine(
     into: tuple[_Tensors, _Tensors, dict[int, Elements]],
 ) -> list[FormatError]:
     """Have tensors compared and statistics computed; put records and findings ``into`` place."""
+    from pytest_npudump.cli.compare_pairs import compare_pair  # noqa: PLC0415 - only where elements are
+
     ours, theirs, elements = into
     problems: list[FormatError] = []
     alignment = align(golden.keys, actual.keys)
@@ -117,6 +119,8 @@ def _pairs(
     golden: Side, actual: Side, here: list[int], there: list[int], layout: str
 ) -> Iterator[tuple[int, Pair]]:
     """Yield what workers have to look at, by position in the alignment."""
+    from pytest_npudump.cli.compare_pairs import Pair  # noqa: PLC0415 - as above
+
     for position, (ours, theirs) in enumerate(zip(here, there, strict=True)):
         one = None if ours == ABSENT else golden.tensors[ours]
         other = None if theirs == ABSENT else actual.tensors[theirs]
@@ -148,4 +152,4 @@ def _with_tolerance(pair: Pair, tolerances: Tolerances) -> Pair:
         if sanitise(pair.golden.key.layer) != pair.golden.key.layer:
             layer = pair.golden.key.layer
     rtol, atol = tolerances.elements(layer, dtype)
-    return Pair(pair.golden, pair.actual, pair.layout, rtol, atol)
+    return replace(pair, rtol=rtol, atol=atol)

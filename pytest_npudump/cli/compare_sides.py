@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.compare_pairs import StoredTensor
 from pytest_npudump.cli.reading import read_source
+from pytest_npudump.compare.calls import may_hold_calls
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.store import read_golden
-from pytest_npudump.golden.tensors import load_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pytest_npudump.cli.compare_pairs import StoredTensor
     from pytest_npudump.cli.executors import Workers
     from pytest_npudump.errors import FormatError
 
@@ -46,6 +45,13 @@ class Side:
         if self.table is not None:
             return self.table.keys
         return tuple([str(record.key) for record in self.tensors if isinstance(record, TensorRecord)])
+
+    @property
+    def may_hold_calls(self) -> bool:
+        """Whether eager calls may be among the tensors; without the texts of all keys where records tell."""
+        if self.table is not None:
+            return may_hold_calls(self.table.keys)
+        return may_hold_calls(tensor.key.layer for tensor in self.tensors if isinstance(tensor, TensorRecord))
 
     @property
     def has_elements(self) -> bool:
@@ -88,6 +94,14 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
             return read_dump_side(path, workers, latest=latest)
         except DumpError as error:
             raise DumpError(f"{path} is neither a golden file nor a dump directory: {error}") from error
+    return _golden_side(path)
+
+
+def _golden_side(path: Path) -> Side:
+    from pytest_npudump.cli.compare_pairs import StoredTensor  # noqa: PLC0415 - 70 ms that a dump needs not
+    from pytest_npudump.golden.store import read_golden  # noqa: PLC0415 - the same: yaml
+    from pytest_npudump.golden.tensors import load_tensors  # noqa: PLC0415 - the same: safetensors
+
     table = read_golden(path).table
     if not table.keys:
         raise DumpError(f"{path} holds no tensors")

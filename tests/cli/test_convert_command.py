@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+
+from pytest_npudump.cli import convert_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,3 +194,34 @@ def test_real_files_of_every_type_convert_or_say_why(run: Run, tmp_path: Path) -
         assert done.code in {0, 2}
         assert (done.code == 2) == ("not converted" in done.err)
         assert run("convert", path, "-o", tmp_path / path.name, "--raw").code == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--raw",)], ids=["host", "raw"])
+def test_a_tensor_larger_than_the_buffer_is_copied_whole(
+    run: Run, tmp_path: Path, dump_file: Run, options: tuple[str, ...]
+) -> None:
+    values = np.random.default_rng(4).standard_normal(700_001)
+    path = dump_file(tmp_path / "dump", "a", np.zeros(3, np.int8), values, dtype="float64")
+    done = run("convert", path, "-o", tmp_path / "out", *options)
+    written = _written(tmp_path / "out")
+    (array,) = [array for name, array in written.items() if "output.1" in str(name)]
+    assert done.code == 2
+    np.testing.assert_array_equal(array, values)
+
+
+def test_a_file_that_becomes_shorter_is_named_and_leaves_nothing_behind(
+    run: Run, tmp_path: Path, dump_file: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = dump_file(tmp_path / "dump", "a", np.arange(4096, dtype=np.float32))
+
+    def shorten(array: np.ndarray, _record: object, _layout: str) -> np.ndarray:
+        os.truncate(path, path.stat().st_size - 100)
+        return array
+
+    monkeypatch.setattr(convert_tasks, "host_array", shorten)
+    done = run("convert", path, "-o", tmp_path / "out")
+    assert done.code == 2
+    assert "npudump: not converted: " in done.err
+    assert f"{path}, byte {path.stat().st_size}: the file became shorter" in done.err
+    assert _written(tmp_path / "out") == {}
+    assert list((tmp_path / "out").rglob("*.tmp")) == []
