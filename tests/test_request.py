@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.errors import RequestError
 from pytest_npudump.request import DumpRequest, check_combination, is_glob, matches_any, parse_marker
 
@@ -25,12 +26,8 @@ def parse(*args: object, base: DumpRequest | None = None, **kwargs: object) -> D
 def test_without_arguments_every_layer_s_output_statistics_are_asked_for() -> None:
     request = parse()
     assert request == DumpRequest()
-    assert (request.layers, request.scene, request.dump_mode, request.dump_data) == (
-        (),
-        "model",
-        "output",
-        "stats",
-    )
+    assert (request.layers, request.scene, request.dump_mode) == ((), "model", "output")
+    assert dump_section(request, "/tmp")["dump_data"] == "stats"
     assert request.escalate
 
 
@@ -78,8 +75,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("layers", b"conv", "a name or glob"),
     ("layers", {"a"}, "a name or glob"),
     ("layers", 3, "a name or glob"),
-    ("scene", "overflow", "one of 'model', 'op'"),
-    ("scene", None, "one of 'model', 'op'"),
+    ("scene", "exception", "one of 'model', 'op', 'overflow', 'watcher'"),
+    ("scene", None, "one of 'model', 'op', 'overflow', 'watcher'"),
     ("model_name", "", "a non-empty string"),
     ("dump_mode", "Output", "one of 'input', 'output', 'all'"),
     ("dump_level", "OP", "one of 'op', 'kernel', 'all'"),
