@@ -21,7 +21,7 @@ _GRAPH_INPUT = "Data"
 
 
 class _Qualifiers(NamedTuple):
-    """The part of a key that a directory decides."""
+    """The part of a key that a directory decides, in the order in which ``TensorKey`` has it."""
 
     step: int
     model: str
@@ -44,21 +44,36 @@ def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...
     consumers = _consumers(named)
     ordered = sorted(named, key=lambda execution: _order(execution, consumers))
     qualifiers = _number_places({execution.place for execution in ordered})
+    places = [qualifiers[execution.place] for execution in ordered]
     groups: defaultdict[tuple[_Qualifiers, str], list[Execution]] = defaultdict(list)
-    for execution in ordered:
-        groups[qualifiers[execution.place], execution.layer].append(execution)
+    for execution, place in zip(ordered, places, strict=True):
+        groups[place, execution.layer].append(execution)
+    repeated = [group for group in groups.values() if len(group) > 1 and not _once(group)]
     turns = {
         id(execution): turn
-        for group in groups.values()
-        if len(group) > 1
+        for group in repeated
         for execution, turn in zip(group, number_turns(group), strict=True)
     }
-    records = [
-        record
-        for execution in ordered
-        for record in _records(execution, qualifiers[execution.place], turns.get(id(execution), 0))
-    ]
+    records: list[TensorRecord] = []
+    for execution, place in zip(ordered, places, strict=True):
+        records += _records(execution, place, turns.get(id(execution), 0))
     return tuple(records), _shared_names(groups.values())
+
+
+def _once(group: Sequence[Execution]) -> bool:
+    """Whether a group is one turn at a glance: rows of one tensor each, all of one task and all different.
+
+    Most operators of merged statistics are.
+    """
+    first = group[0]
+    tensors = set()
+    for execution in group:
+        if not execution.single or execution.thread is not None or execution.call >= 0:
+            return False
+        if execution.op_type != first.op_type or len(execution.parts) != 1:
+            return False
+        tensors.add(execution.parts[0][:2])
+    return len(tensors) == len(group)
 
 
 def _consumers(executions: Collection[Execution]) -> dict[object, int]:
@@ -83,37 +98,31 @@ def _order(execution: Execution, consumers: Mapping[object, int]) -> tuple[int, 
     return (time, consumer, task, io, slot, execution.layer)
 
 
-def _records(execution: Execution, place: _Qualifiers, turn: int) -> Iterable[TensorRecord]:
-    parts = execution.parts
-    for part in sorted(parts, key=_part_order) if len(parts) > 1 else parts:
-        key = TensorKey(
-            execution.layer,
-            part.io,
-            part.slot,
-            turn,
-            place.step,
-            place.model,
-            place.load,
-            place.device,
-            place.rank,
+def _records(execution: Execution, place: _Qualifiers, turn: int) -> list[TensorRecord]:
+    """Return the records of one execution; tuples are unpacked and arguments positional for speed."""
+    _, path, op_type, layer, _, time, task, stream, parts, *_ = execution
+    if len(parts) > 1:
+        parts = tuple(sorted(parts, key=_part_order))
+    return [
+        TensorRecord(
+            TensorKey(layer, io, slot, turn, *place),
+            op_type,
+            dtype,
+            shape,
+            path,
+            layout,
+            size,
+            stats,
+            time,
+            task,
+            stream,
+            payload,
+            original_shape,
+            sub_format,
+            note,
         )
-        yield TensorRecord(
-            key,
-            execution.op_type,
-            part.dtype,
-            part.shape,
-            execution.path,
-            part.format,
-            part.size,
-            part.stats,
-            execution.time,
-            execution.task,
-            execution.stream,
-            part.payload,
-            part.original_shape,
-            part.sub_format,
-            part.note,
-        )
+        for io, slot, dtype, shape, layout, size, stats, note, payload, original_shape, sub_format in parts
+    ]
 
 
 def _part_order(part: TensorPart) -> tuple[int, int]:

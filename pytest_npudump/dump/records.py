@@ -19,6 +19,7 @@ _UNSAFE = re.compile(r"[\s%#\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\u
 _SLOT = re.compile(r"(?P<io>[a-z_]+)\.(?P<slot>\d+)\Z")
 _SANITISE = str.maketrans({" ": "_", ".": "_", "/": "_", "\\": "_"})
 _QUALIFIERS = ("capture", "rank", "device", "model", "load", "step", "turn")
+_PLAIN = (0, 0, "", 0, -1, -1, "")
 
 
 def sanitise(name: str) -> str:
@@ -76,6 +77,8 @@ class TensorKey:
         return f"{_encode(self.layer)}{self._qualifiers()}:{self.io}.{self.slot}"
 
     def _qualifiers(self) -> str:
+        if (self.turn, self.step, self.model, self.load, self.device, self.rank, self.capture) == _PLAIN:
+            return ""
         parts = []
         for name in _QUALIFIERS:
             value = getattr(self, name)

@@ -146,7 +146,9 @@ def _row(cells: list[str], header: _Header) -> StatisticRow:
     elif header.by_host and doubtful(dtype):
         stats, why = repaired(stats, dtype, "")
         note = note or why
-    index, stamp, io = parse_count(slot), parse_count(time), io.lower()
+    # Every row has a time of its own, which the memory of parse_count would only be filled with.
+    stamp = int(time) if time.isdigit() and time.isascii() else parse_count(time)
+    index, io = parse_count(slot), io.lower()
     if not op_name or index is None or stamp is None or io not in _IO:
         raise ValueError("expected an operator's name, a time stamp, input or output, and a slot")
     layout = "" if layout in NO_VALUE else layout
