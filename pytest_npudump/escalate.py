@@ -262,7 +262,7 @@ def _disagreements(
     first = [record for record in test.dump.records if str(record.key.sanitised) in wanted]
     second = [records[str(record.key.sanitised)] for record in first]
     comparison = compare_tables(
-        StatsTable.from_records(first), StatsTable.from_records(second), test.tolerances
+        StatsTable.from_records(first), StatsTable.from_records(second), test.tolerances, approved=False
     )
     return {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}

@@ -27,7 +27,7 @@ def test_without_arguments_every_layer_s_output_statistics_are_asked_for() -> No
     request = parse()
     assert request == DumpRequest()
     assert (request.layers, request.scene, request.dump_mode) == ((), "model", "output")
-    assert dump_section(request, "/tmp")["dump_data"] == "stats"
+    assert dump_section(request, "dumps")["dump_data"] == "stats"
     assert request.escalate
 
 

@@ -63,7 +63,9 @@ def compare_sides(
         problems += _examine(
             golden, actual, tolerances, workers, layout=layout, into=(ours, theirs, elements)
         )
-    comparison = compare_tables(golden.statistics(ours), actual.statistics(theirs), tolerances)
+    comparison = compare_tables(
+        golden.statistics(ours), actual.statistics(theirs), tolerances, approved=golden.table is not None
+    )
     judged = with_elements(comparison, elements, tolerances)
     return Result(judged, elements, tuple(problems), (*golden.notes, *actual.notes))
 

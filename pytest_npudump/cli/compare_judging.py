@@ -27,7 +27,10 @@ from pytest_npudump.compare.verdict import FAIL, Comparison, Reason, Verdict, al
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from pytest_npudump.cli.compare_pairs import Elements
+    from pytest_npudump.compare.table import StatsTable
     from pytest_npudump.compare.tensors import TensorDifference
     from pytest_npudump.compare.tolerance import Rule, Tolerances
     from pytest_npudump.dump.records import Stats
@@ -40,6 +43,8 @@ BYTES = "bytes"
 """What :class:`Reason` calls the findings of elements."""
 
 _EQUAL = "must be equal"
+_TOLD = 3
+"""The first columns of a table: max, min and avg."""
 
 
 def with_elements(
@@ -58,7 +63,7 @@ def with_elements(
     failing: list[Verdict] = []
     told = newly = 0
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
-    telling = np.asarray(comparison.golden.known.any(axis=1)).tolist()
+    telling = _telling(comparison.golden).tolist()
     for position, (key, op_type) in enumerate(rows):
         found, verdict = elements.get(position), known.get(key)
         reasons: tuple[Reason, ...] = ()
@@ -78,6 +83,13 @@ def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> t
     """Put where NaN are before what they make of the statistics, so that it is what a report shows."""
     special = tuple(reason for reason in elements if reason.statistic == SPECIAL)
     return (*special, *statistics, *elements[len(special) :])
+
+
+def _telling(table: StatsTable) -> NDArray[np.bool_]:
+    """Rows, (n,), of which some statistics are known, and not all of max, min and avg NaN or infinite."""
+    values, known = table.values[:, :_TOLD], table.known[:, :_TOLD]
+    blind = known.any(axis=1) & ~(known & np.isfinite(values)).any(axis=1)
+    return np.asarray(table.known.any(axis=1) & ~blind)
 
 
 def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int, told: int) -> Comparison:

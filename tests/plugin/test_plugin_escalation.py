@@ -279,3 +279,27 @@ def test_golden_tensors_beyond_the_limit_record_nothing(project: Project) -> Non
         result.assert_outcomes(failed=1)
         result.stdout.fnmatch_lines(["*nothing was recorded: *--npudump-dump-limit*"])
         assert not project.path.joinpath("golden").exists()
+
+
+def test_bfloat16_without_statistics_is_recorded_with_its_tensors(project: Project) -> None:
+    project.path.joinpath("bf16.py").write_text(
+        "from onnx import TensorProto as T, helper as h, save\n"
+        "nodes = [h.make_node('Cast', ['x'], ['b'], name='to_bf16', to=T.BFLOAT16),\n"
+        "         h.make_node('Cast', ['b'], ['y'], name='back', to=T.FLOAT)]\n"
+        "value = lambda name: h.make_tensor_value_info(name, T.FLOAT, [4])\n"
+        "graph = h.make_graph(nodes, 'g', [value('x')], [value('y')])\n"
+        "save(h.make_model(graph, opset_imports=[h.make_opsetid('', 17)], ir_version=8), 'bf16.onnx')\n"
+    )
+    assert project.pytester.runpython(project.path / "bf16.py").ret == 0
+    project.marked(
+        "golden_tensors=['to_bf16']",
+        body="""
+    with npu_dump.load_model("bf16.onnx") as model:
+        model.run(np.arange(4, dtype=np.float32))
+""",
+    )
+    project.record()
+    assert project.golden.with_suffix(".safetensors").exists()
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["npudump: *1 tensors without *statistics*"])
