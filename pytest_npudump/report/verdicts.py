@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("layer", "type", "tensor", "statistic", "golden", "actual", "allowed", "off by")
 _STRUCTURE = ("dtype", "shape", "count")
+_DISTANCES = ("max_abs", "relative_l2")
+"""Reasons of a comparison element by element: the golden's side is a distance of 0."""
 _STATISTIC_WORDS = {"nan": "NaN count", "neg_inf": "-inf count", "pos_inf": "+inf count"}
 
 
@@ -94,8 +96,13 @@ def sentence(verdict: Verdict) -> str:
         return f"{place} differs"
     times = excess(reason)
     far = f", {times:.3g} times the allowed difference" if math.isfinite(times) else ""
-    values = f"is {number(reason.actual)} instead of {number(reason.golden)}"
-    return f"{place} differs: {statistic(reason)} {values}{far}"
+    if reason.statistic in _DISTANCES:
+        words = f"{reason.statistic} from the golden tensor is {number(reason.actual)}"
+    elif isinstance(reason.actual, str) and reason.statistic not in _STRUCTURE:
+        words = f"{reason.statistic}: {reason.actual}"
+    else:
+        words = f"{statistic(reason)} is {number(reason.actual)} instead of {number(reason.golden)}"
+    return f"{place} differs: {words}{far}"
 
 
 def plain(text: str) -> str:

@@ -258,7 +258,9 @@ def test_golden_tensors_are_judged_in_the_first_run_where_it_dumps_tensors(proje
     project.path.joinpath("wrong").touch()
     result = project.run(DUMPS)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: image (Data output.0) differs: *"])
+    result.stdout.fnmatch_lines(
+        ["npudump: image (Data output.0) differs: max_abs from the golden tensor is 2, *times the allowed*"]
+    )
 
 
 def test_recording_that_does_not_reproduce_is_refused(project: Project) -> None:
