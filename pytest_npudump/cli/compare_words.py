@@ -38,7 +38,12 @@ def sentence(verdict: Verdict, found: Elements | None) -> str:
     reason = worst(verdict)
     words = "" if reason is None or found is None else _words(reason, found.difference)
     told = verdicts.sentence(verdict)
-    return f"{told.partition(' differs: ')[0]} differs: {words}" if words else told
+    if words:
+        return f"{told.partition(' differs: ')[0]} differs: {words}"
+    difference = found.difference if found is not None else None
+    if difference is None or not difference.outside or not comparable(difference):
+        return told
+    return f"{told}; elements: max abs {number(difference.max_abs)}, {_outside(difference)}"
 
 
 def _words(reason: Reason, difference: TensorDifference | None) -> str:
@@ -55,10 +60,13 @@ def _words(reason: Reason, difference: TensorDifference | None) -> str:
 
 def _distance(reason: Reason, difference: TensorDifference) -> str:
     if reason.statistic == MAX_ABS:
-        outside = f"{difference.outside} of {difference.count} outside"
-        return f"elements: max abs {number(reason.actual)}{_times(reason)}, {outside}"
+        return f"elements: max abs {number(reason.actual)}{_times(reason)}, {_outside(difference)}"
     length = "the length of the difference by that of the golden"
     return f"elements: relative_l2, {length}, is {number(reason.actual)}{_times(reason)}"
+
+
+def _outside(difference: TensorDifference) -> str:
+    return f"{difference.outside} of {difference.count} outside"
 
 
 def _times(reason: Reason) -> str:

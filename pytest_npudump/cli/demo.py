@@ -26,7 +26,7 @@ _GOLDEN_LINES = 9
 _LEGEND = (
     'In its table "allowed" is the greatest difference that passes, and "off by" how',
     "many times that difference it is: hundreds of times is a fault, not noise.",
-    '"+2" behind a statistic: two more of the same tensor are outside.',
+    '"(+2 more)" behind a statistic: two more of the same tensor are outside.',
     f"The second run dumps whole tensors, up to {_LIMIT} here, to show where.",
 )
 

@@ -135,3 +135,9 @@ def test_types_without_values_count_bytes(compared: Run) -> None:
     actual = golden.copy()
     actual[3] = 9
     assert _first(compared(golden, actual, dtype="qint8").out) == "1 of 64 bytes"
+
+
+def test_a_statistic_that_differs_is_told_with_what_the_elements_say(compared: Run) -> None:
+    words = _first(compared(GOLDEN, _changed(at_4095=6)).out)
+    assert words.startswith("max is 6 instead of 5, ")
+    assert words.endswith("; elements: max abs 1, 1 of 4096 outside")
