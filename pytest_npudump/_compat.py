@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from _pytest.runner import call_and_report, show_test_item
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pytest
@@ -19,14 +20,19 @@ _show: Any = show_test_item
 _SHOW_ARGUMENTS = {"add_space": True} if "add_space" in signature(_show).parameters else {}
 
 
-def begin_attempt(item: pytest.Item) -> None:
-    """Make ``item`` as it was before its first run: new fixtures, new instance, nothing captured."""
+def begin_attempt(item: pytest.Item, properties: Sequence[tuple[str, object]]) -> None:
+    """Make ``item`` as it was before its first run: new fixtures, new instance, nothing captured.
+
+    Args:
+        item: the test.
+        properties: its ``user_properties`` before the first run.
+    """
     function: Any = item
     if hasattr(function, "_request") and not function._request:  # noqa: SLF001 - see the module's docstring
         function._initrequest()  # noqa: SLF001 - the same
         _forget_instance(function)
     item._report_sections.clear()  # noqa: SLF001 - the same
-    item.user_properties.clear()
+    item.user_properties[:] = properties
 
 
 def _forget_instance(function: Any) -> None:

@@ -20,7 +20,7 @@ from pytest_npudump.request import is_glob
 from pytest_npudump.runtime.select import Choice, choose, load
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from pytest_npudump.fixture import NpuDump
     from pytest_npudump.options import Settings
@@ -116,19 +116,22 @@ class Runner:
         return True
 
     def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-        first = self._attempt(item, nextitem)
+        properties = tuple(item.user_properties)
+        first = self._attempt(item, nextitem, properties)
         test = item.stash.get(TEST, None)
         if test is None or not test.wants_second_run or not _may_run_again(item):
             return first
-        second = self._attempt(item, nextitem)
+        second = self._attempt(item, nextitem, properties)
         abandoned = [report for report in first if report.failed]
         if second[0].passed:
             return abandoned + second
         test.abandon_second_run(f"setup of the second run: {_why(second[0])}")
         return [*abandoned, self._failed_call(item, test), second[-1]]
 
-    def _attempt(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-        _compat.begin_attempt(item)
+    def _attempt(
+        self, item: pytest.Item, nextitem: pytest.Item | None, properties: Sequence[tuple[str, object]]
+    ) -> list[pytest.TestReport]:
+        _compat.begin_attempt(item, properties)
         item.stash[_RESULT] = {}
         try:
             reports = [_compat.run_phase(item, "setup")]

@@ -44,6 +44,16 @@ def test_junit_has_one_case_with_one_failure_and_the_attempts_as_a_property(proj
     assert root.find("testsuite").get("tests") == "1"  # type: ignore[union-attr]
 
 
+def test_properties_set_at_collection_stay(project: Project) -> None:
+    project.path.joinpath("conftest.py").write_text(
+        "def pytest_collection_modifyitems(items):\n    items[0].user_properties.append(('ticket', '17'))\n"
+    )
+    failing(project, ONE)
+    project.run("--junitxml=out.xml")
+    root = ET.parse(project.path / "out.xml").getroot()  # noqa: S314 - pytest's own file
+    assert [p.get("name") for p in root.iter("property")] == ["ticket", "npudump"]
+
+
 def test_captured_output_is_that_of_the_last_run_only(project: Project) -> None:
     failing(
         project,
