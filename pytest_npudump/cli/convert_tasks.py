@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 """Elements converted at a time; a multiple of 8, so that packed types are cut between bytes."""
 
-_BUFFER = 1 << 18
-"""Bytes copied at a time, which stay in a core's cache; a multiple of every type's size."""
+_BUFFER = 1 << 20
+"""Bytes copied at a time; a multiple of every type's size. Measured: a quarter of it is slower."""
 
 
 @dataclass(frozen=True, slots=True)
