@@ -17,7 +17,7 @@ import pytest
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.doctor.place import default_place
 from pytest_npudump.marked import Identity, is_marked, request_of
-from pytest_npudump.runner import Runner
+from pytest_npudump.places import Places
 
 OPTION = "--npudump-describe-to"
 
@@ -80,6 +80,5 @@ class _Describer:
             given = self._config.getoption("basetemp")
             base = Path(given).absolute() if given else default_place() / "pytest-N"
             settings = replace(settings, dump_dir=str(base / "npudump"))
-        runner = Runner(self._config, settings)
-        folder = runner._directory(str(Identity.of(item)))  # noqa: SLF001 - the one place that names folders
+        folder = Places(self._config, settings).dumps(str(Identity.of(item)))
         return folder / "run1" / "dump"

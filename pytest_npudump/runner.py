@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-from hashlib import blake2b
-from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump import _compat
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.golden.naming import golden_path
 from pytest_npudump.marked import Identity, is_marked, request_of
+from pytest_npudump.places import Places
 from pytest_npudump.report.progress import progress_of
 from pytest_npudump.request import is_glob
 from pytest_npudump.runtime.select import Choice, choose, load
@@ -30,18 +26,21 @@ if TYPE_CHECKING:
 TEST = pytest.StashKey["MarkedTest"]()
 _OURS = pytest.StashKey[bool]()
 _RESULT = pytest.StashKey[dict[str, Any]]()
-_NOT_ASCII = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class Runner:
-    """Runs marked tests under dump, twice where the first run fails."""
+    """Runs marked tests under dump, twice where the first run fails.
+
+    Attributes:
+        places: where goldens and dumps of its tests lie.
+    """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
         self._choice: Choice | None = None
         self._runtime: Runtime | None = None
-        self._base: Path | None = None
+        self.places = Places(config, settings)
 
     def runtime(self) -> Runtime:
         """Return the runtime of this session, loaded when a test first needs it.
@@ -69,7 +68,7 @@ class Runner:
         """Refuse two tests that would share one golden file."""
         owners: dict[str, pytest.Item] = {}
         for item in filter(is_marked, items):
-            path = str(self._golden_path(item))
+            path = str(self.places.golden(item))
             other = owners.setdefault(path, item)
             if other is not item and str(Identity.of(other)) != str(Identity.of(item)):
                 raise pytest.UsageError(
@@ -255,37 +254,13 @@ class Runner:
             goldens=Goldens(
                 identity,
                 request,
-                self._golden_path(item),
-                self._golden_path(item, variant) if variant else None,
+                self.places.golden(item),
+                self.places.golden(item, variant) if variant else None,
             ),
             tolerances=tolerances_for(request, self._settings, self._config.rootpath),
-            directory=self._directory(identity),
+            directory=self.places.dumps(identity),
             progress=progress_of(self._config),
         )
-
-    def _golden_path(self, item: pytest.Item, variant: str = "") -> Path:
-        identity = Identity.of(item)
-        return golden_path(
-            self._config.rootpath / self._settings.golden_dir,
-            test_file=identity.test_file,
-            classes=identity.classes,
-            name=identity.name,
-            param_id=identity.param_id,
-            variant=variant,
-        )
-
-    def _directory(self, identity: str) -> Path:
-        """Return a directory for a test's dumps that does not exist yet, with a name CANN accepts."""
-        if self._base is None:
-            given = self._settings.dump_dir
-            self._base = Path(given).absolute() if given else _compat.base_temp(self._config) / "npudump"
-        plain = _NOT_ASCII.sub("_", identity).strip("_.")[-80:]
-        digest = blake2b(identity.encode(), digest_size=4).hexdigest()
-        for number in count(1):
-            directory = self._base / f"{plain}-{digest}-{number}"
-            if not directory.exists():
-                return directory
-        raise AssertionError
 
 
 def _only_setup(item: pytest.Item) -> bool:

@@ -1,0 +1,52 @@
+"""Where a test's golden and its dumps lie."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump import _compat
+from pytest_npudump.golden.naming import golden_path
+from pytest_npudump.marked import Identity
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_npudump.options import Settings
+
+_NOT_ASCII = re.compile(r"[^A-Za-z0-9_.-]+")
+_SHOWN = 80
+
+
+class Places:
+    """The folders of one session."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self._base: Path | None = None
+
+    def golden(self, item: pytest.Item, variant: str = "") -> Path:
+        """Return the golden file of a test, or that of a variant."""
+        identity = Identity.of(item)
+        return golden_path(
+            self._config.rootpath / self._settings.golden_dir,
+            test_file=identity.test_file,
+            classes=identity.classes,
+            name=identity.name,
+            param_id=identity.param_id,
+            variant=variant,
+        )
+
+    def dumps(self, identity: str) -> Path:
+        """Return a directory for a test's dumps that does not exist yet, with a name CANN accepts."""
+        if self._base is None:
+            given = self._settings.dump_dir
+            self._base = Path(given).absolute() if given else _compat.base_temp(self._config) / "npudump"
+        plain = _NOT_ASCII.sub("_", identity).strip("_.")[-_SHOWN:]
+        digest = blake2b(identity.encode(), digest_size=4).hexdigest()
+        names = (self._base / f"{plain}-{digest}-{number}" for number in count(1))
+        return next(directory for directory in names if not directory.exists())
