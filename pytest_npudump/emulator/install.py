@@ -22,9 +22,9 @@ def install() -> None:
 
     What was in ``sys.modules`` under these names is remembered; a second call does nothing.
     """
-    if _replaced:
-        return
     package = importlib.import_module(_PACKAGE)
+    if sys.modules.get("acl") is package:
+        return
     modules = {"acl": package}
     modules |= {f"acl.{name}": importlib.import_module(f"{_PACKAGE}.{name}") for name in _EMULATED}
     modules |= {f"acl.{name}": getattr(package, name) for name in _ABSENT}
