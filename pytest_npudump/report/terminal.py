@@ -59,7 +59,7 @@ def failure_text(test: MarkedTest, details: Details, *, verbose: bool) -> str:
     lines = _body(test, brief=not verbose)
     if not verbose:
         lines = [_cut(line) for line in lines]
-    lines.append(details.problem or f"details:    {details.text}")
+    lines.append(details.problem or f"details:    {shown(details.text)}")
     lines += ways_out(test)
     return "\n".join(map(plain, lines))
 
