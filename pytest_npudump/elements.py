@@ -9,6 +9,8 @@ from pytest_npudump.cli.compare_pairs import Pair, StoredTensor, compare_pair
 from pytest_npudump.compare.order import ABSENT
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.golden_tensors import stored_keys
+from pytest_npudump.layers import both_spellings
+from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,11 +18,15 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerance import Tolerances
     from pytest_npudump.compare.verdict import Comparison
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.goldens import Goldens
+    from pytest_npudump.golden.text import Golden
 
 
 def judge_elements(
-    comparison: Comparison, goldens: Goldens, records: Sequence[TensorRecord], tolerances: Tolerances
+    comparison: Comparison,
+    golden: Golden,
+    patterns: Sequence[str],
+    records: Sequence[TensorRecord],
+    tolerances: Tolerances,
 ) -> Comparison:
     """Add to a comparison of statistics what the elements of tensors say that both sides hold.
 
@@ -28,22 +34,25 @@ def judge_elements(
 
     Args:
         comparison: of the golden's statistics with those of ``records``, row by row.
-        goldens: whose tensors are compared; nothing changes where none are kept.
+        golden: whose tensors are compared.
+        patterns: names and globs of the layers that the marker wants compared.
         records: what the first run dumped, in the order of the comparison's actual side.
         tolerances: the rules that decide.
 
     Raises:
         GoldenError: the golden tensors cannot be read.
     """
-    if not any(record.payload is not None for record in records):
+    if not patterns or not any(record.payload is not None for record in records):
         return comparison
-    path, stored = stored_keys(goldens)
+    path, stored = stored_keys(golden)
+    wanted = both_spellings(patterns)
     rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
     elements = {}
     for position, (here, there) in enumerate(rows):
         if ABSENT in {here, there} or records[there].payload is None:
             continue
-        name = stored.get(str(TensorKey.parse(comparison.golden.keys[here]).sanitised))
-        if path is not None and name is not None:
+        key = TensorKey.parse(comparison.golden.keys[here])
+        name = stored.get(str(key.sanitised))
+        if name is not None and matches_any(wanted, key.layer):
             elements[position] = compare_pair(Pair(StoredTensor(path, name), records[there], layout="ND"))
     return with_elements(comparison, elements, tolerances)

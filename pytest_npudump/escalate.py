@@ -14,7 +14,7 @@ from pytest_npudump.compare.tensors import compare_tensors
 from pytest_npudump.dump.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden_tensors import read_tensors, stale_tensors
+from pytest_npudump.golden_tensors import read_tensors
 from pytest_npudump.layers import both_spellings, resolve_raw_names
 from pytest_npudump.outcome import Escalation, Finding
 from pytest_npudump.recording import record_with_tensors
@@ -187,25 +187,19 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
         if test.outcome is not None and test.outcome.status == status.PENDING:
             keys = [record.key for record in records.values()]
             return record_with_tensors(test, plan, records, _disagreements(test, keys, records))
-        tensors = read_tensors(test.goldens)
+        golden = test.goldens.read_if_any()
+        tensors = read_tensors(golden) if golden is not None else {}
         findings = _findings(test, plan, records, tensors)
-        stale = stale_tensors(test.goldens, tensors, _golden_table(test), test.tolerances)
     except (DumpError, GoldenError) as error:
         problem = f"what the second run dumped cannot be judged: {error}"
         return Escalation(problem=problem, directory=directory, notes=plan.notes)
-    return Escalation(findings, layers, plan.omitted, directory, notes=(*plan.notes, *stale))
+    return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes)
 
 
 def _first_run_was_text(test: MarkedTest) -> bool:
     """Whether the first run's statistics are CANN's own, printed with few digits, and not computed here."""
     records = test.dump.records if test.dump else ()
     return any(record.stats is not None and record.stats.digits is not None for record in records)
-
-
-def _golden_table(test: MarkedTest) -> StatsTable:
-    assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
-    assert test.outcome.comparison is not None  # noqa: S101 - the same
-    return test.outcome.comparison.golden
 
 
 def _wanted_records(dump: Dump, plan: Plan, comparison: Comparison | None) -> dict[str, TensorRecord]:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.compare.verdict import FAIL
+from safetensors import safe_open
+
+from pytest_npudump.compare.table import STATISTICS
 from pytest_npudump.dump.decode import load
-from pytest_npudump.dump.records import TensorKey, TensorRecord
-from pytest_npudump.dump.stats import tensor_stats
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.tensors import load_tensors, save_tensors
+from pytest_npudump.layers import both_spellings
+from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import numpy as np
 
-    from pytest_npudump.compare.tolerance import Tolerances
+    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.golden.text import Golden
     from pytest_npudump.goldens import Goldens
 
-_OTHER_EXTENT = {"dtype", "count"}
-"""Properties whose difference means that the statistics are of other bytes, such as of alignment behind."""
+_GOLDEN = "golden"
 
 
-def write_tensors(goldens: Goldens, records: Iterable[TensorRecord]) -> None:
-    """Keep the tensors of ``records`` beside the golden file.
+def write_tensors(goldens: Goldens, records: Iterable[TensorRecord], table: StatsTable) -> None:
+    """Keep the tensors of ``records`` beside the golden file that ``table`` is about to become.
 
     Raises:
         DumpError: a tensor's bytes have no values that could be kept.
@@ -37,57 +41,71 @@ def write_tensors(goldens: Goldens, records: Iterable[TensorRecord]) -> None:
         for record in records
         if record.payload is not None
     }
-    save_tensors(goldens.tensors, tensors, {"test": goldens.test})
+    metadata = {"test": goldens.test, _GOLDEN: _fingerprint(table, tensors)}
+    save_tensors(goldens.tensors, tensors, metadata)
 
 
-def stored_keys(goldens: Goldens) -> tuple[Path | None, dict[str, str]]:
-    """Return the file of the golden tensors and its keys by sanitised key; None and nothing without one.
+def _fingerprint(table: StatsTable, keys: Iterable[str]) -> str:
+    """Return what tells whether tensors were recorded with these statistics."""
+    rows = {_plain(key): row for row, key in enumerate(table.keys)}
+    digest = blake2b(digest_size=16)
+    for key in sorted(map(_plain, keys)):
+        row = rows.get(key)
+        facts = None if row is None else [table.value(row, column) for column in range(len(STATISTICS))]
+        digest.update(f"{key} {facts}\n".encode())
+    return digest.hexdigest()
+
+
+def _plain(key: str) -> str:
+    return str(TensorKey.parse(key).sanitised)
+
+
+def stored_keys(golden: Golden) -> tuple[Path, dict[str, str]]:
+    """Return the file of the tensors beside a golden file, and its keys by sanitised key.
+
+    Nothing is stored where the file does not exist.
 
     Raises:
-        GoldenError: the file is there but cannot be read.
+        GoldenError: the file cannot be read, or was recorded with other statistics than the golden file.
     """
-    paths = [path.with_suffix(".safetensors") for path in (goldens.variant, goldens.common) if path]
-    found = next((path for path in paths if path.exists()), None)
-    keys = load_tensors(found) if found else {}
-    return found, {str(TensorKey.parse(key).sanitised): key for key in keys}
+    path = golden.path.with_suffix(".safetensors")
+    if not path.exists():
+        return path, {}
+    keys = {_plain(key): key for key in load_tensors(path)}
+    if _metadata(path).get(_GOLDEN) != _fingerprint(golden.table, keys):
+        raise GoldenError(
+            f"{path} was recorded with other statistics than {golden.path.name} beside it: restore both "
+            f"from version control, or approve anew with --npudump-update-golden"
+        )
+    return path, keys
 
 
-def read_tensors(goldens: Goldens) -> dict[str, np.ndarray]:
-    """Map the golden tensors by sanitised key; nothing where none are kept.
+def _metadata(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="np") as file:
+        return dict(file.metadata() or {})
+
+
+def read_tensors(golden: Golden) -> dict[str, np.ndarray]:
+    """Map the tensors beside a golden file by sanitised key.
 
     Raises:
-        GoldenError: the file is there but cannot be read.
+        GoldenError: as :func:`stored_keys`.
     """
-    path, keys = stored_keys(goldens)
-    tensors = load_tensors(path) if path else {}
+    path, keys = stored_keys(golden)
+    tensors = load_tensors(path) if keys else {}
     return {sanitised: tensors[key] for sanitised, key in keys.items()}
 
 
-def stale_tensors(
-    goldens: Goldens, tensors: Mapping[str, np.ndarray], table: StatsTable, tolerances: Tolerances
-) -> tuple[str, ...]:
-    """Say which golden tensors no longer go with the golden's statistics, as after an update by hand.
+def missing_tensors(golden: Golden, patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys of the golden whose layers ``patterns`` name and whose tensors are not kept.
 
-    Args:
-        goldens: where they lie.
-        tensors: by sanitised key.
-        table: the golden's statistics.
-        tolerances: what the statistics may differ by.
+    Raises:
+        GoldenError: as :func:`stored_keys`.
     """
-    records = [
-        TensorRecord(
-            TensorKey.parse(key),
-            op_type="",
-            dtype=array.dtype.name,
-            shape=array.shape,
-            path=goldens.tensors,
-            stats=tensor_stats(array, acl=bool(table.digits.any())),
-        )
-        for key, array in tensors.items()
-    ]
-    comparison = compare_tables(table, StatsTable.from_records(records), tolerances, approved=False)
+    _, stored = stored_keys(golden)
+    wanted = both_spellings(patterns)
     return tuple(
-        f"the golden tensor {verdict.key} has other statistics than the golden file: record both anew"
-        for verdict in comparison.failing
-        if verdict.status == FAIL and not {reason.statistic for reason in verdict.reasons} & _OTHER_EXTENT
+        key
+        for key in golden.table.keys
+        if matches_any(wanted, TensorKey.parse(key).layer) and _plain(key) not in stored
     )

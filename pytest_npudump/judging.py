@@ -12,6 +12,7 @@ from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.elements import judge_elements
 from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
+from pytest_npudump.golden_tensors import missing_tensors
 from pytest_npudump.layers import (
     absent_layers,
     asked_statistics,
@@ -117,10 +118,12 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
         problem = str(GoldenMissingError(f"no golden file {test.goldens.path}"))
         return Outcome(status.MISSING_GOLDEN, test.goldens.path, problems=(problem,), tensors=len(table))
     comparison = compare_runs(golden.table, table, test.tolerances)
-    comparison = judge_elements(comparison, test.goldens, test.dump.records, test.tolerances)
+    comparison = judge_elements(
+        comparison, golden, test.request.golden_tensors, test.dump.records, test.tolerances
+    )
     test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison.own_keys))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
-    problems = _problems(test, test.dump, table, known)
+    problems = (*_problems(test, test.dump, table, known), *_lost_tensors(test, golden))
     good = not comparison.failing and not problems
     return Outcome(
         status.PASSED if good else status.FAILED,
@@ -131,6 +134,21 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
         tensors=len(table),
         environment=test.goldens.differences(golden, test.runtime.producer()),
     )
+
+
+def _lost_tensors(test: MarkedTest, golden: Golden) -> tuple[str, ...]:
+    """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
+    if not test.request.golden_tensors:
+        return ()
+    missing = missing_tensors(golden, test.request.golden_tensors)
+    if not missing:
+        return ()
+    first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
+    problem = (
+        f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
+        f"safetensors file from version control, or approve anew with --npudump-update-golden"
+    )
+    return (problem,)
 
 
 def _record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:

@@ -49,7 +49,7 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
     try:
         request = request_of(item)
         check_request(request, version=rules_version(), cwd=item.config.rootpath)
-        if request.tolerances or request.preset or settings.tolerances or settings.preset != "default":
+        if request.tolerances or request.preset or settings.tolerances or settings.preset:
             from pytest_npudump.tolerating import tolerances_for  # noqa: PLC0415 - it needs numpy
 
             tolerances_for(request, settings, item.config.rootpath)

@@ -77,8 +77,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "preset",
-        default="default",
-        help="tolerance preset used where the marker names none",
+        default="",
+        help="tolerance preset where the marker names none; else that of the tolerance file, else 'default'",
         metavar="NAME",
     ),
     Option(

@@ -9,7 +9,9 @@ from pytest_npudump import outcome as status
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import write_tensors
+from pytest_npudump.layers import both_spellings
 from pytest_npudump.outcome import Escalation, Outcome
+from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,14 +72,29 @@ def record_with_tensors(
             f"nothing was recorded: two runs of the test disagree in {keys}; make it deterministic first"
         )
         return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
+    lost = _not_dumped(test, records)
+    if lost:
+        problem = (
+            f"nothing was recorded: the second run has no tensor of {', '.join(lost[:_SHOWN])}, or cannot "
+            f"tell it from a layer whose name is the same in file names"
+        )
+        return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
     try:
-        write_tensors(test.goldens, records.values())
         table = StatsTable.from_records(test.dump.records)
+        write_tensors(test.goldens, records.values(), table)
         test.outcome = record(test, golden_to_start_from(test), table)
     except (GoldenError, DumpError) as error:
         problem = f"nothing was recorded: the golden tensors cannot be written: {error}"
         return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
     return Escalation((), layers, (), directory, "", plan.notes)
+
+
+def _not_dumped(test: MarkedTest, records: Mapping[str, TensorRecord]) -> list[str]:
+    assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
+    wanted = both_spellings(test.request.golden_tensors)
+    held = {key for key, record in records.items() if record.payload is not None}
+    keys = [record.key for record in test.dump.records if matches_any(wanted, record.key.layer)]
+    return [str(key) for key in keys if str(key.sanitised) not in held]
 
 
 def _failed(test: MarkedTest, escalation: Escalation) -> Escalation:

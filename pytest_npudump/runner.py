@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TEST = pytest.StashKey["MarkedTest"]()
 _OURS = pytest.StashKey[bool]()
+_ENDED = pytest.StashKey[bool]()
 _RESULT = pytest.StashKey[dict[str, Any]]()
 
 
@@ -70,9 +71,10 @@ class Runner:
         for item in filter(is_marked, items):
             path = str(self.places.golden(item))
             other = owners.setdefault(path, item)
-            if other is not item and str(Identity.of(other)) != str(Identity.of(item)):
+            if other is not item and not _same_case(other, item):
                 raise pytest.UsageError(
-                    f"npu_dump: {other.nodeid} and {item.nodeid} would share the golden {path}: rename one"
+                    f"npu_dump: {other.nodeid} and {item.nodeid} would share the golden {path}: give each "
+                    f"a name, or its parameters an id, of its own"
                 )
 
     def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
@@ -132,6 +134,7 @@ class Runner:
     ) -> list[pytest.TestReport]:
         _compat.begin_attempt(item, properties)
         item.stash[_RESULT] = {}
+        item.stash[_ENDED] = False
         try:
             reports = [_compat.run_phase(item, "setup")]
             if reports[0].passed:
@@ -149,6 +152,7 @@ class Runner:
 
     def _failed_call(self, item: pytest.Item, test: MarkedTest) -> pytest.TestReport:
         """Make the report of a failure whose second run never got to its body."""
+        item.stash[_ENDED] = True
         call = pytest.CallInfo.from_call(lambda: self._conclude(item, test), "call")
         report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
         return report
@@ -172,7 +176,10 @@ class Runner:
         if test is None:
             return (yield)
         try:
-            result = yield
+            try:
+                result = yield
+            finally:
+                item.stash[_ENDED] = True
         except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
             self._body_failed(item, test, f"{type(error).__name__}: {_first_line(str(error))}")
             raise
@@ -225,7 +232,9 @@ class Runner:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach what was compared to the report, as plain data that reaches xdist's controller."""
         report = yield
-        if call.when == "call" and is_marked(item) and not _only_setup(item):
+        # Reports of subtests, which come while the body runs, are not the test's.
+        ended = item.stash.get(_ENDED, False) or TEST not in item.stash
+        if call.when == "call" and ended and is_marked(item) and not _only_setup(item):
             result = item.stash.get(_RESULT, {})
             vars(report)["npudump"] = result or {"status": "not compared", "test": item.nodeid}
             if not result and report.passed and not _will_run_again(item):
@@ -261,6 +270,13 @@ class Runner:
             directory=self.places.dumps(identity),
             progress=progress_of(self._config),
         )
+
+
+def _same_case(one: pytest.Item, other: pytest.Item) -> bool:
+    """Whether two items are one test collected twice; pytest lets two cases of a test share an id."""
+    specs: list[Any] = [getattr(item, "callspec", None) for item in (one, other)]
+    cases = [getattr(spec, "indices", None) for spec in specs]
+    return str(Identity.of(one)) == str(Identity.of(other)) and cases[0] == cases[1]
 
 
 def _only_setup(item: pytest.Item) -> bool:

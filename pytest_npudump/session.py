@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.attempt import Attempt
+from pytest_npudump.errors import ConfigError
 from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
 from pytest_npudump.judging import judge
 from pytest_npudump.outcome import PENDING, Escalation, Outcome
@@ -86,7 +87,13 @@ class MarkedTest:
         Raises:
             NpudumpError: the configuration is refused, or the runtime cannot dump.
         """
-        self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+        try:
+            self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{self.directory}: the folder for the test's dumps cannot be made: {error.strerror}; choose "
+                f"another with --npudump-dump-dir"
+            ) from error
         number = len(self.attempts) + 1
         directory = self.directory / f"run{number}"
         if self._plan is None:

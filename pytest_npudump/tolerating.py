@@ -27,7 +27,7 @@ def tolerances_for(request: DumpRequest, settings: Settings, rootdir: Path) -> T
         RequestError: an unknown preset, a bad rule, or a tolerance file that cannot be read.
     """
     base = load_tolerances(rootdir / settings.tolerances) if settings.tolerances else Tolerances()
-    preset = request.preset or (settings.preset if settings.preset != "default" else base.preset)
+    preset = request.preset or settings.preset or base.preset
     combined = Tolerances(preset, base.rules)
     if request.rtol is not None or request.atol is not None:
         combined = combined.extended([Rule(request.rtol or 0.0, request.atol or 0.0, source="marker")])

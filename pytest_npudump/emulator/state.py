@@ -66,13 +66,11 @@ class Dumping:
         settings: what models loaded from now on dump; None if nothing.
         statistics: mask of statistics, which only ever grows.
         exception: whether an exception dump is on, so that further ones are ignored.
-        opened: whether a data dump was ever set, after which a new one also reaches loaded models.
     """
 
     settings: DumpSettings | None = None
     statistics: int = 0
     exception: bool = False
-    opened: bool = False
 
 
 @dataclass(slots=True)

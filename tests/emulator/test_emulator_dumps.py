@@ -204,7 +204,7 @@ def test_model_loaded_before_the_first_set_dump_is_not_dumped(
     assert {path.name for path in root.glob("*/0/small/*")} == {str(late)}
 
 
-def test_finalize_dump_ends_it_and_a_new_set_dump_reaches_models_that_were_dumped(
+def test_finalize_dump_ends_it_and_a_new_set_dump_reaches_no_model_loaded_before_it(
     set_dump: Any, started: Any, small_model: Path, run_model: Any
 ) -> None:
     root = set_dump(dump_step="0|2")
@@ -215,8 +215,7 @@ def test_finalize_dump_ends_it_and_a_new_set_dump_reaches_models_that_were_dumpe
     set_dump(dump_step="2", dump_mode="all", dump_list=[{"layer": ["scale"]}])
     run_model(model_id, ARRAY)
     executions = {path.parent.name: path for path in root.rglob("Relu.*")}
-    assert set(executions) == {"0", "2"}
-    assert len({path.stat().st_size for path in executions.values()}) == 1
+    assert set(executions) == {"0"}
 
 
 def test_configuration_that_needs_no_dump_leaves_a_running_one_on(

@@ -103,16 +103,41 @@ def test_golden_tensors_are_compared_element_by_element(project: Project) -> Non
     )
 
 
-def test_stale_golden_tensor_is_said_to_be(project: Project) -> None:
+def test_golden_tensors_of_another_recording_fail_the_test(project: Project) -> None:
     project.marked("golden_tensors=['block/conv.2']")
     project.record()
-    old = project.golden.with_suffix(".safetensors").read_bytes()
+    beside = project.golden.with_suffix(".safetensors")
+    old = beside.read_bytes()
     project.model(change=0.5)
     project.record()
-    project.golden.with_suffix(".safetensors").write_bytes(old)
-    project.model(change=0.01)
+    beside.write_bytes(old)
     result = project.run(DUMPS)
-    result.stdout.fnmatch_lines(["note: the golden tensor block/conv.2:output.0 has other statistics than *"])
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: *.safetensors was recorded with other statistics than test_small.yaml*"]
+    )
+    project.record()
+    project.run().assert_outcomes(passed=1)
+
+
+def test_lost_golden_tensors_fail_the_test(project: Project) -> None:
+    project.marked("golden_tensors=['block/conv.2']")
+    project.record()
+    project.golden.with_suffix(".safetensors").unlink()
+    result = project.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: golden tensors named in the marker are not beside test_small.yaml: *"]
+    )
+
+
+def test_tensors_the_marker_no_longer_names_are_not_judged(project: Project) -> None:
+    project.marked("dump_data='tensor', golden_tensors=['block/conv.2']")
+    project.record()
+    project.marked("dump_data='tensor'")
+    project.model(change=0.5)
+    project.record()
+    project.run().assert_outcomes(passed=1)
 
 
 def second_conv(project: Project, image: np.ndarray) -> np.ndarray:

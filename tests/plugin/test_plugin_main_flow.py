@@ -379,3 +379,33 @@ def test_statistics_of_one_test_do_not_leak_into_another(project: Project) -> No
         cells = line.split()[3:7]
         assert [at for at, cell in enumerate(cells) if cell != "-"] == known
         project.run("-k", f"test_{name}").assert_outcomes(passed=1, deselected=2)
+
+
+def test_model_of_an_earlier_test_is_not_dumped_under_that_test_s_configuration(project: Project) -> None:
+    project.test_file(
+        """
+        BOX = []
+        IMAGE = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+
+        @pytest.mark.npu_dump(layers=["head/softmax"])
+        def test_first(npu_dump):
+            BOX.append(npu_dump.load_model("small.onnx"))
+            BOX[0].run(IMAGE)
+
+        @pytest.mark.npu_dump
+        def test_second(npu_dump):
+            BOX[0].run(IMAGE)
+        """
+    )
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["npudump: the dump holds nothing: *"])
+
+
+def test_dump_folder_that_cannot_be_made_is_a_sentence(project: Project) -> None:
+    project.marked()
+    project.path.joinpath("file").touch()
+    result = project.run("--npudump-dump-dir=file")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["npudump: *the folder for the test's dumps cannot be made: *"])
+    result.stdout.no_fnmatch_line("*Traceback*")

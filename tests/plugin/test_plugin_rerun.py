@@ -187,6 +187,48 @@ def test_async_test_is_dumped_and_run_again(project: Project, monkeypatch: pytes
     result.stdout.fnmatch_lines(["second run: the failure reproduced*"])
 
 
+def test_failing_and_passing_unittest_subtests_are_left_alone(project: Project) -> None:
+    project.test_file(
+        """
+        import unittest
+        from pathlib import Path
+
+        @pytest.mark.npu_dump
+        class TestSmall(unittest.TestCase):
+            def test_small(self):
+                import acl
+                from pytest_npudump.runtime.pyacl_model import PyAclModel
+                acl.init(), acl.rt.set_device(0)
+                image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+                for number in range(2):
+                    with self.subTest(number=number):
+                        with PyAclModel.load(acl, Path("small.onnx"), on_run=lambda: None) as model:
+                            model.run(image)
+        """
+    )
+    project.record()
+    assert project.run().ret == 0
+    project.model(change=0.01)
+    result = project.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["second run: the failure reproduced*"])
+
+
+def test_two_cases_that_share_an_id_are_refused(project: Project) -> None:
+    project.test_file(
+        """
+        @pytest.mark.npu_dump
+        @pytest.mark.parametrize("a", ["c", "b-c"])
+        @pytest.mark.parametrize("b", ["a-b", "a"])
+        def test_small(npu_dump, a, b):
+            pass
+        """
+    )
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npu_dump: *a-b-c* would share the golden *"])
+
+
 def test_hypothesis_test_is_refused_at_collection(project: Project) -> None:
     project.test_file(
         """
