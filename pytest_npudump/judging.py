@@ -10,8 +10,8 @@ from pytest_npudump.compare.calls import compare_runs, under_golden_keys
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.elements import judge_elements
 from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
+from pytest_npudump.golden_elements import judge_elements
 from pytest_npudump.golden_tensors import missing_tensors
 from pytest_npudump.layers import (
     absent_layers,

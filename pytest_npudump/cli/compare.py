@@ -9,7 +9,7 @@ from pytest_npudump.cli.compare_engine import compare_sides
 from pytest_npudump.cli.compare_report import as_json, lines
 from pytest_npudump.cli.compare_sides import read_dump_side, read_golden_side
 from pytest_npudump.cli.executors import add_executor_option, open_workers
-from pytest_npudump.cli.host import add_layout_option
+from pytest_npudump.cli.layout_option import add_layout_option
 from pytest_npudump.cli.output import add_json_option, emit, write_json
 from pytest_npudump.cli.reading import add_latest_option, report_problems
 from pytest_npudump.compare.tolerance import Rule, Tolerances

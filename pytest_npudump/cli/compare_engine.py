@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.compare_judging import with_elements
 from pytest_npudump.cli.executors import run_tasks
 from pytest_npudump.cli.progress import progress
 from pytest_npudump.compare.calls import number_calls, under_golden_keys
+from pytest_npudump.compare.elements import with_elements
 from pytest_npudump.compare.order import ABSENT, align
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.dump.records import TensorRecord, sanitise
@@ -17,9 +17,9 @@ from pytest_npudump.errors import DumpError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_npudump.cli.compare_pairs import Elements, Pair, StoredTensor
     from pytest_npudump.cli.compare_sides import Side
     from pytest_npudump.cli.executors import Workers
+    from pytest_npudump.compare.pairs import Elements, Pair, StoredTensor
     from pytest_npudump.compare.tolerance import Tolerances
     from pytest_npudump.compare.verdict import Comparison
     from pytest_npudump.errors import FormatError
@@ -95,7 +95,7 @@ def _examine(
     into: tuple[_Tensors, _Tensors, dict[int, Elements]],
 ) -> list[FormatError]:
     """Have tensors compared and statistics computed; put records and findings ``into`` place."""
-    from pytest_npudump.cli.compare_pairs import compare_pair  # noqa: PLC0415 - only where elements are
+    from pytest_npudump.compare.pairs import compare_pair  # noqa: PLC0415 - only where elements are
 
     ours, theirs, elements = into
     problems: list[FormatError] = []
@@ -121,7 +121,7 @@ def _pairs(
     golden: Side, actual: Side, here: list[int], there: list[int], layout: str
 ) -> Iterator[tuple[int, Pair]]:
     """Yield what workers have to look at, by position in the alignment."""
-    from pytest_npudump.cli.compare_pairs import Pair  # noqa: PLC0415 - as above
+    from pytest_npudump.compare.pairs import Pair  # noqa: PLC0415 - as above
 
     for position, (ours, theirs) in enumerate(zip(here, there, strict=True)):
         one = None if ours == ABSENT else golden.tensors[ours]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.cli.compare_engine import Result
-    from pytest_npudump.cli.compare_pairs import Elements
+    from pytest_npudump.compare.pairs import Elements
     from pytest_npudump.compare.verdict import Verdict
     from pytest_npudump.dump.records import TensorKey
 

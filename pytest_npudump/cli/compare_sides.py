@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.cli.compare_pairs import StoredTensor
     from pytest_npudump.cli.executors import Workers
+    from pytest_npudump.compare.pairs import StoredTensor
     from pytest_npudump.errors import FormatError
 
 _HEAD = 4096
@@ -98,7 +98,7 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
 
 
 def _golden_side(path: Path) -> Side:
-    from pytest_npudump.cli.compare_pairs import StoredTensor  # noqa: PLC0415 - 70 ms that a dump needs not
+    from pytest_npudump.compare.pairs import StoredTensor  # noqa: PLC0415 - 70 ms that a dump needs not
     from pytest_npudump.golden.store import read_golden  # noqa: PLC0415 - the same: yaml
     from pytest_npudump.golden.tensors import load_tensors  # noqa: PLC0415 - the same: safetensors
 

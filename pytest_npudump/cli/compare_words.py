@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.compare_judging import BYTES, ELEMENTS, MAX_ABS, RELATIVE_L2, SPECIAL, specials
+from pytest_npudump.compare.elements import BYTES, ELEMENTS, MAX_ABS, RELATIVE_L2, SPECIAL, specials
 from pytest_npudump.report import verdicts
 from pytest_npudump.report.verdicts import COLUMNS, excess, number, worst
 
 if TYPE_CHECKING:
-    from pytest_npudump.cli.compare_pairs import Elements
+    from pytest_npudump.compare.pairs import Elements
     from pytest_npudump.compare.tensors import TensorDifference
     from pytest_npudump.compare.verdict import Reason, Verdict
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.convert_names import plan_files
 from pytest_npudump.cli.convert_tasks import convert
 from pytest_npudump.cli.executors import add_executor_option, open_workers, run_tasks
-from pytest_npudump.cli.host import add_layout_option
+from pytest_npudump.cli.layout_option import add_layout_option
 from pytest_npudump.cli.output import byte_size, emit, to_stderr
 from pytest_npudump.cli.progress import progress
 from pytest_npudump.cli.reading import add_latest_option, read_source, report_problems

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.cli.host import host_array, is_private
 from pytest_npudump.dump.decode import VIEWED, DecodeError, load, raw_bytes, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.host import host_array, is_private
 from pytest_npudump.dump.layouts import LayoutError
 from pytest_npudump.dump.records import Payload, TensorRecord
 from pytest_npudump.dump.stats_chunks import c_order_chunks

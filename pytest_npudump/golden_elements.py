@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.compare_judging import with_elements
-from pytest_npudump.cli.compare_pairs import Pair, StoredTensor, compare_pair
+from pytest_npudump.compare.elements import with_elements
 from pytest_npudump.compare.order import ABSENT
+from pytest_npudump.compare.pairs import Pair, StoredTensor, compare_pair
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.golden_tensors import stored_keys
 from pytest_npudump.layers import both_spellings

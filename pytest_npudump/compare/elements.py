@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.cli.compare_pairs import Elements
+    from pytest_npudump.compare.pairs import Elements
     from pytest_npudump.compare.table import StatsTable
     from pytest_npudump.compare.tensors import TensorDifference
     from pytest_npudump.compare.tolerance import Rule, Tolerances

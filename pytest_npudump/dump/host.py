@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.layouts import HOST_AXES, LayoutError, to_host
 
 if TYPE_CHECKING:
-    import argparse
-
     import numpy as np
 
     from pytest_npudump.dump.records import TensorRecord
@@ -17,19 +15,7 @@ _PLAIN = frozenset({"", "ND", "MD", "DefaultFormat", *HOST_AXES})
 """Layouts that are the host's already; ``DefaultFormat`` is MindSpore's word for it."""
 
 LAYOUTS = ("ND", *HOST_AXES)
-"""What ``--layout`` takes."""
-
-
-def add_layout_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--layout``."""
-    parser.add_argument(
-        "--layout",
-        choices=LAYOUTS,
-        default="ND",
-        help="host layout to convert to; ND, the default, leaves host layouts as they are and makes NCHW (or "
-        "NCDHW) of device layouts that split C. The header of a dump does not tell the order of the "
-        "original shape's axes: it is taken to be that of the layout given here",
-    )
+"""Host layouts a tensor can be asked for in; with ``ND`` the device layout decides on the order of axes."""
 
 
 def host_array(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarray:

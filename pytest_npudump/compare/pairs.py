@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.cli.host import host_array, is_private
 from pytest_npudump.compare.tensors import compare_tensors
 from pytest_npudump.dump.decode import load, raw_bytes, why_opaque
+from pytest_npudump.dump.host import host_array, is_private
 from pytest_npudump.dump.layouts import LayoutError
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.stats import payload_stats, tensor_stats
