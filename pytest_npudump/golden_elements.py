@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.elements import with_elements
 from pytest_npudump.compare.order import ABSENT
-from pytest_npudump.compare.pairs import Pair, StoredTensor, compare_pair
+from pytest_npudump.compare.pairs import Pair, compare_pair
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.golden_tensors import stored_keys
 from pytest_npudump.layers import both_spellings
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from pytest_npudump.compare.pairs import StoredTensor
     from pytest_npudump.compare.tolerance import Tolerances
     from pytest_npudump.compare.verdict import Comparison
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.golden.text import Golden
 
 
 def judge_elements(
     comparison: Comparison,
-    golden: Golden,
+    stored: Mapping[str, StoredTensor],
     patterns: Sequence[str],
     records: Sequence[TensorRecord],
     tolerances: Tolerances,
@@ -34,17 +33,13 @@ def judge_elements(
 
     Args:
         comparison: of the golden's statistics with those of ``records``, row by row.
-        golden: whose tensors are compared.
+        stored: golden tensors by sanitised key.
         patterns: names and globs of the layers that the marker wants compared.
         records: what the first run dumped, in the order of the comparison's actual side.
         tolerances: the rules that decide.
-
-    Raises:
-        GoldenError: the golden tensors cannot be read.
     """
-    if not patterns or not any(record.payload is not None for record in records):
+    if not stored or not any(record.payload is not None for record in records):
         return comparison
-    path, stored = stored_keys(golden)
     wanted = both_spellings(patterns)
     rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
     elements = {}
@@ -52,7 +47,7 @@ def judge_elements(
         if ABSENT in {here, there} or records[there].payload is None:
             continue
         key = TensorKey.parse(comparison.golden.keys[here])
-        name = stored.get(str(key.sanitised))
-        if name is not None and matches_any(wanted, key.layer):
-            elements[position] = compare_pair(Pair(StoredTensor(path, name), records[there], layout="ND"))
+        tensor = stored.get(str(key.sanitised))
+        if tensor is not None and matches_any(wanted, key.layer):
+            elements[position] = compare_pair(Pair(tensor, records[there], layout="ND"))
     return with_elements(comparison, elements, tolerances)

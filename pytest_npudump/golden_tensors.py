@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from safetensors import safe_open
 
+from pytest_npudump.compare.pairs import StoredTensor
 from pytest_npudump.compare.table import STATISTICS
 from pytest_npudump.dump.decode import load
 from pytest_npudump.dump.records import TensorKey
@@ -16,7 +17,7 @@ from pytest_npudump.layers import both_spellings
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -60,24 +61,22 @@ def _plain(key: str) -> str:
     return str(TensorKey.parse(key).sanitised)
 
 
-def stored_keys(golden: Golden) -> tuple[Path, dict[str, str]]:
-    """Return the file of the tensors beside a golden file, and its keys by sanitised key.
-
-    Nothing is stored where the file does not exist.
+def stored_tensors(golden: Golden) -> dict[str, StoredTensor]:
+    """Return the tensors kept beside a golden file by sanitised key; nothing where there is no such file.
 
     Raises:
         GoldenError: the file cannot be read, or was recorded with other statistics than the golden file.
     """
     path = golden.path.with_suffix(".safetensors")
     if not path.exists():
-        return path, {}
-    keys = {_plain(key): key for key in load_tensors(path)}
-    if _metadata(path).get(_GOLDEN) != _fingerprint(golden.table, keys):
+        return {}
+    stored = {_plain(key): StoredTensor(path, key) for key in load_tensors(path)}
+    if _metadata(path).get(_GOLDEN) != _fingerprint(golden.table, stored):
         raise GoldenError(
             f"{path} was recorded with other statistics than {golden.path.name} beside it: restore both "
             f"from version control, or approve anew with --npudump-update-golden"
         )
-    return path, keys
+    return stored
 
 
 def _metadata(path: Path) -> dict[str, str]:
@@ -89,20 +88,15 @@ def read_tensors(golden: Golden) -> dict[str, np.ndarray]:
     """Map the tensors beside a golden file by sanitised key.
 
     Raises:
-        GoldenError: as :func:`stored_keys`.
+        GoldenError: as :func:`stored_tensors`.
     """
-    path, keys = stored_keys(golden)
-    tensors = load_tensors(path) if keys else {}
-    return {sanitised: tensors[key] for sanitised, key in keys.items()}
+    stored = stored_tensors(golden)
+    tensors = load_tensors(golden.path.with_suffix(".safetensors")) if stored else {}
+    return {sanitised: tensors[tensor.key] for sanitised, tensor in stored.items()}
 
 
-def missing_tensors(golden: Golden, patterns: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys of the golden whose layers ``patterns`` name and whose tensors are not kept.
-
-    Raises:
-        GoldenError: as :func:`stored_keys`.
-    """
-    _, stored = stored_keys(golden)
+def missing_tensors(golden: Golden, stored: Collection[str], patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys of the golden whose layers ``patterns`` name and whose tensors are not ``stored``."""
     wanted = both_spellings(patterns)
     return tuple(
         key

@@ -12,7 +12,7 @@ from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
 from pytest_npudump.golden_elements import judge_elements
-from pytest_npudump.golden_tensors import missing_tensors
+from pytest_npudump.golden_tensors import missing_tensors, stored_tensors
 from pytest_npudump.layers import (
     absent_layers,
     asked_statistics,
@@ -118,12 +118,14 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
         problem = str(GoldenMissingError(f"no golden file {test.goldens.path}"))
         return Outcome(status.MISSING_GOLDEN, test.goldens.path, problems=(problem,), tensors=len(table))
     comparison = compare_runs(golden.table, table, test.tolerances)
-    comparison = judge_elements(
-        comparison, golden, test.request.golden_tensors, test.dump.records, test.tolerances
-    )
+    lost: tuple[str, ...] = ()
+    if kept := test.request.golden_tensors:
+        stored = stored_tensors(golden)
+        comparison = judge_elements(comparison, stored, kept, test.dump.records, test.tolerances)
+        lost = _lost_tensors(golden, missing_tensors(golden, stored, kept))
     test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison.own_keys))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
-    problems = (*_problems(test, test.dump, table, known), *_lost_tensors(test, golden))
+    problems = (*_problems(test, test.dump, table, known), *lost)
     good = not comparison.failing and not problems
     return Outcome(
         status.PASSED if good else status.FAILED,
@@ -136,11 +138,8 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
     )
 
 
-def _lost_tensors(test: MarkedTest, golden: Golden) -> tuple[str, ...]:
+def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
     """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
-    if not test.request.golden_tensors:
-        return ()
-    missing = missing_tensors(golden, test.request.golden_tensors)
     if not missing:
         return ()
     first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
