@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl_json import dump_section, write_acl_json
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorRecord
 from pytest_npudump.errors import RequestError
@@ -43,6 +42,7 @@ class Attempt:
     dump_data: str | None = None
     layers: tuple[str, ...] | None = None
     _parts: dict[str, Path] = field(default_factory=dict)
+    _configs: dict[str, Path] = field(default_factory=dict)
     _capture: str = ""
 
     @property
@@ -52,27 +52,28 @@ class Attempt:
 
     @property
     def config(self) -> Path:
-        """The acl.json of the part under way: of the test, or of the capture it is in."""
-        part = next(reversed(self._parts))
-        return self.directory / (f"acl-{part}.json" if part else "acl.json")
+        """The configuration of the part under way: of the test, or of the capture it is in."""
+        return next(reversed(self._configs.values()))
 
     def start(self, runtime: Runtime) -> Path:
-        """Write acl.json, switch the dump on, and return the file's path.
+        """Write the configuration, switch the dump on, and return the file's path.
 
         Raises:
             NpudumpError: the configuration is refused, or the runtime cannot dump.
         """
         self.directory.mkdir(mode=0o700)
-        config = self._configure("", self.dump_path, "acl.json")
+        config = self._configure(runtime, "", self.dump_path)
         runtime.start(config)
         return config
 
-    def _configure(self, part: str, dump_path: Path, name: str) -> Path:
+    def _configure(self, runtime: Runtime, part: str, dump_path: Path) -> Path:
         dump_path.mkdir(mode=0o700)
         self._parts[part] = dump_path
-        section = dump_section(self.request, str(dump_path), layers=self.layers, dump_data=self.dump_data)
-        config = self.directory / name
-        write_acl_json(config, section)
+        config = self.directory / runtime.config_name
+        if part:
+            config = config.with_stem(f"{config.stem}-{part}")
+        runtime.write_config(config, self.request, dump_path, layers=self.layers, dump_data=self.dump_data)
+        self._configs[part] = config
         return config
 
     @contextmanager
@@ -101,7 +102,7 @@ class Attempt:
     def _switch(self, runtime: Runtime, part: str) -> Path:
         runtime.stop()
         directory = self.directory / f"dump-{part}"
-        runtime.start(self._configure(part, directory, f"acl-{part}.json"), resumed=True)
+        runtime.start(self._configure(runtime, part, directory), resumed=True)
         return directory
 
     def read(self, progress: Progress | None = None, *, acl: bool = False) -> Dump:

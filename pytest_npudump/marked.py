@@ -8,7 +8,9 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.request import DumpRequest, check_combination, parse_marker
+from pytest_npudump.marker_arguments import parse_marker
+from pytest_npudump.marker_combinations import check_combination
+from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
     import pytest

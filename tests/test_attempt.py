@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pytest_npudump.attempt import Attempt
+from pytest_npudump.config.acl_json import AclJson
 from pytest_npudump.errors import ConfigError, DumpError, RequestError
 from pytest_npudump.request import DumpRequest
 
@@ -20,7 +21,7 @@ SAMPLE = Path(__file__).parent / "data" / "emulator" / "mixed-dtypes.csv"
 
 
 @dataclass
-class Recorder:
+class Recorder(AclJson):
     """A runtime that keeps what it was told, and dumps where its configuration says."""
 
     calls: list[tuple[str, bool]] = field(default_factory=list)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.errors import RequestError
-from pytest_npudump.request import DumpRequest, check_combination, is_glob, matches_any, parse_marker
+from pytest_npudump.marker_arguments import parse_marker
+from pytest_npudump.marker_combinations import check_combination
+from pytest_npudump.request import DumpRequest, is_glob, matches_any
 
 RANGE = {"begin": "a", "end": "b"}
 
@@ -75,7 +77,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("layers", b"conv", "a name or glob"),
     ("layers", {"a"}, "a name or glob"),
     ("layers", 3, "a name or glob"),
-    ("scene", "exception", "one of 'model', 'op', 'overflow', 'watcher'"),
+    ("scene", "gradient", "one of 'model', 'op', 'overflow', 'watcher', 'exception'"),
     ("scene", None, "one of 'model', 'op', 'overflow', 'watcher'"),
     ("model_name", "", "a non-empty string"),
     ("dump_mode", "Output", "one of 'input', 'output', 'all'"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.adump import validate
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.request import EXCEPTION_SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,8 +63,12 @@ def _overflow(_: DumpRequest) -> dict[str, Any]:
     return {"dump_debug": "on"}
 
 
+def _exception(request: DumpRequest) -> dict[str, Any]:
+    return {"dump_scene": request.dump_scene or EXCEPTION_SCENES[0]}
+
+
 _SCENE_SECTIONS: Mapping[str, Callable[[DumpRequest], dict[str, Any]]] = MappingProxyType(
-    {"overflow": _overflow, "watcher": _watcher}
+    {"overflow": _overflow, "watcher": _watcher, "exception": _exception}
 )
 """Scenes whose keys are all their own; the full tensors they dump are the default of ``dump_data``."""
 
@@ -95,6 +100,28 @@ def check_request(request: DumpRequest, *, version: str, cwd: Path) -> None:
     verdict = validate(json.dumps({"dump": section}).encode(), version=version, cwd=cwd)
     if not verdict.accepted:
         raise ConfigError(f"CANN {version} refuses this dump: {verdict.message}")
+
+
+class AclJson:
+    """The part of a runtime that is configured by an acl.json."""
+
+    config_name = "acl.json"
+
+    def write_config(
+        self,
+        path: Path,
+        request: DumpRequest,
+        dump_path: Path,
+        *,
+        layers: Sequence[str] | None = None,
+        dump_data: str | None = None,
+    ) -> None:
+        """Write the acl.json of a request.
+
+        Raises:
+            ConfigError: the dump path is one that CANN would accept and then not use.
+        """
+        write_acl_json(path, dump_section(request, str(dump_path), layers=layers, dump_data=dump_data))
 
 
 def write_acl_json(path: Path, section: Mapping[str, Any]) -> None:

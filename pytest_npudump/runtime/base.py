@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
     import numpy as np
     from typing_extensions import Self
+
+    from pytest_npudump.request import DumpRequest
 
 
 class ModelSession(Protocol):
@@ -35,18 +37,45 @@ class Runtime(Protocol):
     """What runs models and switches the dump on.
 
     A dump is on between :meth:`start` and :meth:`stop`; models loaded in between are dumped.
+
+    Attributes:
+        name: as in ``--npudump-runtime``.
+        config_name: name of the file that configures the dump.
     """
 
     name: str
+    config_name: str
 
     def producer(self) -> Mapping[str, str]:
         """Return what a golden records about its origin: runtime, SoC, CANN version and the like."""
+
+    def write_config(
+        self,
+        path: Path,
+        request: DumpRequest,
+        dump_path: Path,
+        *,
+        layers: Sequence[str] | None = None,
+        dump_data: str | None = None,
+    ) -> None:
+        """Write the file that :meth:`start` takes.
+
+        Args:
+            path: where.
+            request: what is dumped.
+            dump_path: existing directory that the dump goes to.
+            layers: raw operator names to dump instead of the request's; empty for all of them.
+            dump_data: ``stats`` or ``tensor`` instead of the request's.
+
+        Raises:
+            ConfigError: the runtime would refuse the file, or dump nothing without a word.
+        """
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
         """Switch the dump on under the acl.json ``config``, now or as soon as ACL is initialised.
 
         Args:
-            config: the acl.json.
+            config: what :meth:`write_config` wrote.
             resumed: whether this goes on with the test that was dumped before, for :attr:`activity`.
 
         Raises:

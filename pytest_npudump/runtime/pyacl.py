@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.config.acl_json import AclJson
 from pytest_npudump.runtime.acl_calls import (
     REPEAT_INITIALIZE,
     SUCCESS,
@@ -39,7 +40,7 @@ class PyAclActivity:
 
 
 @dataclass(slots=True)
-class PyAclRuntime:
+class PyAclRuntime(AclJson):
     """Runs models and dumps through the module ``acl``.
 
     Attributes:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pytest_npudump.config.acl_json import AclJson
 from pytest_npudump.config.check import check_file
 from pytest_npudump.config.installed import rules_version
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
@@ -57,7 +58,7 @@ class TorchNpuActivity:
 
 
 @dataclass(slots=True)
-class TorchNpuRuntime:
+class TorchNpuRuntime(AclJson):
     """Dumps what runs through ``torch_npu`` in this process.
 
     Attributes:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from pytest_npudump.config import adump, ge
 from pytest_npudump.config.acl_json import check_request, dump_section, write_acl_json
 from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.request import DumpRequest, check_combination, parse_marker
+from pytest_npudump.marker_arguments import parse_marker
+from pytest_npudump.marker_combinations import check_combination
+from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
