@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import subprocess
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.runtime.processes import how_it_ended, last_lines, run_in_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
 
 TIMEOUT = 600.0
 """Seconds a program may run unless the test says otherwise: compiling a model on the device takes minutes."""
-
-_GRACE = 5.0
-_LINES = 20
-_TAIL = 8 * 1024
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,7 @@ def run_program(
     began = time.monotonic()
     try:
         with stdout.open("wb") as out, stderr.open("wb") as err:
-            code = _run(command, cwd, {**os.environ, **(env or {})}, timeout, (out, err))
+            code = run_in_group(command, cwd, {**os.environ, **(env or {})}, timeout, (out, err))
     except subprocess.TimeoutExpired:
         raise _error(
             command, f"did not end within {timeout:g} seconds and was ended", stdout, stderr
@@ -109,7 +103,7 @@ def run_program(
     except (OSError, ValueError) as error:
         raise ExternalProgramError(f"{shlex.join(command)}: cannot be started in {cwd}: {error}") from error
     if check and code != 0:
-        raise _error(command, _ended(code), stdout, stderr)
+        raise _error(command, how_it_ended(code), stdout, stderr)
     return ExternalRun(command, code, time.monotonic() - began, stdout, stderr)
 
 
@@ -122,75 +116,10 @@ def _output_files(directory: Path) -> tuple[Path, Path]:
     raise AssertionError
 
 
-def _run(
-    command: tuple[str, ...],
-    cwd: Path,
-    env: Mapping[str, str],
-    timeout: float,
-    files: tuple[IO[bytes], IO[bytes]],
-) -> int:
-    process = subprocess.Popen(  # noqa: S603 - the program that a test names
-        command,
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=files[0],
-        stderr=files[1],
-        start_new_session=True,
-    )
-    try:
-        return process.wait(timeout)
-    finally:
-        _end_group(process)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End every process of the group, and collect the program itself."""
-    try:
-        _signal(process.pid, signal.SIGTERM)
-        until = time.monotonic() + _GRACE
-        while _lives(process) and time.monotonic() < until:
-            time.sleep(0.02)
-    finally:
-        _signal(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _lives(process: subprocess.Popen[bytes]) -> bool:
-    process.poll()
-    try:
-        os.killpg(process.pid, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-def _signal(group: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-def _ended(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
-
-
 def _error(command: tuple[str, ...], what: str, stdout: Path, stderr: Path) -> ExternalProgramError:
     parts = [f"{shlex.join(command)} {what}"]
     for name, path in (("stdout", stdout), ("stderr", stderr)):
-        lines = _last_lines(path)
+        lines = last_lines(path)
         parts += [f"--- end of {name} ---", *lines] if lines else [f"--- {name} is empty ---"]
     parts.append(f"(--npudump-keep-dumps=all keeps the whole output, in {stdout.parent})")
     return ExternalProgramError("\n".join(parts))
-
-
-def _last_lines(path: Path) -> list[str]:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        text = file.read().decode("utf-8", "replace")
-    return [line.translate(_CONTROLS) for line in text.split("\n") if line.strip()][-_LINES:]
