@@ -35,12 +35,14 @@ __all__ = ["ContainerRecord", "ContainerTensor", "read_container"]
 _LENGTH = struct.Struct("<Q")
 _HEADER_LIMIT = 2**31 - 1
 _GENERAL_TENSOR = 1
+_NO_VERSION = "the header has no version: this is no dump file of CANN"
 
 
 def read_container(path: Path) -> tuple[ContainerRecord, ...]:
     """Read the records of a dump file; the tensors' bytes stay in the file.
 
-    One record is the rule; a file that was written twice under one name holds several.
+    One record is the rule; a file that was written twice under one name holds several. Only what adump
+    writes for an exception callback has neither version nor time (``dump_args_callback.cpp``).
 
     Raises:
         FormatError: the file is truncated, has bytes that belong to no record, or is no dump.
@@ -65,6 +67,8 @@ def _protobuf_records(file: RawFile) -> Iterator[ContainerRecord]:
     while offset < file.size or offset == 0:
         header, start = _header(file, offset)
         tensors = tuple(_tensors(header))
+        if not header.version and not (offset == 0 and tensors and not header.dump_time):
+            raise file.error(offset + _LENGTH.size, _NO_VERSION)
         way = _choose(file, tensors, start)
         yield ContainerRecord(
             op_name=_text(header.op_name),
@@ -93,10 +97,10 @@ def _choose(file: RawFile, tensors: tuple[ContainerTensor, ...], start: int) -> 
 
 def _begins_record(file: RawFile, offset: int) -> bool:
     try:
-        _header(file, offset)
+        header, _ = _header(file, offset)
     except FormatError:
         return False
-    return True
+    return bool(header.version)
 
 
 def _misfit(file: RawFile, tensors: tuple[ContainerTensor, ...], start: int) -> FormatError:
@@ -129,8 +133,6 @@ def _header(file: RawFile, offset: int) -> tuple[Any, int]:
         header: Any = lenient_dump_data_class().FromString(data)
     except (DecodeError, RecursionError) as error:
         raise file.error(start, f"the header is no DumpData message: {error}") from error
-    if not header.version:
-        raise file.error(start, "the header has no version: this is no dump file of CANN")
     return header, start + length
 
 
@@ -138,13 +140,14 @@ def _tensors(header: Any) -> Iterator[ContainerTensor]:
     """The tensors in the order of their bytes.
 
     Source: ``DumpTask`` of the device's aicpu scheduler and ``DumpFile::Dump`` of adump, whose input
-    buffers (kernel arguments) are inputs in the header but come last in the file.
+    buffers (kernel arguments) are inputs in the header but come last in the file. A dump that names no
+    operator holds either only such buffers or none, and tensors that look like them (``dump_args.cpp``).
     """
     addressed = any(tensor.address for tensors in (header.input, header.output) for tensor in tensors)
     last = []
     for slot, tensor in enumerate(header.input):
         found = _tensor("input", slot, tensor, addressed=addressed)
-        if _is_argument_buffer(tensor):
+        if header.op_name and _is_argument_buffer(tensor):
             last.append(found)
         else:
             yield found
@@ -166,8 +169,12 @@ def _is_argument_buffer(tensor: Any) -> bool:
 
 
 def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTensor:
-    shape, note = checked_shape(tensor.shape.dim) if tensor.HasField("shape") else (None, "")
     has_original = tensor.HasField("original_shape")
+    # adump's exception writer sets neither of the two, leaves null tensors out of the header, and writes no
+    # shape for a scalar; a type it does write only where it knows the shape.
+    by_adump = not addressed and not has_original
+    shaped = tensor.HasField("shape") or (by_adump and tensor.data_type)
+    shape, note = checked_shape(tensor.shape.dim) if shaped else (None, "")
     original, odd = checked_shape(tensor.original_shape.dim) if has_original else (None, "")
     found = BY_PROTO.get(tensor.data_type)
     return ContainerTensor(
@@ -185,8 +192,7 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
         address=tensor.address,
         arg_index=tensor.arg_index,
         input_type=getattr(tensor, "input_type", 0),
-        # adump's exception writer sets neither of the two, and leaves null tensors out of the header.
-        nullable=addressed or has_original,
+        nullable=not by_adump,
     )
 
 

@@ -6,8 +6,10 @@ Grammars (CANN's device-side writer, adump's capture and exception writers, Mind
     {type}.{name}.{task}.{time16}                                       operator, without a stream
     {type}.{name}.{number}.{task}.{stream}.{time16}[.FFTSPLUS.{context}.{thread}.{device}]  capture
     {type}.{name}.{task}.{time17}                                       exception
-    {display|exception_info}.{stream}.{task}[.{core type}.{core}].{time16 or 17}     exception
+    exception_info.{stream}.{task}.{time16 or 17}                       exception, without a name
+    {kernel|exception_info}.{stream}.{task}.{core type}.{core}.{time17} exception, from a callback
     {name}.custom.{time17}                                              exception
+    {kernel}.{stream}.{task}.{time17}.core                              core of the failed kernel
     {type}.{name}.{task}.{stream}.{time16}.{io}.{slot}.{format}[.{dtype}].npy        mindspore
     {node}-{target}.{INPUT|OUTPUT}.{slot}[.{part}].{time20}.npy         torchair
 
@@ -46,6 +48,10 @@ _DOTTED = re.compile(
     _FLAGS,
 )
 _EXCEPTION = re.compile(r"(?P<type>[^.]+)\.(?P<name>.+)\.(?P<task>\d+)\.(?P<time>\d{17})", _FLAGS)
+_CALLBACK = re.compile(
+    r"(?P<head>.+)\.(?P<stream>\d+)\.(?P<task>\d+)(?P<core>\.\d+\.\d+)\.(?P<time>\d{17})", _FLAGS
+)
+_CORE = re.compile(r"(?P<name>.*)\.(?P<stream>\d+)\.(?P<task>\d+)\.(?P<time>\d{17})\.core", _FLAGS)
 _CUSTOM = re.compile(r"(?P<name>.+)\.custom\.(?P<time>\d{17})", _FLAGS)
 _MINDSPORE = re.compile(
     rf"(?P<type>[^.]+)\.(?P<name>.+){_IDS}"
@@ -65,15 +71,15 @@ class DumpName(NamedTuple):
     A tuple, since a dump of 10,000 files has 10,000 of them and a frozen dataclass takes four times as long.
 
     Attributes:
-        kind: ``operator``, ``opdebug`` (an overflow record), ``capture``, ``exception``, ``mindspore`` or
-            ``torchair``.
+        kind: ``operator``, ``opdebug`` (an overflow record), ``capture``, ``exception``, ``core``,
+            ``mindspore`` or ``torchair``.
         op_type: operator type as written; "" where the name has none.
         op_name: operator name as written: sanitised by CANN except in capture mode.
         task, stream: ids; None where the name has none.
         time: microseconds since the epoch. A stamp of 17 or 20 digits is local time in a zone the name
             does not tell; it is read as UTC, which keeps the order.
         stamp: the digits the time was read from.
-        suffix: "", ``.csv`` or ``.npy``.
+        suffix: "", ``.csv``, ``.npy`` or ``.core``.
         dump_number: number of the capture; None elsewhere.
         ffts: (context, thread, device) of an FFTS+ slice, or None.
         io, slot, part, format, dtype: of an npy file, as written, ``io`` in lower case; ``part`` is the
@@ -101,6 +107,8 @@ def parse_name(name: str) -> DumpName | None:
     """Return what ``name`` (without directories) says, or None if it is no dump file's name."""
     if name.endswith(".npy"):
         return _mindspore(name) or _torchair(name)
+    if name.endswith(".core"):
+        return _core(name)
     if name.startswith(("exception_info.", "display.")):
         return _brief(name)
     match = _OPERATOR.fullmatch(name)
@@ -159,11 +167,19 @@ def _brief(name: str) -> DumpName | None:
     time = None if match is None else _microseconds(match["time"])
     if match is None or time is None:
         return None
+    return _by_ids(match, time)
+
+
+def _by_ids(match: re.Match[str], time: int) -> DumpName:
     op_name = match["head"] + (match["core"] or "")
     return DumpName("exception", "", op_name, int(match["task"]), int(match["stream"]), time, match["time"])
 
 
 def _exception(name: str) -> DumpName | None:
+    match = _CALLBACK.fullmatch(name)
+    if match is not None:
+        time = _microseconds(match["time"])
+        return None if time is None else _by_ids(match, time)
     match = _CUSTOM.fullmatch(name)
     if match is None:
         match = _EXCEPTION.fullmatch(name)
@@ -181,6 +197,16 @@ def _exception(name: str) -> DumpName | None:
         time,
         found["time"],
     )
+
+
+def _core(name: str) -> DumpName | None:
+    """The core of a kernel. CANN keeps the last 255 characters of a name, so that its begin may be lost."""
+    match = _CORE.fullmatch(name)
+    time = None if match is None else _microseconds(match["time"])
+    if match is None or time is None:
+        return None
+    kernel, task, stream = match["name"], int(match["task"]), int(match["stream"])
+    return DumpName("core", "", kernel, task, stream, time, match["time"], ".core")
 
 
 def _mindspore(name: str) -> DumpName | None:

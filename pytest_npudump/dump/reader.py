@@ -63,7 +63,7 @@ def read_dump(
         problems += failed
     executions, more = _mindspore(root, tree, executions, problems, latest=latest)
     notes += more
-    if not executions and not problems and not tree.overflow:
+    if not executions and not problems and not tree.overflow and not tree.cores:
         raise DumpError(_nothing(root, tree))
     records, shared = records_of(executions)
     return Dump(
@@ -143,6 +143,9 @@ def _left_out(tree: Tree) -> Iterator[str]:
     if tree.overflow:
         paths = [str(path) for path in tree.overflow]
         yield f"{len(paths)} overflow records, which are no tensors of the model: {_names(paths)}"
+    if tree.cores:
+        paths = [str(file.path) for file in tree.cores]
+        yield f"{len(paths)} cores of kernels that failed, to be opened with msdebug: {_names(paths)}"
     if tree.other:
         yield f"{len(tree.other)} files that are no dump files were not read: {_names(tree.other)}"
 

@@ -15,13 +15,12 @@ elements, and each chunk with values too large or too small to square in float32
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pytest_npudump.dump.stats_totals import Totals
 
 _COLUMNS = 1024
@@ -91,11 +90,62 @@ def block_dot(one: np.ndarray, other: np.ndarray) -> float:
     return total + float(np.dot(rest, rest if other is one else other[whole:].astype(np.float64)))
 
 
-class Float64:
-    """Adds chunks of float64 to totals."""
+@dataclass(slots=True)
+class Squares:
+    """Sum and squares of float64 whose squares leave the range of float64, scaled by a power of two.
 
-    def __init__(self, totals: Totals) -> None:
+    Such elements are added here as well as to the totals; which of the two counts is known at the end.
+
+    Attributes:
+        sum, squares: of ``scale`` times the elements.
+        scale: a power of two that follows the largest magnitude so far; 0 before the first.
+        magnitude: the largest magnitude so far.
+    """
+
+    sum: float = 0.0
+    squares: float = 0.0
+    scale: float = 0.0
+    magnitude: float = 0.0
+
+    def add(self, chunk: np.ndarray, magnitude: float, totals: Totals) -> None:
+        """Add a finite chunk, float64 of shape (n,), before it is added to ``totals``.
+
+        Nothing is done for values that can be squared, unless there were others that are too large.
+        """
+        self.magnitude = max(self.magnitude, magnitude)
+        if not magnitude or (magnitude < _SQUARE_HIGH_64 and self._squarable(self.magnitude)):
+            return
+        if not self.scale and totals.squares:
+            self.scale, self.sum, self.squares = 1.0, float(totals.sum), totals.squares
+        self._follow()
+        _add_sums_64(self, chunk * self.scale)
+
+    def _follow(self) -> None:
+        exponent = -math.frexp(self.magnitude)[1]
+        scale = math.ldexp(1.0, max(-_SCALE_LIMIT, min(_SCALE_LIMIT, exponent)))
+        if self.scale:
+            ratio = scale / self.scale
+            self.sum, self.squares = self.sum * ratio, self.squares * ratio * ratio
+        self.scale = scale
+
+    @staticmethod
+    def _squarable(magnitude: float) -> bool:
+        return _SQUARE_LOW_64 < magnitude < _SQUARE_HIGH_64
+
+    def settled(self, totals: Totals) -> Totals:
+        """Return ``totals`` with these sums, where its own have left the range."""
+        odd = totals.nan or totals.pos_inf or totals.neg_inf
+        if odd or not self.magnitude or self._squarable(self.magnitude):
+            return totals
+        return replace(totals, sum=self.sum, squares=self.squares, scale=self.scale)
+
+
+class Float64:
+    """Adds chunks of float64 to totals, and to squares where they leave the range of float64."""
+
+    def __init__(self, totals: Totals, squares: Squares) -> None:
         self.totals = totals
+        self._squares = squares
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk, float64 of shape (n,), n > 0."""
@@ -103,28 +153,15 @@ class Float64:
         if not (math.isfinite(high) and math.isfinite(low)):
             add_masked(self.totals, chunk)
             return
+        self._squares.add(chunk, max(-low, high), self.totals)
         self.totals.extend(low, high)
         self.totals.count += chunk.size
         if low <= 0 <= high:
             self.totals.zero += int(chunk.size - np.count_nonzero(chunk))
         _add_sums_64(self.totals, chunk)
 
-    def finish(self, again: Iterable[np.ndarray]) -> None:
-        """Add up sum and squares ``again``, scaled, where the squares left the range of float64."""
-        totals = self.totals
-        if totals.max is None or totals.min is None or totals.nan or totals.pos_inf or totals.neg_inf:
-            return
-        magnitude = max(-totals.min, totals.max)
-        if not magnitude or _SQUARE_LOW_64 < magnitude < _SQUARE_HIGH_64:
-            return
-        exponent = -math.frexp(magnitude)[1]
-        totals.scale = math.ldexp(1.0, max(-_SCALE_LIMIT, min(_SCALE_LIMIT, exponent)))
-        totals.sum, totals.squares = 0.0, 0.0
-        for chunk in again:
-            _add_sums_64(totals, chunk * totals.scale)
 
-
-def _add_sums_64(totals: Totals, chunk: np.ndarray) -> None:
+def _add_sums_64(totals: Totals | Squares, chunk: np.ndarray) -> None:
     totals.sum += float(np.add.reduce(chunk))
     totals.squares += float(np.dot(chunk, chunk))
 

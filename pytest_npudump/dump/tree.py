@@ -49,6 +49,7 @@ class Tree:
         files: the dump files, in the order of their paths.
         statistics: MindSpore's and msprobe's merged ``statistic.csv`` files.
         overflow: overflow records (``Opdebug...``), which hold no tensor of the model.
+        cores: ELF cores of kernels that failed, for CANN's debugger.
         other: files that are no dump files, relative to the root.
         problems: files that had to be read to find the others, and could not.
         notes: what was decided on the way.
@@ -57,6 +58,7 @@ class Tree:
     files: list[DumpFile] = field(default_factory=list)
     statistics: list[DumpFile] = field(default_factory=list)
     overflow: list[Path] = field(default_factory=list)
+    cores: list[DumpFile] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
     problems: list[FormatError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -169,6 +171,8 @@ class _Directory:
             self._add_unnamed(path, place)
         elif name.kind == "opdebug":
             self.tree.overflow.append(path)
+        elif name.kind == "core":
+            self.tree.cores.append(DumpFile(path, place, name))
         else:
             self.tree.files.append(DumpFile(path, place, name))
 

@@ -20,8 +20,8 @@ from pytest_npudump.errors import FormatError
 DATA = Path(__file__).parent.parent / "data" / "dump"
 
 
-def _bytes(payload: bytes = b"", **fields: Any) -> Any:
-    header = dump_data_class()(version="2.0", **fields).SerializeToString()
+def _bytes(payload: bytes = b"", version: str = "2.0", **fields: Any) -> Any:
+    header = dump_data_class()(version=version, **fields).SerializeToString()
     return struct.pack("<Q", len(header)) + header + payload
 
 
@@ -120,12 +120,48 @@ def test_a_truncated_exception_dump_does_not_pass_for_one_of_null_tensors(tmp_pa
 def test_argument_buffers_of_an_exception_dump_come_last(tmp_path: Path) -> None:
     args = {"size": 2, "input_type": 1}
     given_input = {"data_type": 4, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
-    data = _bytes(b"iioowwaa", input=[args, given_input], output=[_tensor(2, address=0)], space=[{"size": 2}])
+    data = _bytes(
+        b"iioowwaa",
+        op_name="net/op",
+        input=[args, given_input],
+        output=[_tensor(2, address=0)],
+        space=[{"size": 2}],
+    )
     found = {
         (t.io, t.slot): raw_bytes(t.payload).tobytes()
         for t in read_container(_write(tmp_path, data))[0].tensors
     }
     assert found == {("input", 0): b"aa", ("input", 1): b"ii", ("output", 0): b"oo", ("workspace", 0): b"ww"}
+
+
+def test_a_brief_exception_dump_has_its_inputs_first_whatever_they_look_like(tmp_path: Path) -> None:
+    # dump_args.cpp: SetTensorBuffer and SetWorkspaces; an input without dimensions has no shape either
+    data = _bytes(b"aaww", input=[{"size": 2, "input_type": 1}], space=[{"size": 2}])
+    found = [
+        (t.io, raw_bytes(t.payload).tobytes()) for t in read_container(_write(tmp_path, data))[0].tensors
+    ]
+    assert found == [("input", b"aa"), ("workspace", b"ww")]
+
+
+def test_a_scalar_of_the_exception_writer_has_no_shape_in_the_header(tmp_path: Path) -> None:
+    scalar = {"data_type": 1, "format": 2, "size": 32, "arg_index": 1, "input_type": 2}
+    region = {"size": 4, "input_type": 1}
+    data = _bytes(np.full(9, 1.5, "<f4").tobytes(), input=[scalar, region])
+    one, other = read_container(_write(tmp_path, data))[0].tensors
+    assert (one.shape, load(one.payload, one.dtype, ()).item()) == ((), 1.5)
+    assert (other.dtype, other.shape) == ("undefined", None)
+
+
+def test_a_dump_of_an_exception_callback_has_no_version(tmp_path: Path) -> None:
+    tensor = {"data_type": 4, "format": 2, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
+    (record,) = read_container(_write(tmp_path, _bytes(b"ab", version="", input=[tensor], dfx_message="m")))
+    assert (record.version, record.dfx_message, len(record.tensors)) == ("", "m", 1)
+    with pytest.raises(FormatError, match="not another record"):
+        read_container(_write(tmp_path, _bytes(b"abc", version="", input=[tensor])))
+    with pytest.raises(FormatError, match="no version"):
+        read_container(_write(tmp_path, _bytes(version="", dfx_message="m")))
+    with pytest.raises(FormatError, match="no version"):
+        read_container(_write(tmp_path, _bytes(b"ab", version="", dump_time=5, input=[tensor])))
 
 
 def test_records_written_behind_each_other_are_all_read(tmp_path: Path) -> None:

@@ -141,9 +141,32 @@ def test_exception_dumps_of_a_callback_and_of_a_custom_name() -> None:
     callback = parse_name("display.7.3.AIC.24.20260101123456789")
     assert callback is not None
     assert (callback.op_name, callback.stream, callback.task) == ("display.AIC.24", 7, 3)
+    named = parse_name("MatMul v2.mix.47.102521368.1.24.20260910085237489")
+    assert named is not None
+    assert (named.kind, named.op_name, named.stream, named.task) == (
+        "exception",
+        "MatMul v2.mix.1.24",
+        47,
+        102521368,
+    )
+    assert parse_name("k.47.3.1.24.20261301123456789") is None
     custom = parse_name("my.op.custom.20260101123456789")
     assert custom is not None
     assert (custom.op_type, custom.op_name, custom.task) == ("", "my.op", None)
+
+
+def test_the_core_of_a_kernel_names_stream_and_task() -> None:
+    found = parse_name("te_gatherv2_657c_1__kernel0.47.3.20260910085237489.core")
+    assert found is not None
+    assert (found.kind, found.op_name, found.stream, found.task, found.suffix) == (
+        "core",
+        "te_gatherv2_657c_1__kernel0",
+        47,
+        3,
+        ".core",
+    )
+    assert parse_name("kernel.47.20260910085237489.core") is None
+    assert parse_name("kernel.47.3.20261310085237489.core") is None
 
 
 def test_overflow_records_are_told_from_operators() -> None:
