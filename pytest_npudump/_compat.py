@@ -6,15 +6,16 @@ pytest has no public way to run a test twice within its protocol.
 from __future__ import annotations
 
 from inspect import signature
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from _pytest.runner import call_and_report, show_test_item
+from _pytest.skipping import evaluate_skip_marks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    import pytest
 
 _show: Any = show_test_item
 _SHOW_ARGUMENTS = {"add_space": True} if "add_space" in signature(_show).parameters else {}
@@ -68,6 +69,35 @@ def forget_failure(item: pytest.Item) -> None:
     """Drop the failure a ``unittest.TestCase`` has put aside, so that another one is reported."""
     if hasattr(item, "_excinfo"):
         vars(item)["_excinfo"] = None
+
+
+def may_be_skipped(item: pytest.Item) -> bool:
+    """Whether a skip mark keeps the test from running, or is wrong, which its setup will say."""
+    try:
+        return evaluate_skip_marks(item) is not None
+    except (Exception, pytest.fail.Exception):  # noqa: BLE001 - a condition is the user's code
+        return True
+
+
+def leave_nodes(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the fixtures of classes, modules and packages that ``nextitem`` is not in.
+
+    For a test that ran elsewhere: pytest leaves the nodes of one test as it tears down the one before.
+    """
+    item.session._setupstate.teardown_exact(nextitem)  # noqa: SLF001 - see the module's docstring
+
+
+def forget_earlier_failures(config: pytest.Config) -> None:
+    """Keep a child's session from choosing tests by the cache of failures, and from rewriting that cache."""
+    for name in ("lfplugin", "nfplugin", "stepwise", "stepwiseplugin"):
+        if config.pluginmanager.has_plugin(name):
+            config.pluginmanager.unregister(name=name)
+
+
+def folder_for_a_child(config: pytest.Config) -> Path:
+    """Return a folder that does not exist yet, for the temporary folders of a child's session."""
+    base = base_temp(config)
+    return next(path for number in count(1) if not (path := base / f"isolated-{number}").exists())
 
 
 def base_temp(config: pytest.Config) -> Path:

@@ -112,6 +112,19 @@ OPTIONS: tuple[Option, ...] = (
         choices=("failed", "all"),
     ),
     Option(
+        "isolation",
+        default="auto",
+        help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
+        "scene or runtime needs it",
+        choices=("auto", "process"),
+    ),
+    Option(
+        "isolation-timeout",
+        default="1800",
+        help="seconds that one isolated run of a test may take",
+        metavar="SECONDS",
+    ),
+    Option(
         "allow-update-in-ci",
         default=False,
         help="let update-golden write although the variable CI is set",
@@ -150,6 +163,8 @@ class Settings:
     dump_dir: str
     dump_limit: int
     keep_dumps: str
+    isolation: str
+    isolation_timeout: float
     allow_update_in_ci: bool
 
     @classmethod
@@ -164,6 +179,7 @@ class Settings:
         values["device"] = _device(str(values["device"]))
         values["dump_limit"] = parse_size(str(values["dump_limit"]))
         values["escalate"] = values["escalate"] == "on"
+        values["isolation_timeout"] = _seconds(str(values["isolation_timeout"]))
         return cls(**values)
 
 
@@ -180,6 +196,16 @@ def _device(text: str) -> int:
     if not text.strip().isdecimal():
         raise RequestError(f"--npudump-device is {text!r}, expected a device id such as 0")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise RequestError(f"--npudump-isolation-timeout is {text!r}, expected seconds, greater than 0")
+    return seconds
 
 
 def parse_size(text: str) -> int:

@@ -22,6 +22,7 @@ UNCHANGED = "unchanged"
 PENDING = "not recorded"
 MISSING_GOLDEN = "golden missing"
 ERROR = "error"
+DIED = "process died"
 
 
 class SceneFinding(Protocol):

@@ -9,9 +9,9 @@ import pytest
 
 from pytest_npudump import _compat
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.isolation.task import CHILD
 from pytest_npudump.marked import Identity, is_marked, request_of
 from pytest_npudump.places import Places
-from pytest_npudump.report.progress import progress_of
 from pytest_npudump.request import is_glob
 from pytest_npudump.runtime.select import Choice, choose, load
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pytest_npudump.fixture import NpuDump
+    from pytest_npudump.isolation.child import Child
     from pytest_npudump.options import Settings
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.session import MarkedTest
@@ -41,6 +42,7 @@ class Runner:
         self._settings = settings
         self._choice: Choice | None = None
         self._runtime: Runtime | None = None
+        self._child: Child | None = config.pluginmanager.get_plugin(CHILD)
         self.places = Places(config, settings)
 
     def runtime(self) -> Runtime:
@@ -110,13 +112,18 @@ class Runner:
         finally:
             test = item.stash.get(TEST, None)
             if test is not None:
-                test.clean_up()
+                if self._child is None:
+                    test.clean_up()
                 del item.stash[TEST]
             item.stash[_OURS] = False
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
     def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+        if self._child is not None:
+            return self._reports_of_child(item, self._child)
+        if self._is_isolated(item):
+            return self._reports_from_children(item, nextitem)
         properties = tuple(item.user_properties)
         first = self._attempt(item, nextitem, properties)
         test = item.stash.get(TEST, None)
@@ -124,10 +131,60 @@ class Runner:
             return first
         second = self._attempt(item, nextitem, properties)
         abandoned = [report for report in first if report.failed]
+        return abandoned + self._with_failed_setup(item, second)
+
+    def _with_failed_setup(
+        self, item: pytest.Item, second: list[pytest.TestReport]
+    ) -> list[pytest.TestReport]:
+        """Put the first run's failure in place of the second run's setup, where that has failed."""
         if second[0].passed:
-            return abandoned + second
-        test.abandon_second_run(f"setup of the second run: {_why(second[0])}")
-        return [*abandoned, self._failed_call(item, test), second[-1]]
+            return second
+        item.stash[TEST].abandon_second_run(f"setup of the second run: {_why(second[0])}")
+        return [self._failed_call(item, item.stash[TEST]), second[-1]]
+
+    def _is_isolated(self, item: pytest.Item) -> bool:
+        """Whether the test runs in processes of its own: its marker says, else its scene or the runtime."""
+        if _only_setup(item) or _compat.may_be_skipped(item):
+            return False
+        try:
+            choice = self._chosen()
+        except NpudumpError:  # the test's setup will say it
+            return False
+        request = request_of(item)
+        if request.isolation is not None:
+            return request.isolation == "process"
+        wanted = self._settings.isolation == "process" or request.scene == "exception"
+        return wanted or choice.needs_process
+
+    def _reports_from_children(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> list[pytest.TestReport]:
+        from pytest_npudump.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
+        from pytest_npudump.marked_tests import record_in_parent  # noqa: PLC0415 - the same
+
+        item.stash[_RESULT] = {}
+        item.stash[_ENDED] = True
+        name = self._chosen().name
+        test = record_in_parent(item, name, settings=self._settings, places=self.places)
+
+        def conclude() -> None:
+            self._conclude(item, test)
+
+        def result() -> dict[str, Any]:
+            found = item.stash[_RESULT]
+            return found
+
+        stopping = item.session.shouldfail or item.session.shouldstop
+        return Isolated(item, test, conclude, result).reports(None if stopping else nextitem)
+
+    def _reports_of_child(self, item: pytest.Item, child: Child) -> list[pytest.TestReport]:
+        reports = self._attempt(item, None, tuple(item.user_properties))
+        test = item.stash.get(TEST, None)
+        again = test is not None and test.wants_second_run and _may_run_again(item)
+        if test is not None and child.task.run > 1:
+            reports = self._with_failed_setup(item, reports)
+        child.concluded(test, again=again)
+        return reports
 
     def _attempt(
         self, item: pytest.Item, nextitem: pytest.Item | None, properties: Sequence[tuple[str, object]]
@@ -248,28 +305,12 @@ class Runner:
             self._runtime.close()
 
     def _marked_test(self, item: pytest.Item) -> MarkedTest:
-        from pytest_npudump.goldens import Goldens  # noqa: PLC0415 - with the first test that runs
-        from pytest_npudump.session import MarkedTest  # noqa: PLC0415 - the same
-        from pytest_npudump.tolerating import tolerances_for  # noqa: PLC0415 - the same
+        from pytest_npudump.marked_tests import marked_test, record_in_child  # noqa: PLC0415 - with a test
 
-        request = request_of(item)
-        identity = str(Identity.of(item))
-        variant = self._settings.golden_variant
-        return MarkedTest(
-            nodeid=identity,
-            request=request,
-            settings=self._settings,
-            runtime=self.runtime(),
-            goldens=Goldens(
-                identity,
-                request,
-                self.places.golden(item),
-                self.places.golden(item, variant) if variant else None,
-            ),
-            tolerances=tolerances_for(request, self._settings, self._config.rootpath),
-            directory=self.places.dumps(identity),
-            progress=progress_of(self._config),
-        )
+        known: dict[str, Any] = {"settings": self._settings, "places": self.places}
+        if self._child is not None:
+            return record_in_child(item, self.runtime(), self._child, **known)
+        return marked_test(item, self.runtime(), **known)
 
 
 def _same_case(one: pytest.Item, other: pytest.Item) -> bool:

@@ -18,7 +18,7 @@ from pytest_npudump.attempt import Attempt
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
 from pytest_npudump.judging import judge
-from pytest_npudump.outcome import PENDING, Escalation, Outcome
+from pytest_npudump.outcome import DIED, PENDING, Escalation, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,23 @@ if TYPE_CHECKING:
     from pytest_npudump.options import Settings
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a first run came to, for a second one in another process.
+
+    Attributes:
+        outcome: what it showed.
+        plan: what the second run is to dump.
+        dump: what it left.
+        attempt: the run itself.
+    """
+
+    outcome: Outcome
+    plan: Plan
+    dump: Dump | None
+    attempt: Attempt
 
 
 @dataclass(slots=True)
@@ -81,11 +98,11 @@ class MarkedTest:
         recorded = self.escalation is None or not self.escalation.problem
         return self.outcome is not None and self.outcome.good and recorded
 
-    def start(self) -> None:
-        """Switch the dump on for the next run: before the test's fixtures, so that models load under it.
+    def prepare(self) -> None:
+        """Make the folder for the test's dumps, private to the user.
 
         Raises:
-            NpudumpError: the configuration is refused, or the runtime cannot dump.
+            ConfigError: it cannot be made.
         """
         try:
             self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
@@ -94,6 +111,14 @@ class MarkedTest:
                 f"{self.directory}: the folder for the test's dumps cannot be made: {error.strerror}; choose "
                 f"another with --npudump-dump-dir"
             ) from error
+
+    def start(self) -> None:
+        """Switch the dump on for the next run: before the test's fixtures, so that models load under it.
+
+        Raises:
+            NpudumpError: the configuration is refused, or the runtime cannot dump.
+        """
+        self.prepare()
         number = len(self.attempts) + 1
         directory = self.directory / f"run{number}"
         if self._plan is None:
@@ -120,13 +145,41 @@ class MarkedTest:
         else:
             self.escalation = examine_second_run(self, self._plan)
 
+    def judged(self) -> Judged:
+        """Return what the first run came to; only where :attr:`wants_second_run` says so."""
+        assert self.outcome is not None  # noqa: S101 - the same
+        assert self._plan is not None  # noqa: S101 - the same
+        return Judged(self.outcome, self._plan, self.dump, self.attempt)
+
+    def adopt(self, judged: Judged) -> None:
+        """Go on from a first run that took place in another process."""
+        self.outcome, self.dump, self._plan = judged.outcome, judged.dump, judged.plan
+        self.attempts = [judged.attempt]
+
+    def die(self, why: str) -> None:
+        """Record that the process of the run under way ended before the run did."""
+        if self._plan is not None:
+            self.abandon_second_run(f"its process {why}")
+            return
+        self.attempts = self.attempts or [Attempt(1, self.directory / "run1", self.request)]
+        self.outcome = Outcome(DIED, None, problems=(f"the test's process {why}; nothing was compared",))
+
     def abandon_second_run(self, reason: str) -> None:
         """Record that the second run came to nothing, because its body failed or it never started."""
         if self.escalation is None:
             self.escalation = Escalation(problem=reason)
 
+    @property
+    def done(self) -> bool:
+        """Whether nobody needs the dumps any more."""
+        return self.good if self.outcome is not None else not self.runtime.activity.programs
+
     def clean_up(self) -> None:
         """Delete the dumps, unless the test failed or the user keeps all."""
-        done = self.good if self.outcome is not None else not self.runtime.activity.programs
-        if done and self.settings.keep_dumps != "all":
+        if self.done:
+            self.delete_dumps()
+
+    def delete_dumps(self) -> None:
+        """Delete the dumps, unless the user keeps all."""
+        if self.settings.keep_dumps != "all":
             shutil.rmtree(self.directory, ignore_errors=True)

@@ -25,6 +25,8 @@ def run_in_group(
     env: Mapping[str, str],
     timeout: float,
     files: tuple[IO[bytes], IO[bytes]],
+    *,
+    pass_fds: Sequence[int] = (),
 ) -> int:
     """Run a program in its own process group and wait for its end.
 
@@ -37,6 +39,7 @@ def run_in_group(
         env: all of its environment.
         timeout: seconds it may run.
         files: where its output and its errors go.
+        pass_fds: open files it inherits.
 
     Returns:
         Its exit code; ``-N`` where signal ``N`` ended it.
@@ -53,6 +56,7 @@ def run_in_group(
         stdout=files[0],
         stderr=files[1],
         start_new_session=True,
+        pass_fds=pass_fds,
     )
     try:
         return process.wait(timeout)
@@ -96,10 +100,10 @@ def how_it_ended(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def last_lines(path: Path) -> list[str]:
-    """Return the last lines of a file, with control characters made visible."""
-    with path.open("rb") as file:
+def last_lines(path: Path | int, lines: int = _LINES) -> list[str]:
+    """Return the last lines of a file, or of a descriptor, with control characters made visible."""
+    with open(path, "rb") as file:  # noqa: PTH123 - a path or a descriptor
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL))
         text = file.read().decode("utf-8", "replace")
-    return [line.translate(_CONTROLS) for line in text.split("\n") if line.strip()][-_LINES:]
+    return [line.translate(_CONTROLS) for line in text.split("\n") if line.strip()][-lines:]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
 
 _EMULATOR = "pytest_npudump.emulator.acl"
+_ONCE_PER_PROCESS = frozenset({"mindspore"})
 _PROBED: set[str] = set()
 """``acl``, where it was this module that imported it, and no test."""
 
@@ -29,6 +30,11 @@ class Choice:
 
     name: str
     why: str
+
+    @property
+    def needs_process(self) -> bool:
+        """Whether each run of a test needs a process of its own: the dump is configured once per process."""
+        return self.name in _ONCE_PER_PROCESS
 
 
 def choose(option: str, *, require_npu: bool = False) -> Choice:

@@ -1,0 +1,168 @@
+"""The parent's side: start a child for one run of a test, wait, and read what it reported."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import warnings
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.isolation.mailbox import messages
+from pytest_npudump.isolation.task import Task
+from pytest_npudump.runtime.processes import how_it_ended, last_lines, run_in_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import pytest
+
+_MAIN = "from pytest_npudump.isolation.child import main; main()"
+_GOOD = (0, 1)
+"""Exit codes of a pytest that ran what it was to run."""
+_STREAMS = ("stdout", "stderr")
+_LINES = 60
+"""Enough for Python's own words on a crash, whose first lines say most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRun:
+    """A child process that has ended.
+
+    Attributes:
+        task: what it was to do.
+        reports: of the test, as the child made them.
+        again: whether the run asks for a second one.
+        done: whether nobody needs its dumps any more.
+        producer: what its runtime says of itself; empty where it never came to one.
+        complete: whether the test had ended, and everything of it was reported, before the process did.
+        death: how the process ended, where it did not end as it should; else "".
+        output: its last lines, as sections of a report: what pytest had captured, and what went past it.
+    """
+
+    task: Task
+    reports: tuple[pytest.TestReport, ...]
+    again: bool
+    done: bool
+    producer: Mapping[str, str]
+    complete: bool
+    death: str
+    output: tuple[tuple[str, str], ...]
+
+
+def run_child(item: pytest.Item, run: int, directory: Path, timeout: float) -> ChildRun:
+    """Run a test once in a new interpreter and its own process group, and wait for its end.
+
+    Args:
+        item: the test; its session's hooks get the child's warnings.
+        run: 1 for the run that is judged, 2 for the one that explains.
+        directory: of the test's dumps.
+        timeout: seconds it may take.
+    """
+    ours, theirs = socket.socketpair()
+    with closing(ours):
+        with closing(theirs):
+            task = Task.of(item, run, directory, theirs.fileno())
+            death = _run(task, item.config.invocation_params.dir, timeout)
+        captured = [*_captured(ours)]
+    said: dict[str, Any] = {}
+    reports = []
+    for kind, content in messages(task.mailbox):
+        if kind == "report":
+            reports.append(item.ihook.pytest_report_from_serializable(config=item.config, data=content))
+        elif kind == "warning":
+            _warn(item.config, content)
+        else:
+            said[kind] = content
+    concluded = said.get("concluded", {})
+    complete = "end" in said and bool(concluded) and bool(reports)
+    return ChildRun(
+        task=task,
+        reports=tuple(reports),
+        again=concluded.get("again", False),
+        done=concluded.get("done", False),
+        producer=said.get("producer", {}),
+        complete=complete,
+        death=_words(death, said) if death or not complete else "",
+        output=(*captured, *_uncaptured(task)),
+    )
+
+
+def _files(task: Task) -> tuple[Path, ...]:
+    return tuple(task.directory / f"child{task.run}-{name}.txt" for name in _STREAMS)
+
+
+def _run(task: Task, cwd: Path, timeout: float) -> str:
+    """Run the child, and return how it ended if that was not as it should."""
+    stdout, stderr = _files(task)
+    command = (sys.executable, "-c", _MAIN, str(task.write()))
+    try:
+        with stdout.open("wb") as out, stderr.open("wb") as err:
+            environment, files = dict(os.environ), (out, err)
+            code = run_in_group(command, cwd, environment, timeout, files, pass_fds=(task.socket,))
+    except subprocess.TimeoutExpired:
+        return f"did not end within {timeout:g} seconds and was ended"
+    except OSError as error:
+        return f"cannot be started: {error}"
+    return "" if code in _GOOD else how_it_ended(code)
+
+
+def _captured(connection: socket.socket) -> Iterator[tuple[str, str]]:
+    """Yield what pytest in the child had captured and not reported yet."""
+    connection.setblocking(False)  # noqa: FBT003 - the standard library's own signature
+    try:
+        _, descriptors, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
+    except OSError:  # it never came to the test
+        return
+    for name, descriptor in zip(_STREAMS, descriptors, strict=False):
+        try:
+            lines = last_lines(descriptor, _LINES)
+        except OSError:  # nothing was captured: the child wrote to its own output
+            os.close(descriptor)
+            continue
+        if lines:
+            yield f"Captured {name} of the process", "\n".join(lines)
+
+
+def _uncaptured(task: Task) -> Iterator[tuple[str, str]]:
+    for name, path in zip(_STREAMS, _files(task), strict=True):
+        if lines := last_lines(path, _LINES):
+            yield f"End of the process's {name}", "\n".join(lines)
+
+
+def _words(death: str, said: Mapping[str, Any]) -> str:
+    """Return how the process ended, and at which point."""
+    if "collection failed" in said:
+        lines = [line for line in said["collection failed"].splitlines() if line.strip()]
+        return f"could not collect the test: {(lines or ['no reason given'])[-1]}"
+    if said.get("collected", (1, 0))[0] == 0:
+        return (
+            f"collected {said['collected'][1]} tests of its file, and not this one: the ids of its "
+            f"parameters must be the same in every process"
+        )
+    return f"{death or 'ended without a result'}{_point(said)}"
+
+
+def _point(said: Mapping[str, Any]) -> str:
+    if "end" in said:
+        return ", after the test had ended"
+    phase = said.get("phase")
+    return f", during the test's {phase}" if phase else ", before the test began"
+
+
+def _warn(config: pytest.Config, content: tuple[Any, ...]) -> None:
+    """Have pytest record a warning of the child, under a category of the same name."""
+    (text, module, name), file, line, nodeid, location = content
+    category: type[Warning] = type(name, (Warning,), {"__module__": module})
+    config.hook.pytest_warning_recorded.call_historic(
+        kwargs={
+            "warning_message": warnings.WarningMessage(category(text), category, file, line),
+            "when": "runtest",
+            "nodeid": nodeid,
+            "location": tuple(location) if location else None,
+        }
+    )

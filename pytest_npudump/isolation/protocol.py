@@ -1,0 +1,112 @@
+"""The runs of one isolated test, in the order in which a test in this process would have them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump import _compat
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.isolation.mailbox import load_bytes
+from pytest_npudump.isolation.parent import ChildRun, run_child
+from pytest_npudump.isolation.remote import RemoteRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.session import MarkedTest
+
+_PASS_ON = (KeyboardInterrupt, pytest.exit.Exception)
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """One test whose runs take place in child processes.
+
+    Attributes:
+        item: the test.
+        test: its record in this process.
+        conclude: fails the test by its record, or passes it.
+        result: what it then has to say to the reports of the session.
+    """
+
+    item: pytest.Item
+    test: MarkedTest
+    conclude: Callable[[], None]
+    result: Callable[[], dict[str, Any]]
+
+    def reports(self, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+        """Run the test, a second time where the first one asks for it, and return the reports that count."""
+        try:
+            self.test.prepare()
+        except NpudumpError as error:
+            words = f"npudump: {error}"
+            return [self._report("setup", lambda: pytest.fail(words, pytrace=False))]
+        reports = self._runs()
+        outer = self._report("teardown", lambda: _compat.leave_nodes(self.item, nextitem))
+        return [*reports, outer] if outer.failed else reports
+
+    def _runs(self) -> list[pytest.TestReport]:
+        first = self._run(1)
+        if not first.again or not first.complete:
+            return self._ended(first)
+        if first.death:
+            self._adopt(first)
+            self.test.abandon_second_run(f"not run: the first run's process {first.death}")
+            return [*first.reports[:-2], self._concluded(first), self._failed_end(first)]
+        second = self._run(2)
+        if not second.complete:
+            self._adopt(first)
+        abandoned = [report for report in first.reports if report.failed]
+        return [*abandoned, *self._ended(second)]
+
+    def _run(self, number: int) -> ChildRun:
+        timeout = self.test.request.timeout or self.test.settings.isolation_timeout
+        run = run_child(self.item, number, self.test.directory, timeout)
+        self.test.runtime = RemoteRuntime(self.test.runtime.name, run.producer)
+        if self.item.config.getoption("capture") == "no":
+            sys.stdout.write("".join(f"{text}\n" for _, text in run.output))
+        return run
+
+    def _adopt(self, first: ChildRun) -> None:
+        self.test.adopt(load_bytes(first.task.judged.read_bytes()))
+
+    def _ended(self, run: ChildRun) -> list[pytest.TestReport]:
+        if not run.complete:
+            return self._died(run)
+        if run.death:
+            return [*run.reports[:-1], self._failed_end(run)]
+        if run.done:
+            self.test.delete_dumps()
+        return list(run.reports)
+
+    def _died(self, run: ChildRun) -> list[pytest.TestReport]:
+        """Make the reports of a test whose process did not live to make them."""
+        self.test.die(run.death)
+        died = self.test.outcome
+        if self.test.request.scene == "exception" and died is not None:
+            from pytest_npudump.scenes import exception  # noqa: PLC0415 - only where a process died
+
+            left = exception.examine(self.test)
+            self.test.outcome = replace(left, status=died.status, problems=died.problems + left.problems)
+        return [self._concluded(run), self._report("teardown", lambda: None)]
+
+    def _concluded(self, run: ChildRun) -> pytest.TestReport:
+        report = self._report("call", self.conclude)
+        report.sections += run.output
+        vars(report)["npudump"] = self.result()
+        return report
+
+    def _failed_end(self, run: ChildRun) -> pytest.TestReport:
+        words = f"npudump: the test's process {run.death}"
+        report = self._report("teardown", lambda: pytest.fail(words, pytrace=False))
+        report.sections += run.output
+        return report
+
+    def _report(self, when: str, function: Callable[[], None]) -> pytest.TestReport:
+        """Make a report that is not the child's, past the hook: plugins there count on phases run here."""
+        call = pytest.CallInfo.from_call(function, when, reraise=_PASS_ON)  # type: ignore[arg-type]
+        return pytest.TestReport.from_item_and_call(self.item, call)
