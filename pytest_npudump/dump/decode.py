@@ -71,11 +71,17 @@ def load(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndar
     count = len(data) * 8 // BY_NAME[dtype].bits if shape is None else math.prod(shape)
     needed = (count * BY_NAME[dtype].bits + 7) // 8
     if needed > len(data):
-        raise DecodeError(
-            f"{payload.path}, byte {payload.offset}: {count} elements of {dtype} need {needed} bytes, "
-            f"the tensor has {len(data)}"
-        )
+        raise too_short(payload, dtype, count, len(data))
     return _decode(data[:needed], dtype, count).reshape((count,) if shape is None else shape)
+
+
+def too_short(payload: Payload, dtype: str, count: int, nbytes: int) -> DecodeError:
+    """The error for a payload that has ``nbytes``, which are too few for ``count`` elements."""
+    needed = (count * BY_NAME[dtype].bits + 7) // 8
+    return DecodeError(
+        f"{payload.path}, byte {payload.offset}: {count} elements of {dtype} need {needed} bytes, "
+        f"the tensor has {nbytes}"
+    )
 
 
 def raw_bytes(payload: Payload) -> np.ndarray:

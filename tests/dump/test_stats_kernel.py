@@ -284,3 +284,26 @@ def test_packed_types_count_no_spare_bits(tmp_path: Path) -> None:
     assert (found.count, found.max, found.min, found.avg) == (3, 3, 1, 2.0)
     with pytest.raises(DecodeError, match="5 elements of int4 need 3 bytes"):
         payload_stats(Payload(path, 0, 2), "int4", 5)
+
+
+@pytest.mark.parametrize(
+    "magnitudes",
+    [
+        (1e-300, 1.0, 1e300),
+        (1.0, 1e-300, 1e300),
+        (1e300, 1.0, 1e-300),
+        (1e-300, 1e-310, 1e-200),
+        (1e-300, 0.0, 1.0),
+        (1e300, 1.7e304, 1e299),
+        (0.0, 0.0, 1e-320),
+    ],
+)
+def test_squares_leave_the_range_of_float64_in_some_pieces_only(magnitudes: tuple[float, ...]) -> None:
+    piece = np.linspace(-1, 0.7, (2 << 20) // 8)
+    array = np.concatenate([piece * magnitude for magnitude in magnitudes])
+    found, exponent = tensor_stats(array), -math.frexp(max(magnitudes))[1]
+    scaled = np.ldexp(array, min(exponent, 1000))
+    norm = math.sqrt(math.fsum((scaled * scaled).tolist()))
+    assert found.l2norm == pytest.approx(math.ldexp(norm, -min(exponent, 1000)), rel=1e-12)
+    mean = math.ldexp(math.fsum(scaled.tolist()) / len(array), -min(exponent, 1000))
+    assert found.avg == pytest.approx(mean, rel=1e-9)
