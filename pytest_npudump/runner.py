@@ -171,8 +171,7 @@ class Runner:
             self._conclude(item, test)
 
         def result() -> dict[str, Any]:
-            found = item.stash[_RESULT]
-            return found
+            return item.stash[_RESULT]
 
         stopping = item.session.shouldfail or item.session.shouldstop
         return Isolated(item, test, conclude, result).reports(None if stopping else nextitem)

@@ -121,8 +121,7 @@ def _captured(connection: socket.socket) -> Iterator[tuple[str, str]]:
     for name, descriptor in zip(_STREAMS, descriptors, strict=False):
         try:
             lines = last_lines(descriptor, _LINES)
-        except OSError:  # nothing was captured: the child wrote to its own output
-            os.close(descriptor)
+        except OSError:  # nothing was captured: this is the child's own output, open for writing only
             continue
         if lines:
             yield f"Captured {name} of the process", "\n".join(lines)
