@@ -17,8 +17,8 @@ from pytest_npudump.dump.container_tensors import (
     ContainerRecord,
     ContainerTensor,
     Placement,
+    RecordHead,
     checked_shape,
-    place,
     placements,
 )
 from pytest_npudump.dump.dtypes import BY_PROTO
@@ -48,64 +48,68 @@ def read_container(path: Path) -> tuple[ContainerRecord, ...]:
         FormatError: the file is truncated, has bytes that belong to no record, or is no dump.
     """
     with open_raw(path) as file:
-        if tlv.is_tlv(file):
-            return (_tlv_record(file),)
-        return tuple(_protobuf_records(file))
+        return tuple(_records(file))
 
 
-def _tlv_record(file: RawFile) -> ContainerRecord:
-    version, tensors, start = tlv.read_tlv(file)
-    for way in placements(tensors):
-        if way.end(start) == file.size:
-            placed = place(tensors, way, start, file.path)
-            return ContainerRecord("", 0, str(version), {}, "", "tlv", placed)
-    raise _misfit(file, tensors, start)
-
-
-def _protobuf_records(file: RawFile) -> Iterator[ContainerRecord]:
+def _records(file: RawFile) -> Iterator[ContainerRecord]:
     offset = 0
     while offset < file.size or offset == 0:
-        header, start = _header(file, offset)
-        tensors = tuple(_tensors(header))
-        if not header.version and not (offset == 0 and tensors and not header.dump_time):
-            raise file.error(offset + _LENGTH.size, _NO_VERSION)
-        way = _choose(file, tensors, start)
-        yield ContainerRecord(
-            op_name=_text(header.op_name),
-            dump_time=header.dump_time,
-            version=_text(header.version),
-            attrs={_text(attr.name): _text(attr.value) for attr in header.attr},
-            dfx_message=_text(header.dfx_message),
-            kind="protobuf",
-            tensors=place(tensors, way, start, file.path),
-            offset=offset,
-        )
-        offset = way.end(start)
+        head = read_head(file, offset)
+        way = _choose(file, head)
+        yield head.placed(way, file.path)
+        offset = way.end(head.start)
 
 
-def _choose(file: RawFile, tensors: tuple[ContainerTensor, ...], start: int) -> Placement:
+def read_head(file: RawFile, offset: int) -> RecordHead:
+    """Read what the header of the record at ``offset`` says.
+
+    Raises:
+        FormatError: there is no header, or it is damaged.
+    """
+    if offset == 0 and tlv.is_tlv(file):
+        version, tensors, start = tlv.read_tlv(file)
+        return RecordHead(ContainerRecord("", 0, str(version), {}, "", "tlv", tensors), start)
+    header, start = _header(file, offset)
+    tensors = tuple(_tensors(header))
+    if not header.version and not (offset == 0 and tensors and not header.dump_time):
+        raise file.error(offset + _LENGTH.size, _NO_VERSION)
+    record = ContainerRecord(
+        op_name=_text(header.op_name),
+        dump_time=header.dump_time,
+        version=_text(header.version),
+        attrs={_text(attr.name): _text(attr.value) for attr in header.attr},
+        dfx_message=_text(header.dfx_message),
+        kind="protobuf",
+        tensors=tensors,
+        offset=offset,
+    )
+    return RecordHead(record, start)
+
+
+def _choose(file: RawFile, head: RecordHead) -> Placement:
     """The placement behind which the file ends, else the first one behind which a record begins."""
-    ways = placements(tensors)
+    ways = placements(head.record.tensors)
     for way in ways:
-        if way.end(start) == file.size:
+        if way.end(head.start) == file.size:
             return way
-    for way in ways:
-        if _begins_record(file, way.end(start)):
+    for way in ways if head.repeatable else ():
+        if _begins_record(file, way.end(head.start)):
             return way
-    raise _misfit(file, tensors, start)
+    raise misfit(file, head)
 
 
 def _begins_record(file: RawFile, offset: int) -> bool:
     try:
-        header, _ = _header(file, offset)
+        read_head(file, offset)
     except FormatError:
         return False
-    return bool(header.version)
+    return True
 
 
-def _misfit(file: RawFile, tensors: tuple[ContainerTensor, ...], start: int) -> FormatError:
-    end = start
-    for tensor in tensors:
+def misfit(file: RawFile, head: RecordHead) -> FormatError:
+    """The error for a file that no placement of a record's tensors fits."""
+    end = head.start
+    for tensor in head.record.tensors:
         if end + tensor.size > file.size:
             return file.error(
                 end,

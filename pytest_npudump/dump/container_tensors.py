@@ -109,6 +109,28 @@ class Placement:
         return start + sum(self.written)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordHead:
+    """What a record's header says, before it is known how its bytes are to be read.
+
+    Attributes:
+        record: the record; its tensors have no payloads.
+        start: first byte behind the header.
+    """
+
+    record: ContainerRecord
+    start: int
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether further records may follow."""
+        return self.record.kind == "protobuf"
+
+    def placed(self, way: Placement, path: Path) -> ContainerRecord:
+        """The record with the payloads that its tensors have in the file ``path`` if it is read this way."""
+        return replace(self.record, tensors=place(self.record.tensors, way, self.start, path))
+
+
 def placements(tensors: Sequence[ContainerTensor]) -> list[Placement]:
     """Each way to read the payload, the plain one first.
 
