@@ -83,6 +83,18 @@ _SOURCES: dict[str, tuple[str, dict[str, Bound]]] = {
         "torch_npu, assertRtolEqual",
         {"float32": (1e-4, 1e-4), "float16": (1e-3, 1e-3), "bfloat16": (1e-3, 1e-3)},
     ),
+    # One bound of network comparison for both 16-bit types: the errors of all layers before add up. Tensors
+    # of float32 take msprobe's bound of one part in a thousand, which HF32 and convolutions keep.
+    "om-net": (
+        "msit and msprobe, a model on the device against its ONNX model",
+        {
+            "float32": (1e-3, 2.0**-30),
+            "complex64": (1e-3, 2.0**-30),
+            "float16": (0.05, 2.0**-20),
+            "complex32": (0.05, 2.0**-20),
+            "bfloat16": (0.05, 2.0**-20),
+        },
+    ),
     "polygraphy": (
         "polygraphy's defaults",
         {"float32": (1e-5, 1e-5), "float16": (1e-5, 1e-5), "bfloat16": (1e-5, 1e-5)},

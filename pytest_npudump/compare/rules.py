@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump import safeyaml
 from pytest_npudump.compare.presets import bound
 from pytest_npudump.compare.table import MEASURED, STATISTICS
-from pytest_npudump.compare.tolerance import ANY, SIDES, Rule, Tolerances
+from pytest_npudump.compare.tolerance import AGAINST, ANY, GOLDEN, SIDES, Rule, Tolerances
 from pytest_npudump.dump.dtypes import ALL, UNKNOWN
 from pytest_npudump.errors import RequestError
 
@@ -21,26 +21,41 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-_KEYS = ("layer", "dtype", "statistic", "rtol", "atol", "one_sided", "reason")
+_KEYS = ("layer", "dtype", "statistic", "rtol", "atol", "one_sided", "reason", "against")
 _FILE_KEYS = ("preset", "rules")
 
+REFERENCE_PRESET = "om-net"
+"""The preset of comparisons with an ONNX reference, unless a marker names another."""
 
-def parse_rules(items: Iterable[Mapping[str, Any]], *, preset: str, source: str) -> tuple[Rule, ...]:
-    """Rules from mappings with the keys layer, dtype, statistic, rtol, atol, one_sided and reason.
+
+def parse_rules(
+    items: Iterable[Mapping[str, Any]], *, preset: str, source: str, against: str = GOLDEN
+) -> tuple[Rule, ...]:
+    """Rules from mappings with the keys layer, dtype, statistic, rtol, atol, one_sided, reason and against.
 
     Args:
         items: one mapping a rule; ``rtol`` and ``atol`` are required, the others have defaults.
         preset: the preset the rules stand on: one that allows more needs a reason.
         source: where they were given, quoted in errors and verdicts.
+        against: rules of the other comparison are left out.
 
     Raises:
         RequestError: an unknown key, a value out of range, or a missing reason.
     """
-    return tuple(_rule(item, preset, source, number) for number, item in enumerate(items, start=1))
+    other = [side for side in AGAINST if side != against]
+    return tuple(
+        _rule(item, preset, source, number)
+        for number, item in enumerate(items, start=1)
+        if item.get("against", GOLDEN) not in other
+    )
 
 
-def load_tolerances(path: Path) -> Tolerances:
+def load_tolerances(path: Path, *, against: str = GOLDEN) -> Tolerances:
     """Read a YAML file with the keys ``preset`` (a name) and ``rules`` (a list of mappings).
+
+    Args:
+        path: the file.
+        against: rules of the other comparison are checked and left out; the preset is that of goldens.
 
     Raises:
         RequestError: the file cannot be read, is not YAML, or holds a rule that is refused.
@@ -61,7 +76,13 @@ def load_tolerances(path: Path) -> Tolerances:
     if not isinstance(rules, list) or not all(isinstance(item, dict) for item in rules):
         raise RequestError(f"{path}: rules must be a list of mappings with the keys {', '.join(_KEYS)}")
     base = Tolerances(preset)
-    return base.extended(parse_rules(rules, preset=preset, source=path.name))
+    parsed = {
+        side: parse_rules(
+            rules, preset=preset if side == GOLDEN else REFERENCE_PRESET, source=path.name, against=side
+        )
+        for side in AGAINST
+    }
+    return base.extended(parsed[against])
 
 
 def _rule(item: Mapping[str, Any], preset: str, source: str, number: int) -> Rule:
@@ -78,6 +99,7 @@ def _rule(item: Mapping[str, Any], preset: str, source: str, number: int) -> Rul
         one_sided=_choice(item, "one_sided", where, SIDES),
         reason=_text(item, "reason", where, ""),
         source=source,
+        against=_choice(item, "against", where, AGAINST),
     )
     if not rule.reason and (loosened := _loosened(rule, preset)):
         raise RequestError(

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 ANY = "*"
 _WILD = ("*", "?", "[")
 SIDES = ("both", "above", "below")
+GOLDEN = "golden"
+REFERENCE = "reference"
+AGAINST = (GOLDEN, REFERENCE)
+"""What a rule may be about: comparisons with the golden, or with an ONNX reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Rule:
         one_sided: ``above``: only values above the golden can fail; ``below``: only those below; ``both``.
         reason: why the difference is allowed.
         source: where the rule was given: ``marker``, ``tolerances.yaml, rule 2``, ``preset default``.
+        against: one of :data:`AGAINST`.
     """
 
     rtol: float
@@ -52,12 +57,15 @@ class Rule:
     one_sided: str = "both"
     reason: str = ""
     source: str = ""
+    against: str = GOLDEN
 
     def describe(self) -> str:
         """The rule in one line, as a verdict quotes it."""
         where = [f"{n}={v}" for n in ("layer", "dtype", "statistic") if (v := getattr(self, n)) != ANY]
         if self.one_sided != "both":
             where.append(f"one_sided={self.one_sided}")
+        if self.against != GOLDEN:
+            where.append(f"against={self.against}")
         reason = f": {self.reason}" if self.reason else ""
         text = " ".join([f"rtol={self.rtol:g} atol={self.atol:g}", *where])
         return f"{text} ({self.source}{reason})" if self.source or reason else text
