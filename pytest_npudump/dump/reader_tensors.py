@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,11 @@ from pytest_npudump.dump.stats import payload_stats, tensor_stats
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from pytest_npudump.dump.names import DumpName
+    from pytest_npudump.dump.records import Stats
     from pytest_npudump.dump.tree import DumpFile
 
 
@@ -57,18 +60,37 @@ def container_executions(
     Raises:
         FormatError: the file is damaged.
     """
+    computed = partial(_file_stats, acl=acl) if stats else None
+    return executions_of(file, read_container(file.path), table, computed)
+
+
+def executions_of(
+    file: DumpFile,
+    records: Iterable[ContainerRecord],
+    table: tuple[TensorPart, ...],
+    statistics: Callable[[TensorPart], Stats | None] | None,
+) -> tuple[list[Execution], list[FormatError]]:
+    """Return an execution for each of the records of a dump file, as :func:`container_executions` does.
+
+    Args:
+        file: where the records come from.
+        records: in the order of the file.
+        table: rows of the statistics CSV beside it.
+        statistics: gives those of a tensor that has bytes, or None for types without; it raises DecodeError
+            where the bytes are too few. None to leave them out.
+    """
     known = {(row.io, row.slot): row for row in table if row.stats is not None and row.stats.max is not None}
     executions: list[Execution] = []
     problems: list[FormatError] = []
-    for record in read_container(file.path):
+    for record in records:
         parts = []
         for tensor in record.tensors:
             row = known.get((tensor.io, tensor.slot))
             part = _part(tensor)
             if row is not None:
                 part = part._replace(stats=row.stats)
-            elif stats:
-                part, failed = _with_stats(part, file.path, acl=acl)
+            elif statistics is not None:
+                part, failed = _with_stats(part, file.path, statistics)
                 problems += failed
             parts.append(part)
         held = {(part.io, part.slot) for part in parts}
@@ -93,13 +115,14 @@ def _part(tensor: ContainerTensor) -> TensorPart:
     )
 
 
-def _with_stats(part: TensorPart, path: Path, *, acl: bool) -> tuple[TensorPart, list[FormatError]]:
+def _with_stats(
+    part: TensorPart, path: Path, statistics: Callable[[TensorPart], Stats | None]
+) -> tuple[TensorPart, list[FormatError]]:
     """Compute the statistics of one tensor; a note says why there are none, a problem what is damaged."""
     if part.payload is None or part.shape is None:
         return part, []
-    payload, count = _extent(part.payload, part) if acl else (part.payload, prod(part.shape))
     try:
-        found = payload_stats(payload, part.dtype, count, acl=acl)
+        found = statistics(part)
     except DecodeError as error:
         problem = FormatError(path, f"{part.io} {part.slot}: {error}", offset=part.payload.offset)
         return part._replace(note=str(error)), [problem]
@@ -107,6 +130,12 @@ def _with_stats(part: TensorPart, path: Path, *, acl: bool) -> tuple[TensorPart,
         why = why_opaque(part.dtype) or f"CANN computes no statistics for {part.dtype}"
         return part._replace(note=part.note or why), []
     return part._replace(stats=found), []
+
+
+def _file_stats(part: TensorPart, *, acl: bool) -> Stats | None:
+    assert part.payload is not None  # noqa: S101 - asked only for tensors with bytes
+    payload, count = _extent(part.payload, part) if acl else (part.payload, prod(part.shape or ()))
+    return payload_stats(payload, part.dtype, count, acl=acl)
 
 
 def _extent(payload: Payload, part: TensorPart) -> tuple[Payload, int]:
