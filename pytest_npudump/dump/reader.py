@@ -65,6 +65,17 @@ def read_dump(
     notes += more
     if not executions and not problems and not tree.overflow and not tree.cores:
         raise DumpError(_nothing(root, tree))
+    return dump_of(root, tree, executions, problems, notes)
+
+
+def dump_of(
+    root: Path,
+    tree: Tree,
+    executions: Sequence[Execution],
+    problems: Sequence[FormatError],
+    notes: Sequence[str],
+) -> Dump:
+    """Give the executions that were read below ``root`` their keys, and say what was left out."""
     records, shared = records_of(executions)
     return Dump(
         root,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +13,7 @@ from pytest_npudump.dump.places import Place, context, marks_layout, read_place,
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 MAPPING = "mapping.csv"
@@ -77,7 +78,26 @@ def find_files(root: Path) -> Tree:
     above = context(root.resolve().parts)
     for parts, names in _walk(root, tree):
         place = read_place(parts if marks_layout(parts) else (*above, *parts))
-        _Directory(root, parts, place, tree, len(tree.files)).add(names)
+        _Directory(root, parts, place, tree, len(tree.files), _start).add(names)
+    return tree
+
+
+def tree_of(root: Path, starts: Mapping[Path, bytes]) -> Tree:
+    """Return the tree that files of these names would make below ``root``, none of which needs to exist.
+
+    Args:
+        root: the dump path.
+        starts: the first 12 bytes of each file, or all of a smaller one, by its path below ``root``.
+    """
+    tree = Tree()
+    folders: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for path in starts:
+        *parts, name = path.relative_to(root).parts
+        folders[tuple(parts)].append(name)
+    above = context(root.resolve().parts)
+    for folder in sorted(folders):
+        place = read_place(folder if marks_layout(folder) else (*above, *folder))
+        _Directory(root, folder, place, tree, len(tree.files), starts.get).add(sorted(folders[folder]))
     return tree
 
 
@@ -114,6 +134,7 @@ class _Directory:
     place: Place
     tree: Tree
     first: int
+    start: Callable[[Path], bytes | None]
 
     def add(self, names: Sequence[str]) -> None:
         base = self.root.joinpath(*self.parts)
@@ -154,7 +175,9 @@ class _Directory:
 
     def _settled(self, base: Path, names: Sequence[str]) -> Place:
         """Decide by the kind of container which of two numbers is the model's name."""
-        if self.place.either and any((_start(base / name) or b"")[8:] == _TLV_MAGIC for name in names[:4]):
+        if self.place.either and any(
+            (self.start(base / name) or b"")[8:] == _TLV_MAGIC for name in names[:4]
+        ):
             return swapped(self.place)
         return self.place
 
@@ -185,7 +208,7 @@ class _Directory:
 
     def _add_unnamed(self, path: Path, place: Place) -> None:
         """Keep what is a container by its content: adump takes any name, and mapping.csv may be lost."""
-        start = _start(path)
+        start = self.start(path)
         if start is None:
             self.tree.problems.append(FormatError(path, "cannot be read"))
         elif path.suffix == ".bin" and parse_name(path.stem) is not None:
