@@ -1,7 +1,7 @@
 """The ACL return codes the emulator gives, under CANN's names.
 
-Numbers: ``acl/acl_base_rt.h`` (1000xx, 5000xx), ``acl/error_codes/rt_error_codes.h`` (1070xx, 2070xx),
-``acl/error_codes/ge_error_codes.h`` (1450xx).
+Numbers: ``acl/acl_base_rt.h`` (1000xx, 5000xx), ``acl/error_codes/rt_error_codes.h`` (1070xx, 2070xx,
+5070xx), ``acl/error_codes/ge_error_codes.h`` (1450xx).
 """
 
 from __future__ import annotations
@@ -32,3 +32,8 @@ GE_DYNAMIC_INPUT_ADDR_INVALID = 145011
 GE_INTERNAL_ERROR = 545000
 INTERNAL_ERROR = 500000
 FAILURE = 500001
+RT_MODEL_EXECUTE = 507011
+"""A model whose operator ends with an AI Core exception: ``aclmdlExecute`` by CANN's fault guide ("Execute
+model failed, ge result[507011]")."""
+RT_AICORE_EXCEPTION = 507015
+"""A single operator that does: what waiting for its stream returns."""

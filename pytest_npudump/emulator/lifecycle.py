@@ -15,11 +15,13 @@ from pytest_npudump.config.files import read_config_file
 from pytest_npudump.config.strict_json import StrictJsonError, parse
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.dump_settings import DumpSettings, settings, statistics_mask
+from pytest_npudump.emulator.exceptions import ExceptionDump
 from pytest_npudump.emulator.writer import data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_npudump.config.verdict import AdumpVerdict
     from pytest_npudump.emulator.state import Process
 
 
@@ -113,12 +115,13 @@ def set_dump(process: Process, path: str | None) -> int:
 
 
 def finalize_dump(process: Process) -> int:
-    """``aclmdlFinalizeDump``: 0, 100001 or 100045. Switches every kind of dump off."""
+    """``aclmdlFinalizeDump``: 0, 100001 or 100045. Switches every kind of dump off, but a detail dump."""
     code = _not_running(process, "acl.mdl.finalize_dump")
     if code:
         return code
     process.lifecycle.dump_flag = False
-    process.dumping.exception = False
+    exception = process.dumping.exception
+    process.dumping.exception = exception if exception is not None and exception.permanent else None
     _switch_off(process)
     return codes.SUCCESS
 
@@ -141,7 +144,13 @@ def _apply(process: Process, text: bytes, call: str) -> int:
         return _dump_data(process, verdict.dump, call)
     if verdict.dump_type == "OP_OVERFLOW":
         return _dump_overflow(process, verdict.dump, call)
-    process.dumping.exception = True
+    return _dump_exceptions(process, verdict, call)
+
+
+def _dump_exceptions(process: Process, verdict: AdumpVerdict, call: str) -> int:
+    if process.dumping.exception is not None:
+        return process.explain(codes.SUCCESS, f"{call}: an exception dump is on already and stays as it is")
+    process.dumping.exception = ExceptionDump(verdict.dump_type, verdict.dump_path)
     return codes.SUCCESS
 
 

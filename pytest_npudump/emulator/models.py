@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.emulator import graph as graph_module
 from pytest_npudump.emulator import recorder, sessions, tensors
+from pytest_npudump.emulator.failing import Graph, planted_failure, real_failure
+from pytest_npudump.emulator.faults import failing
 from pytest_npudump.emulator.plan import Plan, plan
+from pytest_npudump.emulator.sessions import ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +65,8 @@ class Model:
         plan: which files it leaves; None if it was loaded while no dump was set.
         executions: how often it ran: the ``data_index`` of the next execution.
         current_shapes: output shapes of the last execution; None before the first.
+        graph_name: the graph's own name.
+        registered: whether its operators are known to an exception dump that was on when it was loaded.
     """
 
     source: Path | bytes
@@ -73,6 +78,8 @@ class Model:
     plan: Plan | None = None
     executions: int = 0
     current_shapes: tuple[tuple[int, ...], ...] | None = None
+    graph_name: str = ""
+    registered: bool = False
     _session: Any = None
     _exposed: Any = None
     _previous: dict[str, Tensor] = field(default_factory=dict)
@@ -82,16 +89,26 @@ class Model:
         """Execute once, writing the dump if there is one, and return the outputs.
 
         Raises:
+            OperatorFailedError: one of its operators fails, by itself or because that was planted.
             ModelError: onnxruntime cannot run the model on these inputs.
         """
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
         with self._lock:
+            self._check_faults(feeds)
             active = self.plan if self.plan is not None and self.plan.active else None
-            results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
+            try:
+                results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
+            except ModelError as error:
+                raise real_failure(self.source, feeds, self.device, error) from error
             self.executions += 1
             outputs = tuple(results[port.name] for port in self.outputs)
             self.current_shapes = tuple(tensor.shape for tensor in outputs)
         return outputs
+
+    def _check_faults(self, feeds: Mapping[str, Tensor]) -> None:
+        for fault in failing((self.name, self.graph_name), self.executions):
+            if fault.model is not None or fault.operator in Graph.of(self.source).names:
+                raise planted_failure(self.source, fault.operator, feeds, self.device)
 
     def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if self._session is None:
@@ -128,9 +145,10 @@ def load(source: Path | bytes, settings: DumpSettings | None) -> Model:
     if settings is not None:
         return _load_dumped(source, settings)
     session = sessions.plain_session(source)
-    name = source.stem if isinstance(source, Path) else session.get_modelmeta().graph_name
+    graph_name = session.get_modelmeta().graph_name
+    name = source.stem if isinstance(source, Path) else graph_name
     inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs())
-    return Model(source, name, inputs, outputs, _session=session)
+    return Model(source, name, inputs, outputs, graph_name=graph_name, _session=session)
 
 
 def _load_dumped(source: Path | bytes, settings: DumpSettings) -> Model:
@@ -142,7 +160,7 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings) -> Model:
     files = plan(settings, (name, graph.name), graph_module.operators(graph), data)
     session = sessions.exposed_session(source, proto, [t for t in files.tensors if t not in data])
     inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs()[:own_outputs])
-    return Model(source, name, inputs, outputs, plan=files, _exposed=session)
+    return Model(source, name, inputs, outputs, plan=files, graph_name=graph.name, _exposed=session)
 
 
 def _ports(arguments: Sequence[Any]) -> tuple[Port, ...]:

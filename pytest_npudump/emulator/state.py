@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_npudump.emulator.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.handles import Handles
 from pytest_npudump.emulator.memory import Memory
 from pytest_npudump.emulator.writer import Clock
 
 if TYPE_CHECKING:
     from pytest_npudump.emulator.dump_settings import DumpSettings
-    from pytest_npudump.emulator.faults import Trampling
+    from pytest_npudump.emulator.faults import Failure, Trampling
     from pytest_npudump.emulator.models import Model
 
 DEVICES = 8
@@ -65,12 +67,12 @@ class Dumping:
     Attributes:
         settings: what models loaded from now on dump; None if nothing.
         statistics: mask of statistics, which only ever grows.
-        exception: whether an exception dump is on, so that further ones are ignored.
+        exception: the exception dump that is on, so that further ones are ignored; None if none is.
     """
 
     settings: DumpSettings | None = None
     statistics: int = 0
-    exception: bool = False
+    exception: ExceptionDump | None = None
 
 
 @dataclass(slots=True)
@@ -89,7 +91,9 @@ class Process:
     device_uses: Counter[int] = field(default_factory=Counter)
     default_contexts: dict[int, int] = field(default_factory=dict)
     operator_directory: str = ""
+    operator_calls: Counter[str] = field(default_factory=Counter)
     tramplings: list[Trampling] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
     thread: threading.local = field(default_factory=threading.local)
 
@@ -125,9 +129,14 @@ class Process:
         return message
 
 
+def _new() -> Process:
+    """Return the state of a process that has just loaded CANN's libraries, which look at its environment."""
+    return Process(dumping=Dumping(exception=from_environment(os.environ)))
+
+
 @dataclass(slots=True)
 class _Current:
-    process: Process = field(default_factory=Process)
+    process: Process = field(default_factory=_new)
 
 
 _current = _Current()
@@ -140,4 +149,4 @@ def process() -> Process:
 
 def reset() -> None:
     """Start over with the state of a new process; handles and pointers given out before are void."""
-    _current.process = Process()
+    _current.process = _new()

@@ -85,11 +85,11 @@ def write(directory: str, file: TaskFile, timestamp: int) -> None:
     append(f"{directory}/{name}", [prefix(header), *payload])
 
 
-def append(path: str, chunks: Iterable[bytes | memoryview]) -> None:
-    """Append to ``path``, created with mode 0600.
+def append(path: str, chunks: Iterable[bytes | memoryview], *, hashed: str | None = None) -> str:
+    """Append to ``path``, created with mode 0600, and return the path of the file.
 
-    A name the file system finds too long is replaced by the hash of the whole path, and ``mapping.csv``
-    beside it tells which name it stands for.
+    A name the file system finds too long is replaced by the hash of ``hashed``, which is the whole path where
+    it is None, and ``mapping.csv`` beside it tells which name it stands for.
     """
     try:
         descriptor = _open(path)
@@ -97,12 +97,14 @@ def append(path: str, chunks: Iterable[bytes | memoryview]) -> None:
         if error.errno != errno.ENAMETOOLONG:
             raise
         directory, _, name = path.rpartition("/")
-        short = str(path_hash(path.encode("utf-8", "surrogateescape")))
+        short = str(path_hash((hashed or path).encode("utf-8", "surrogateescape")))
         append(f"{directory}/mapping.csv", [f"{short},{name}\n".encode("utf-8", "surrogateescape")])
-        descriptor = _open(f"{directory}/{short}")
+        path = f"{directory}/{short}"
+        descriptor = _open(path)
     with os.fdopen(descriptor, "ab") as stream:
         for chunk in chunks:
             stream.write(chunk)
+    return path
 
 
 def _open(path: str) -> int:

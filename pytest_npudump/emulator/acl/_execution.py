@@ -10,8 +10,10 @@ from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._datasets import Dataset
 from pytest_npudump.emulator.acl._descs import TensorDesc
+from pytest_npudump.emulator.acl._exceptions import dumped
 from pytest_npudump.emulator.acl._loading import refusal
 from pytest_npudump.emulator.arguments import parse
+from pytest_npudump.emulator.failing import OperatorFailedError
 from pytest_npudump.emulator.sessions import ModelError
 from pytest_npudump.emulator.state import DEFAULT_STREAM, Stream, process
 from pytest_npudump.emulator.tensors import Tensor, nbytes, storage
@@ -57,14 +59,22 @@ def _execute(call: str, model_id: int, inputs: int, outputs: int) -> int:
         code = refusal(call)
         if code:
             return code
-        _run(_model(model_id), source, target)
+        model = _model(model_id)
+        _run(model, source, target)
     except MisfitError as error:
         return state.explain(error.args[0], f"{call}: {error.args[1]}")
+    except OperatorFailedError as error:
+        return state.explain(codes.RT_MODEL_EXECUTE, f"{call}: {error}{_exception_dump(model, error)}")
     except ModelError as error:
         return state.explain(codes.GE_INTERNAL_ERROR, f"{call}: {error}")
     except OSError as error:
         return state.explain(codes.INTERNAL_ERROR, f"{call}: the dump cannot be written: {error}")
     return codes.SUCCESS
+
+
+def _exception_dump(model: Model, error: OperatorFailedError) -> str:
+    """Write the exception dump if one was on when the model was loaded: that is when adump learns of it."""
+    return dumped(error.operator) if model.registered else ""
 
 
 def _dataset(handle: int) -> Dataset:

@@ -34,6 +34,7 @@ def _load(call: str, source: Path | bytes, bad: int) -> tuple[int, int]:
         except ModelError as error:
             return 0, state.explain(bad, f"{call}: {error}")
         model.id, model.device = next(state.model_ids), state.device
+        model.registered = state.dumping.exception is not None
         state.models[model.id] = model
     return model.id, codes.SUCCESS
 

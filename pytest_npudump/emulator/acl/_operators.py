@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,11 @@ from pytest_npudump.emulator import codes, operator_dump
 from pytest_npudump.emulator.acl._attributes import OperatorAttributes
 from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._descs import TensorDesc
+from pytest_npudump.emulator.acl._exceptions import dumped
 from pytest_npudump.emulator.arguments import integers
+from pytest_npudump.emulator.exception_files import Argument
+from pytest_npudump.emulator.failing import OperatorFailedError, single_operator
+from pytest_npudump.emulator.faults import failing_operator
 from pytest_npudump.emulator.sessions import ModelError
 from pytest_npudump.emulator.single_op import (
     MisusedAttributeError,
@@ -108,16 +112,33 @@ def run(handle: OperatorHandle, inputs: list[int], outputs: list[int], stream: i
         raise RefusedError(codes.INVALID_PARAM, "as many data buffers as tensor descriptions are needed")
     tensors = [_read(desc, buffer) for desc, buffer in zip(handle.inputs, inputs, strict=True)]
     room = [_memory(buffer, desc.nbytes) for desc, buffer in zip(handle.outputs, outputs, strict=True)]
+    stream_id = DEFAULT_STREAM if known is None else known.id
+    if failing_operator(handle.operator.op_type):
+        raise _failed(handle, stream_id, tensors, "a failure that was planted (emulator.faults.fail)")
     try:
         results = handle.operator.run(tensors)
     except ModelError as error:
-        raise RefusedError(codes.GE_INTERNAL_ERROR, str(error)) from error
+        raise _failed(handle, stream_id, tensors, str(error)) from error
     for desc, target, result in zip(handle.outputs, room, results, strict=True):
         if desc.nbytes != result.nbytes:
             message = f"an output has the shape {list(result.shape)}, its description {list(desc.shape)}"
             raise RefusedError(codes.INVALID_PARAM, message)
         target[:] = result.data.view(np.uint8)
-    _dump(handle, inputs, results, DEFAULT_STREAM if known is None else known.id)
+    _dump(handle, inputs, results, stream_id)
+
+
+def _failed(handle: OperatorHandle, stream: int, inputs: Sequence[Tensor], why: str) -> RefusedError:
+    """Return the error of an operator that failed on the device, its exception dump written."""
+    state = process()
+    operator = single_operator(handle.operator.op_type, stream, state.device, inputs)
+    room = [(from_acl_type(desc.dtype), desc) for desc in handle.outputs]
+    outputs = [
+        Argument(Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index)
+        for index, (dtype, desc) in enumerate(room, len(handle.inputs))
+        if dtype is not None and desc.nbytes
+    ]
+    error = OperatorFailedError(replace(operator, outputs=outputs), why)
+    return RefusedError(codes.RT_AICORE_EXCEPTION, f"{error}{dumped(error.operator)}")
 
 
 def _dump(handle: OperatorHandle, inputs: list[int], results: tuple[Tensor, ...], stream: int) -> None:
