@@ -1,7 +1,7 @@
 """The quick way to add a chunk of 16 or 32-bit floats: in float32, into buffers that are used again.
 
 It refuses a chunk that float32 cannot do justice to: NaN, infinities, and values whose squares leave the
-range. The sums are blocked, with the bounds of :mod:`pytest_npudump.dump.stats_float`.
+range. The sums are those of :mod:`pytest_npudump.dump.stats_sums`, with their bounds.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.stats_float import block_dot, block_sum
 from pytest_npudump.dump.stats_half import BFLOAT16, FLOAT16, in_order, to_float32
+from pytest_npudump.dump.stats_sums import block_dot, block_sum
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors_sums import Sums

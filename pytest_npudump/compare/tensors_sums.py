@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.stats_chunks import chunks
+from pytest_npudump.dump.stats_sums import block_dot
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors_worst import Worst
@@ -171,7 +172,7 @@ def _add_dots(sums: Sums, golden: np.ndarray, actual: np.ndarray) -> None:
     if golden.dtype.kind == "c":
         golden, actual = golden.view(np.float64), actual.view(np.float64)
     difference = actual - golden
-    sums.golden_squares += float(np.dot(golden, golden))
-    sums.actual_squares += float(np.dot(actual, actual))
-    sums.product += float(np.dot(golden, actual))
-    sums.difference_squares += float(np.dot(difference, difference))
+    sums.golden_squares += block_dot(golden, golden)
+    sums.actual_squares += block_dot(actual, actual)
+    sums.product += block_dot(golden, actual)
+    sums.difference_squares += block_dot(difference, difference)

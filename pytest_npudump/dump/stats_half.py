@@ -1,8 +1,7 @@
 """Statistics of 16-bit floats, through integers.
 
-numpy converts float16 one element at a time. Here max and min come from the codes: read as int16, the
-largest code is the largest value, if any value is positive; read as uint16, it is the smallest value, if
-any is negative. For the sums two neighbours are taken apart as one int32, by shifts, into two float32.
+numpy converts float16 one element at a time. Here max, min and zeros come from the codes, and for the sums
+two neighbours are taken apart as one int32, by shifts, into two float32.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.stats_float import Float32, add_masked
+from pytest_npudump.dump.stats_float import Float32, add_masked, extremes, zero_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,38 +69,35 @@ class Half:
         self._kind = kind
         self._sums = Float32(totals)
         self._values = np.empty(0, np.float32)
+        self._flags = np.empty(0, np.bool_)
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk of shape (n,), n > 0."""
-        codes = chunk.view(np.uint16)
-        high, low = int(np.maximum.reduce(chunk.view(np.int16))), int(np.maximum.reduce(codes))
-        if high > self._kind.largest or low > self._kind.largest | _SIGN:
+        ends = extremes(chunk, self._kind.largest)
+        if ends is None:
             add_masked(self.totals, chunk.astype(np.float32))
             return
-        if high < 0:
-            high = int(np.minimum.reduce(codes))
-        if low < _SIGN:
-            low = int(np.minimum.reduce(codes))
-        ends = np.array([low, high & 0xFFFF], np.uint16).view(chunk.dtype).astype(np.float64)
-        smallest, largest = float(ends[0]), float(ends[1])
-        self.totals.extend(smallest, largest)
+        low, high = ends
+        self.totals.extend(low, high)
         self.totals.count += chunk.size
-        if smallest <= 0 <= largest:
-            self.totals.zero += _zeros(codes)
-        self._sums.add_sums(self._float32(chunk), max(-smallest, largest))
+        if low <= 0 <= high:
+            self.totals.zero += self._zeros(chunk)
+        self._sums.add_sums(self._float32(chunk), max(-low, high))
+
+    def _zeros(self, chunk: np.ndarray) -> int:
+        """Zeros of both signs."""
+        if self._flags.size < chunk.size:
+            self._flags = np.empty(chunk.size, np.bool_)
+        codes, flags, found = chunk.view(np.uint16), self._flags[: chunk.size], 0
+        for present, code in zip(zero_codes(chunk), (0, _SIGN), strict=True):
+            if present:
+                found += int(np.count_nonzero(np.equal(codes, code, out=flags)))
+        return found
 
     def _float32(self, chunk: np.ndarray) -> np.ndarray:
         if self._values.size < chunk.size:
             self._values = np.empty(chunk.size, np.float32)
         return to_float32(chunk, self._kind, self._values[: chunk.size])
-
-
-def _zeros(codes: np.ndarray) -> int:
-    """Zeros of both signs among the codes, uint16 of shape (n,)."""
-    zeros = codes.size - int(np.count_nonzero(codes))
-    if np.minimum.reduce(codes.view(np.int16)) == -_SIGN:
-        zeros += int(np.count_nonzero(codes == _SIGN))
-    return zeros
 
 
 def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray:

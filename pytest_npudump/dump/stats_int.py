@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.dump.stats_sums import block_dot
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -29,7 +31,7 @@ class Integer:
         if low <= 0 <= high:
             self.totals.zero += int(chunk.size - np.count_nonzero(chunk))
         values = chunk.astype(np.float64)
-        self.totals.squares += float(np.dot(values, values))
+        self.totals.squares += block_dot(values, values)
         self.totals.sum += _sum_64(chunk) if chunk.itemsize == 8 else int(np.add.reduce(values))  # noqa: PLR2004 - bytes of a 64-bit integer
 
 
