@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.reader import read_dump
@@ -44,11 +45,17 @@ class Attempt:
     _parts: dict[str, Path] = field(default_factory=dict)
     _configs: dict[str, Path] = field(default_factory=dict)
     _capture: str = ""
+    _one_run: bool = False
 
     @property
     def dump_path(self) -> Path:
         """Directory of the dump around the test, outside of any capture."""
         return self.directory / "dump"
+
+    @property
+    def part(self) -> str:
+        """Which part of the test is under way: "", the capture it is in, or the time behind one."""
+        return next(reversed(self._configs))
 
     @property
     def config(self) -> Path:
@@ -62,6 +69,8 @@ class Attempt:
             NpudumpError: the configuration is refused, or the runtime cannot dump.
         """
         self.directory.mkdir(mode=0o700)
+        # What MindSpore writes in one run may look like two: it gives several executions one iteration.
+        self._one_run = runtime.name == "mindspore"
         config = self._configure(runtime, "", self.dump_path)
         runtime.start(config)
         return config
@@ -118,9 +127,8 @@ class Attempt:
         around = [name for name in self._parts if not name or name.startswith(_AFTER)]
         empty = [name for name in around if not any(self._parts[name].iterdir())]
         wanted = [name for name in self._parts if name not in empty] or [""]
-        parts = [
-            _with_capture(read_dump(self._parts[name], acl=acl, progress=progress), name) for name in wanted
-        ]
+        read = partial(read_dump, acl=acl, progress=progress, one_run=self._one_run)
+        parts = [_with_capture(read(self._parts[name]), name) for name in wanted]
         return parts[0] if len(parts) == 1 else _merge(self.directory, parts)
 
 

@@ -38,6 +38,10 @@ class DumpError(NpudumpError):
     """A dump that cannot be read, or holds nothing."""
 
 
+class EmptyDumpError(DumpError):
+    """A directory that holds no dump file."""
+
+
 class FormatError(DumpError):
     """A file whose bytes are not what its format demands.
 

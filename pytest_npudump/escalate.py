@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.calls import under_golden_keys
@@ -12,6 +12,7 @@ from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.compare.tensors import compare_tensors
 from pytest_npudump.dump.decode import load
+from pytest_npudump.dump.mindspore_rerun import under_first_keys
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import read_tensors
@@ -150,10 +151,11 @@ def _raw_layers(
     wanted = {sanitise(layer) for layer in layers}
     keys = golden.keys if golden else ()
     models = test.runtime.activity.models
+    known: Mapping[str, Any] = {"request": test.request, "golden_keys": keys, "tree": dump.root}
     try:
-        found = resolve_raw_names(wanted, request=test.request, golden_keys=keys, models=models)
+        found = resolve_raw_names(wanted, models=models, **known)
     except DumpError:  # the model's file cannot be read any more: what the others know has to do
-        found = resolve_raw_names(wanted, request=test.request, golden_keys=keys, models=())
+        found = resolve_raw_names(wanted, models=(), **known)
     raw = dict.fromkeys(name for layer in layers for name in found.get(sanitise(layer), ()))
     return tuple(raw), (*lonely, *(layer for layer in layers if sanitise(layer) not in found))
 
@@ -179,9 +181,10 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     directory = test.attempt.directory
     try:
         judged = test.outcome.comparison if test.outcome else None
-        records = _wanted_records(
-            test.attempt.read(test.progress, acl=_first_run_was_text(test)), plan, judged
-        )
+        dump = test.attempt.read(test.progress, acl=_first_run_was_text(test))
+        if test.dump is not None:
+            dump = under_first_keys(test.dump, dump)
+        records = _wanted_records(dump, plan, judged)
         held = [record for record in records.values() if record.payload is not None]
         layers = tuple(dict.fromkeys(record.key.layer for record in held))
         if test.outcome is not None and test.outcome.status == status.PENDING:

@@ -10,7 +10,7 @@ from pytest_npudump.compare.calls import compare_runs, under_golden_keys
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
+from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, GoldenMissingError
 from pytest_npudump.golden_elements import judge_elements
 from pytest_npudump.golden_tensors import missing_tensors, stored_tensors
 from pytest_npudump.layers import (
@@ -67,7 +67,9 @@ def collect(test: MarkedTest, golden: Golden | None) -> Dump:
     try:
         dump = attempt.read(test.progress)
     except DumpError as error:
-        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, str(error))) from error
+        # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
+        seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
+        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, seen)) from error
     if not dump.records and not dump.problems:
         raise DumpError(explain_empty(test.request, activity, attempt.dump_path, ""))
     selected = asked_statistics(select_layers(dump, test.request), test.request)
@@ -86,6 +88,7 @@ def _named(test: MarkedTest, golden: Golden | None, dump: Dump) -> Dump:
         request=test.request,
         golden_keys=golden.table.keys if golden else (),
         models=test.runtime.activity.models,
+        tree=dump.root,
     )
     return with_raw_names(dump, raw)
 

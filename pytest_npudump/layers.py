@@ -12,6 +12,7 @@ from heapq import nlargest
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.dump.mindspore_names import mindspore_raw_names
 from pytest_npudump.dump.raw_names import find_raw_names
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.request import is_glob, matches_any
@@ -80,15 +81,21 @@ def absent_layers(dump: Dump, request: DumpRequest) -> tuple[str, ...]:
 
 
 def resolve_raw_names(
-    sanitised: Collection[str], *, request: DumpRequest, golden_keys: Iterable[str], models: Iterable[Path]
+    sanitised: Collection[str],
+    *,
+    request: DumpRequest,
+    golden_keys: Iterable[str],
+    models: Iterable[Path],
+    tree: Path | None = None,
 ) -> dict[str, tuple[str, ...]]:
-    """Find the raw names that the marker, the golden or the model's file have for sanitised ones.
+    """Find the raw names that the marker, the golden, the dump or the model's file have for sanitised ones.
 
     Args:
         sanitised: layer names as files carry them.
         request: its layer names are raw where CANN itself was given them, that is without a glob.
         golden_keys: text of the golden's keys; their layers are raw where they differ from sanitised.
         models: model files that ran; searched only for what the others do not know.
+        tree: the dump's directory, where MindSpore lists its operators' names; None where there is none.
 
     Returns:
         Raw names by sanitised name. Several raw names may share one; a name that nothing knows is left out.
@@ -102,6 +109,9 @@ def resolve_raw_names(
     for name in known:
         if sanitise(name) in wanted and (name != sanitise(name) or name in given or "_" not in name):
             found.setdefault(sanitise(name), {})[name] = None
+    listed = {} if tree is None else mindspore_raw_names(wanted - found.keys(), tree)
+    for name, raw in listed.items():
+        found[name] = dict.fromkeys(raw)
     for path in models:
         missing = wanted - found.keys()
         if not missing:

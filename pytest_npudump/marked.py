@@ -45,19 +45,35 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
             "npu_dump does not go with hypothesis' @given: every example would be compared with one golden; "
             "use pytest.mark.parametrize, which gives each case a golden of its own"
         )
-    from pytest_npudump.config.acl_json import check_request  # noqa: PLC0415 - only for marked tests
-    from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
-
     try:
         request = request_of(item)
-        check_request(request, version=rules_version(), cwd=item.config.rootpath)
+        _check_config(request, settings.runtime, item.config.rootpath)
         if request.tolerances or request.preset or settings.tolerances or settings.preset:
-            from pytest_npudump.tolerating import tolerances_for  # noqa: PLC0415 - it needs numpy
+            from pytest_npudump.reference.tolerating import check_reference  # noqa: PLC0415 - it needs numpy
+            from pytest_npudump.tolerating import tolerances_for  # noqa: PLC0415 - the same
 
             tolerances_for(request, settings, item.config.rootpath)
+            check_reference(request)
     except (RequestError, ConfigError) as error:
         return str(error)
     return ""
+
+
+def _check_config(request: DumpRequest, runtime: str, cwd: Path) -> None:
+    """Have the rules of what will read the configuration judge it, as far as they are known at collection."""
+    if runtime == "mindspore":
+        from pytest_npudump.config import data_dump  # noqa: PLC0415 - only where chosen
+
+        data_dump.check_request(request)
+        return
+    if request.data_dump:
+        raise RequestError(
+            "data_dump: keys of MindSpore's data_dump.json, only with --npudump-runtime=mindspore"
+        )
+    from pytest_npudump.config.acl_json import check_request  # noqa: PLC0415 - only for marked tests
+    from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
+
+    check_request(request, version=rules_version(), cwd=cwd)
 
 
 def _is_hypothesis_test(item: pytest.Item) -> bool:

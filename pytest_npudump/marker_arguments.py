@@ -90,6 +90,12 @@ def _seconds(value: object) -> float:
     return number
 
 
+def _keys(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value):
+        raise ValueError("a dict of keys of data_dump.json such as {'sample_mode': 1, 'sample_num': 100}")
+    return MappingProxyType(dict(value))
+
+
 _BLACKLIST = _mappings("name", "pos")
 CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
     {
@@ -118,6 +124,7 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "transport": _one_of("files", "callback"),
         "reference": _text,
         "reference_map": _text,
+        "data_dump": _keys,
         "ranks": _one_of("each", "same"),
     }
 )

@@ -47,7 +47,7 @@ _TAKEN: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 """Arguments that scenes without a comparison of statistics take; ``escalate`` is without effect in them."""
 
-_ALWAYS = frozenset({"scene", "escalate", "isolation", "timeout", "ranks"})
+_ALWAYS = frozenset({"scene", "escalate", "isolation", "timeout", "ranks", "data_dump"})
 
 
 def _scene_problems(request: DumpRequest) -> list[str]:
@@ -79,6 +79,8 @@ def _run_problems(request: DumpRequest) -> list[str]:
         problems.append("isolation: aic_err_detail_dump may end the process, which has to be a child's")
     if request.reference_map and not request.reference:
         problems.append("reference_map: needs reference, the ONNX model whose names it maps")
+    if request.reference and request.scene == "op":
+        problems.append("reference: not with scene='op', a single operator belongs to no model")
     if request.transport == "callback" and request.dump_data == "stats":
         problems.append(
             "transport: 'callback' takes full tensors and computes their statistics; leave dump_data out"

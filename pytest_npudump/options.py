@@ -53,9 +53,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "runtime",
         default="auto",
-        help="what runs the models: the real pyACL, torch_npu, the emulator, or (auto) torch_npu where the "
-        "tests have imported it, pyACL where a device answers, else the emulator",
-        choices=("auto", "acl", "torch_npu", "emulator"),
+        help="what runs the models: the real pyACL, torch_npu, mindspore, the emulator, or (auto) torch_npu "
+        "where the tests have imported it, pyACL where a device answers, else the emulator",
+        choices=("auto", "acl", "torch_npu", "mindspore", "emulator"),
     ),
     Option(
         "require-npu",

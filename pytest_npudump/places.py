@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.options import Settings
 
-_NOT_ASCII = re.compile(r"[^A-Za-z0-9_.-]+")
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]+")
 _SHOWN = 80
 
 
@@ -42,11 +42,14 @@ class Places:
         )
 
     def dumps(self, identity: str) -> Path:
-        """Return a directory for a test's dumps that does not exist yet, with a name CANN accepts."""
+        """Return a directory for a test's dumps that does not exist yet.
+
+        Its name is one that CANN and MindSpore accept; MindSpore takes no dot.
+        """
         if self._base is None:
             given = self._settings.dump_dir
             self._base = Path(given).absolute() if given else _compat.base_temp(self._config) / "npudump"
-        plain = _NOT_ASCII.sub("_", identity).strip("_.")[-_SHOWN:]
+        plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
         names = (self._base / f"{plain}-{digest}-{number}" for number in count(1))
         return next(directory for directory in names if not directory.exists())

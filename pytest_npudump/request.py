@@ -38,6 +38,7 @@ class DumpRequest:
         transport: ``files``, or ``callback`` for tensors that are judged as they arrive and never written.
         reference: an ONNX model to compare the layers with; relative to the test file's folder.
         reference_map: YAML file of layers whose names differ from the reference's; the same.
+        data_dump: further keys of MindSpore's data_dump.json, under its own names; None for none.
         ranks: of a distributed run: ``each`` has a golden of its own, or all share the ``same``.
     """
 
@@ -66,6 +67,7 @@ class DumpRequest:
     transport: str = "files"
     reference: str | None = None
     reference_map: str | None = None
+    data_dump: Mapping[str, Any] | None = None
     ranks: str = "each"
 
     @property

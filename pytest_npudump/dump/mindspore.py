@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.tree import DumpFile
 
 _ORDER_FILE = re.compile(r"(?:(?P<above>.*)/)?execution_order/ms_global_execution_order_graph_\d+\.csv")
+_DESCRIPTION = re.compile(r"(?:.*/)?rank_\d+/(?:\.dump_metadata|execution_order|graphs)/[^/]*")
 _PARAMETER = "Parameter"
 _Tensor = tuple[str, str, str, int]
 
@@ -139,6 +140,11 @@ def _last_run(
             f"operator {first[1]} was dumped {times[first]} times. Clear the dump path and run again"
         )
     return found[starts[-1] :], f"only the latest of {runs} runs was read in {directory}"
+
+
+def is_description(name: str) -> bool:
+    """Whether a file, by its path in a dump, is one of those that MindSpore adds to any dump."""
+    return _DESCRIPTION.fullmatch(name) is not None
 
 
 def iteration_repeats(root: Path, names: Iterable[str]) -> tuple[Counter[tuple[int, int]], list[FormatError]]:

@@ -12,7 +12,7 @@ from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.runs import select_run
 from pytest_npudump.dump.torchair import flat_slots
 from pytest_npudump.dump.tree import Tree, find_files
-from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.errors import EmptyDumpError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +32,7 @@ def read_dump(
     stats: bool = True,
     acl: bool = False,
     latest: bool = False,
+    one_run: bool = False,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Dump:
@@ -42,6 +43,8 @@ def read_dump(
         stats: compute the statistics of tensor files; those of CSV files are read in any case.
         acl: compute them with the quirks of CANN's device-side writer (see ``dump.stats``).
         latest: where two runs lie below ``root``, read the later one.
+        one_run: ``root`` is known to hold one run: what looks like a second one are further executions, such
+            as graphs that MindSpore ran under one iteration number.
         executor: reads files in parallel; threads help where tensors are large, processes anywhere.
         progress: called with (files read, files in all).
 
@@ -50,10 +53,11 @@ def read_dump(
         and a tensor file of the same execution is one record with both.
 
     Raises:
-        DumpError: ``root`` is no directory, holds no dump file, or holds two runs.
+        EmptyDumpError: ``root`` holds no dump file.
+        DumpError: ``root`` is no directory, or holds two runs.
     """
     tree = find_files(root)
-    files, notes = select_run(tree.files, root, latest=latest)
+    files, notes = (tree.files, []) if one_run else select_run(tree.files, root, latest=latest)
     executions: list[Execution] = []
     problems = list(tree.problems)
     for found, failed in _read(
@@ -61,10 +65,12 @@ def read_dump(
     ):
         executions += found
         problems += failed
-    executions, more = _mindspore(root, tree, executions, problems, latest=latest)
-    notes += more
+    executions = _with_merged_statistics(tree, executions, problems)
+    if not one_run:
+        executions, more = _mindspore(root, tree, executions, problems, latest=latest)
+        notes += more
     if not executions and not problems and not tree.overflow and not tree.cores:
-        raise DumpError(_nothing(root, tree))
+        raise EmptyDumpError(_nothing(root, tree))
     return dump_of(root, tree, executions, problems, notes)
 
 
@@ -86,17 +92,23 @@ def dump_of(
     )
 
 
-def _mindspore(
-    root: Path, tree: Tree, executions: list[Execution], problems: list[FormatError], *, latest: bool
-) -> tuple[list[Execution], list[str]]:
-    """Add merged statistics, and keep one run of those that MindSpore wrote into one directory."""
+def _with_merged_statistics(
+    tree: Tree, executions: list[Execution], problems: list[FormatError]
+) -> list[Execution]:
     rows: list[Execution] = []
     for file in tree.statistics:
         found, failed = mindspore.statistic_executions(file)
         rows += found
         problems += failed
     if rows:
-        executions = mindspore.merge_statistics(executions, rows) if executions else rows
+        return mindspore.merge_statistics(executions, rows) if executions else rows
+    return executions
+
+
+def _mindspore(
+    root: Path, tree: Tree, executions: list[Execution], problems: list[FormatError], *, latest: bool
+) -> tuple[list[Execution], list[str]]:
+    """Keep one run of those that MindSpore wrote into one directory."""
     if not any(execution.place.mindspore for execution in executions):
         return executions, []
     repeats, failed = mindspore.iteration_repeats(root, tree.other)
@@ -157,8 +169,9 @@ def _left_out(tree: Tree) -> Iterator[str]:
     if tree.cores:
         paths = [str(file.path) for file in tree.cores]
         yield f"{len(paths)} cores of kernels that failed, to be opened with msdebug: {_names(paths)}"
-    if tree.other:
-        yield f"{len(tree.other)} files that are no dump files were not read: {_names(tree.other)}"
+    other = [name for name in tree.other if not mindspore.is_description(name)]
+    if other:
+        yield f"{len(other)} files that are no dump files were not read: {_names(other)}"
 
 
 def _names(names: Sequence[str]) -> str:

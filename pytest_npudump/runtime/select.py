@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
@@ -24,7 +24,7 @@ class Choice:
     """A decision for a runtime.
 
     Attributes:
-        name: ``acl``, ``torch_npu`` or ``emulator``.
+        name: ``acl``, ``torch_npu``, ``mindspore`` or ``emulator``.
         why: what it was decided by.
     """
 
@@ -41,9 +41,11 @@ def choose(option: str, *, require_npu: bool = False) -> Choice:
     """Decide for a runtime, with ``auto`` for the first that works here.
 
     ``auto`` means ``torch_npu`` where the tests collected so far have imported it, and not ``acl``, and it
-    has a device; torch is never imported to find that out. Else it means ``acl``, else ``emulator``.
+    has a device; torch is never imported to find that out. Else it means ``acl``, else ``emulator``. It never
+    means ``mindspore``, which works without a device too: that has to be asked for.
 
     Raises:
+        MissingExtraError: MindSpore was asked for and is not installed.
         RuntimeUnavailableError: the runtime that was asked for is not installed, or no device answers, or
             an NPU is required and ``auto`` finds none in this process.
     """
@@ -53,6 +55,8 @@ def choose(option: str, *, require_npu: bool = False) -> Choice:
         return Choice("emulator", "--npudump-runtime=emulator")
     if option == "torch_npu":
         return _torch_npu_if_installed()
+    if option == "mindspore":
+        return _mindspore_if_installed()
     if option == "auto" and (why := _imported_torch_npu()):
         return Choice("torch_npu", f"--npudump-runtime=auto, {why}")
     acl, why = probe_acl()
@@ -64,13 +68,24 @@ def choose(option: str, *, require_npu: bool = False) -> Choice:
         )
     if require_npu:
         raise RuntimeUnavailableError(f"--npudump-require-npu: {why}")
-    return Choice("emulator", f"--npudump-runtime=auto, {why}")
+    hint = "; tests import mindspore, which --npudump-runtime=mindspore dumps" * _imported_mindspore()
+    return Choice("emulator", f"--npudump-runtime=auto, {why}{hint}")
 
 
 def _torch_npu_if_installed() -> Choice:
     if "torch_npu" not in sys.modules and find_spec("torch_npu") is None:
         raise RuntimeUnavailableError("--npudump-runtime=torch_npu: no module 'torch_npu' can be imported")
     return Choice("torch_npu", "--npudump-runtime=torch_npu")
+
+
+def _mindspore_if_installed() -> Choice:
+    if not _imported_mindspore() and find_spec("mindspore") is None:
+        raise MissingExtraError("--npudump-runtime=mindspore", "mindspore", "mindspore")
+    return Choice("mindspore", "--npudump-runtime=mindspore")
+
+
+def _imported_mindspore() -> bool:
+    return "mindspore" in sys.modules
 
 
 def _imported_torch_npu() -> str:
@@ -93,8 +108,12 @@ def load(choice: Choice, device: int) -> Runtime:
 
     Raises:
         MissingExtraError: the emulator's packages are not installed.
-        RuntimeUnavailableError: torch_npu cannot be imported, or finds no device.
+        RuntimeUnavailableError: torch_npu or MindSpore cannot be imported, or torch_npu finds no device.
     """
+    if choice.name == "mindspore":
+        from pytest_npudump.runtime import mindspore  # noqa: PLC0415 - only where chosen
+
+        return mindspore.MindSporeRuntime(mindspore.import_mindspore("--npudump-runtime=mindspore"), device)
     if choice.name == "torch_npu":
         from pytest_npudump.runtime.torch_npu import TorchNpuRuntime  # noqa: PLC0415 - only where chosen
 
@@ -131,6 +150,11 @@ def require(option: str) -> None:
         raise RuntimeUnavailableError("--npudump-require-npu excludes --npudump-runtime=emulator")
     if option == "torch_npu":
         _load_torch_npu("--npudump-require-npu")
+        return
+    if option == "mindspore":
+        from pytest_npudump.runtime.mindspore import require_ascend  # noqa: PLC0415 - only where chosen
+
+        require_ascend("--npudump-require-npu")
         return
     acl, why = probe_acl()
     if acl is None:

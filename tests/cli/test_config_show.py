@@ -102,12 +102,12 @@ def test_markers_of_class_and_function_are_merged(show: Show) -> None:
 def test_dump_path_is_the_place_it_would_be(show: Show, tmp_path: Path) -> None:
     _, out, err = show("test_shown.py::test_one")
     path = dump_of(out)["dump_path"]
-    assert "/pytest-N/npudump/test_shown.py_test_one-" in path
+    assert "/pytest-N/npudump/test_shown_py_test_one-" in path
     assert path.endswith("-1/run1/dump")
     assert "note: N in dump_path" in err
     project(tmp_path, SOURCE, f"addopts = --basetemp={tmp_path / 'base'}")
     _, out, err = show("test_shown.py::test_one")
-    assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/base/npudump/test_shown.py_test_one-")
+    assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/base/npudump/test_shown_py_test_one-")
     assert "note:" not in err
     assert not (tmp_path / "base").exists()
 
