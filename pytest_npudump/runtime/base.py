@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -13,6 +14,21 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pytest_npudump.request import DumpRequest
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Whether the dump was on in code that the adapter does not run itself: programs, calls of the test.
+
+    Where a healthy run leaves no file, nothing else tells it from a run without a dump.
+
+    Attributes:
+        shown: what shows that it was, in words.
+        missing: what shows that it was not, or why that cannot be known.
+    """
+
+    shown: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
 
 class ModelSession(Protocol):
@@ -137,3 +153,7 @@ class Activity(Protocol):
     @property
     def programs(self) -> tuple[str, ...]:
         """External programs that were run with the dump in their configuration."""
+
+    @property
+    def evidence(self) -> Evidence:
+        """Whether the dump was on in those programs, and in the test's own calls of the runtime."""

@@ -8,11 +8,12 @@ the graph's kernels in ``rank_{r}/execution_order/ms_execution_order_graph_{g}.c
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
+from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,7 @@ class MindSporeActivity:
         released: whether the test took the configuration.
         programs: programs that inherited the configuration.
         operators: whether single operators are dumped, which leave none of these files.
+        evidence: what shows that programs ran under the dump.
     """
 
     dump_path: Path | None = None
@@ -53,6 +55,7 @@ class MindSporeActivity:
     released: bool = False
     programs: tuple[str, ...] = ()
     operators: bool = False
+    evidence: Evidence = field(default_factory=Evidence)
 
     @property
     def was_read(self) -> bool:

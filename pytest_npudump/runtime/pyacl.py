@@ -21,6 +21,7 @@ from pytest_npudump.runtime.acl_calls import (
     AclError,
     check,
 )
+from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.pyacl_model import PyAclModel
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class PyAclActivity:
     released: bool = False
     likely_cause: str = ""
     programs: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
 
 
 @dataclass(slots=True)

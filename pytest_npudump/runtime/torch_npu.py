@@ -19,6 +19,7 @@ from pytest_npudump.config.check import check_file
 from pytest_npudump.config.installed import rules_version
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl_calls import DUMP_NOT_RUN, REPEAT_INITIALIZE, AclError
+from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,7 @@ class TorchNpuActivity:
     executions: int = 0
     released: bool = False
     programs: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
 
     @property
     def likely_cause(self) -> str:

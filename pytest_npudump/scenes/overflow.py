@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump import outcome as status
-from pytest_npudump.compare.describe import TensorDescription, describe_tensor
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.container import read_container
-from pytest_npudump.dump.decode import load
 from pytest_npudump.dump.overflow import OverflowUnit, read_overflow
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump
@@ -24,7 +22,8 @@ from pytest_npudump.dump.tree import find_files
 from pytest_npudump.errors import DumpError, FormatError, GoldenError
 from pytest_npudump.golden.text import Golden
 from pytest_npudump.outcome import Outcome
-from pytest_npudump.scenes.reading import unreadable
+from pytest_npudump.scenes.operator_tensors import OperatorTensor, described
+from pytest_npudump.scenes.reading import ran_under_dump, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,29 +34,6 @@ if TYPE_CHECKING:
 
 KEY = "overflow"
 """The golden's key for known overflows."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorTensor:
-    """An input or output of an operator that overflowed.
-
-    Attributes:
-        io, slot: which one.
-        description: its remarkable elements; None where it has no values.
-        note: why there are none.
-        path: the file it lies in.
-    """
-
-    io: str
-    slot: int
-    description: TensorDescription | None
-    note: str
-    path: Path
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the tensor as plain JSON data."""
-        tensor = self.description.to_json() if self.description else None
-        return {"tensor": f"{self.io}.{self.slot}", **(tensor or {"note": self.note}), "file": str(self.path)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +139,7 @@ def _read(test: MarkedTest) -> tuple[Dump, tuple[Path, ...]]:
     tree = find_files(attempt.directory)
     if tree.overflow or tree.files or tree.problems:
         return _merge(attempt.directory), tuple(tree.overflow)
-    if activity.initialised and activity.executions and not activity.released:
+    if ran_under_dump(activity):
         return Dump(attempt.directory, ()), ()
     why = explain_empty(test.request, activity, attempt.dump_path, "")
     raise DumpError(f"no overflow is recorded, and nothing shows that a model ran under the dump: {why}")
@@ -258,14 +234,10 @@ def _operator(task: int, stream: int, path: Path, dumped: Sequence[TensorRecord]
 
 
 def _tensor(record: TensorRecord) -> OperatorTensor:
-    io, slot = record.key.io, record.key.slot
+    slot = (record.key.io, record.key.slot)
     if record.payload is None:
-        return OperatorTensor(io, slot, None, record.note or "no data", record.path)
-    try:
-        values = load(record.payload, record.dtype, record.shape)
-    except DumpError as error:
-        return OperatorTensor(io, slot, None, str(error), record.path)
-    return OperatorTensor(io, slot, describe_tensor(values), "", record.path)
+        return OperatorTensor(*slot, None, record.note or "no data", record.path)
+    return described(slot, record.payload, record.dtype, record.shape)
 
 
 def _notes(

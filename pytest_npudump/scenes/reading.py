@@ -9,6 +9,7 @@ from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
+    from pytest_npudump.runtime.base import Activity
     from pytest_npudump.session import MarkedTest
 
 
@@ -26,6 +27,12 @@ def read_run(test: MarkedTest) -> Dump:
     if not dump.records and not dump.problems:
         raise DumpError(explain_empty(test.request, activity, attempt.dump_path, ""))
     return dump
+
+
+def ran_under_dump(activity: Activity) -> bool:
+    """Whether anything shows that a model ran while the dump was on, where a healthy run leaves no file."""
+    here = activity.initialised and activity.executions and not activity.released
+    return bool(here or activity.evidence.shown)
 
 
 def unreadable(dump: Dump) -> tuple[str, ...]:
