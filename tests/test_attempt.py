@@ -24,6 +24,7 @@ SAMPLE = Path(__file__).parent / "data" / "emulator" / "mixed-dtypes.csv"
 class Recorder(AclJson):
     """A runtime that keeps what it was told, and dumps where its configuration says."""
 
+    name: str = "acl"
     calls: list[tuple[str, bool]] = field(default_factory=list)
     config: Path | None = None
 
