@@ -23,7 +23,20 @@ def type_reasons(dump: Mapping[str, Any]) -> Iterator[Reason]:
     if "dump_stats" in dump:
         yield from _array(dump["dump_stats"], "dump_stats", "string")
     if "dump_list" in dump:
-        yield from _objects(dump["dump_list"], "dump_list", _item)
+        yield from _list(dump["dump_list"])
+
+
+def _list(value: object) -> Iterator[Reason]:
+    """Unlike every other array, ``dump_list`` is checked member by member, each with all that it holds."""
+    if not isinstance(value, list):
+        yield _wrong_type("dump_list", value, "array")
+        return
+    for index, member in enumerate(value):
+        path = f"dump_list[{index}]"
+        if isinstance(member, dict):
+            yield from _item(member, path)
+        else:
+            yield _wrong_type(path, member, "object")
 
 
 def _item(item: Mapping[str, Any], path: str) -> Iterator[Reason]:

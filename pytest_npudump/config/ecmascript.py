@@ -13,7 +13,18 @@ _CLASS = -1
 _CLASS_NAME = re.compile(
     rb"alnum|alpha|blank|cntrl|d|digit|graph|lower|print|punct|s|space|upper|w|xdigit", re.IGNORECASE
 )
-_COLLATING_ELEMENT = re.compile(rb"[A-Za-z]")
+_COLLATING_NAMES = (
+    "NUL SOH STX ETX EOT ENQ ACK alert backspace tab newline vertical-tab form-feed carriage-return SO SI "
+    "DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC IS4 IS3 IS2 IS1 space exclamation-mark quotation-mark "
+    "number-sign dollar-sign percent-sign ampersand apostrophe left-parenthesis right-parenthesis asterisk "
+    "plus-sign comma hyphen period slash zero one two three four five six seven eight nine colon semicolon "
+    "less-than-sign equals-sign greater-than-sign question-mark commercial-at A B C D E F G H I J K L M N O "
+    "P Q R S T U V W X Y Z left-square-bracket backslash right-square-bracket circumflex underscore "
+    "grave-accent a b c d e f g h i j k l m n o p q r s t u v w x y z left-curly-bracket vertical-line "
+    "right-curly-bracket tilde DEL"
+)
+_COLLATING_ELEMENTS = {name.encode(): code for code, name in enumerate(_COLLATING_NAMES.split())}
+"""What may stand between ``[.`` and ``.]``: POSIX's names of the characters of ASCII, in their order."""
 _HEX = {ord("x"): 2, ord("u"): 4}
 _ESCAPED_CHARACTERS = {ord("0"): 0, ord("f"): 12, ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("v"): 11}
 _BRACE = re.compile(rb"\{([0-9]+)(?:(,)([0-9]*))?\}")
@@ -151,7 +162,7 @@ class _Expression:
 
     def _range(self, start: int) -> None:
         kind, end = self._element()
-        if start == _CLASS or kind == "class":
+        if start == _CLASS or kind in ("class", "named"):
             raise _SyntaxProblemError("a range in [...] whose ends are not single characters")
         if start > end:
             raise _SyntaxProblemError("a range in [...] whose end is before its start")
@@ -181,10 +192,14 @@ class _Expression:
         if match is None:
             raise _SyntaxProblemError("a class name in [...] that does not end")
         self.at = match.end()
-        known = _CLASS_NAME if match[1] == b":" else _COLLATING_ELEMENT
-        if not known.fullmatch(match[2]):
+        if match[1] == b":":
+            known = _CLASS_NAME.fullmatch(match[2]) is not None
+        else:
+            known = match[2] in _COLLATING_ELEMENTS
+        if not known:
             raise _SyntaxProblemError("an unknown name in [...]")
-        return ("character", match[2][0]) if match[1] == b"." else ("class", _CLASS)
+        # A collating element begins a range, and cannot end one.
+        return ("named", _COLLATING_ELEMENTS[match[2]]) if match[1] == b"." else ("class", _CLASS)
 
 
 _HANDLERS = {

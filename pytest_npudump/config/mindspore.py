@@ -50,11 +50,12 @@ def validate(
     if reason is not None:
         return _refused(reason)
     synchronous = state.synchronous or device != "Ascend"
+    written = state.e2e and state.has_devices
     return Verdict(
         accepted=True,
         warnings=(*state.warnings, *mindspore_warnings(root)),
-        need_dump=state.e2e,
-        dump_type=("sync" if synchronous else "async") if state.e2e else "",
+        need_dump=written,
+        dump_type=("sync" if synchronous else "async") if written else "",
     )
 
 

@@ -154,6 +154,7 @@ def _support_device(common: dict[str, Any], state: ParserState) -> Iterator[Reas
         yield Reason(f"{_PATH}.support_device", f"{shown(devices)} is not an array", "write [0, 1, 2, ...]")
         return
     if not devices and state.device != "CPU":
+        state.has_devices = False
         state.warn(f"{_PATH}.support_device: empty, so no device dumps anything")
     for index, device in enumerate(devices):
         # Numbers and booleans are converted without a check.

@@ -30,6 +30,7 @@ class ParserState:
     op_debug_mode: int = 0
     file_format: str = "bin"
     saved_data: str = "tensor"
+    has_devices: bool = True
     warnings: list[str] = field(default_factory=list)
 
     def warn(self, text: str) -> None:

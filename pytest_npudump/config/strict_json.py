@@ -1,8 +1,8 @@
 r"""JSON as nlohmann::json reads it, which is what CANN and MindSpore use.
 
 Stricter than :mod:`json`: no NaN or Infinity, no lone surrogates, no number beyond a double. Looser in
-three places: a UTF-8 byte-order mark is skipped, a NUL byte after the value ends the text, and an integer
-beyond 64 bits becomes a float. The last of duplicate keys wins in both.
+three places: a UTF-8 byte-order mark is skipped, a NUL byte ends the text, and an integer beyond 64 bits
+becomes a float. The last of duplicate keys wins in both.
 """
 
 from __future__ import annotations
@@ -44,23 +44,29 @@ def parse(text: bytes, *, whole: bool = True) -> Any:
         StrictJsonError: the text is not JSON, or is nested deeper than can be followed.
     """
     start = len(_BOM) if text.startswith(_BOM) else 0
+    read = text[start:].partition(b"\0")[0]
     try:
-        decoded = text[start:].decode("utf-8")
+        decoded = read.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise StrictJsonError("invalid UTF-8", start + error.start) from None
+        invalid = StrictJsonError("invalid UTF-8", start + error.start)
+        if whole:
+            raise invalid from None
+        # The value may end before these bytes, which then nobody looks at.
+        return _parse(read[: error.start].decode("utf-8"), start, whole=False, cut_off_by=invalid)
     return _parse(decoded, start, whole=whole)
 
 
-def _parse(text: str, start: int, *, whole: bool) -> Any:
+def _parse(text: str, start: int, *, whole: bool, cut_off_by: StrictJsonError | None = None) -> Any:
     begin = len(text) - len(text.lstrip(_BLANK))
     try:
         value, end = _decoder(text).raw_decode(text, begin)
     except json.JSONDecodeError as error:
-        raise StrictJsonError(_place(text, error.pos, error.msg), _offset(text, error.pos, start)) from None
+        position = _offset(text, error.pos, start)
+        raise cut_off_by or StrictJsonError(_place(text, error.pos, error.msg), position) from None
     except RecursionError:
         raise StrictJsonError("nested too deeply to be read") from None
     rest = text[end:].lstrip(_BLANK)
-    if whole and rest and not rest.startswith("\0"):
+    if whole and rest:
         where = len(text) - len(rest)
         raise StrictJsonError(_place(text, where, "text after the value"), _offset(text, where, start))
     return value

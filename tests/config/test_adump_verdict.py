@@ -69,6 +69,17 @@ def test_all_reasons_of_a_stage_are_listed_and_the_first_decides_the_code(tmp_pa
     assert verdict.reason_code == "EP0003"
 
 
+def test_the_members_of_dump_list_are_checked_one_after_the_other(tmp_path: Path) -> None:
+    dump = {"dump_list": [{"model_name": 1, "optype_blacklist": [{"pos": 1}, 5]}, "x", {"layer": 1}]}
+    assert [reason.item for reason in check(dump, tmp_path).reasons] == [
+        "dump_list[0].model_name",
+        "dump_list[0].optype_blacklist[1]",
+        "dump_list[0].optype_blacklist[0].pos",
+        "dump_list[1]",
+        "dump_list[2].layer",
+    ]
+
+
 @pytest.mark.parametrize(
     ("dump", "warning"),
     [

@@ -125,6 +125,14 @@ def test_without_e2e_settings_ascend_dumps_nothing_and_cpu_all_the_same() -> Non
         assert any("waits 3 s" in warning for warning in verdict.warnings)
 
 
+@pytest.mark.parametrize(("device", "written"), [("Ascend", False), ("GPU", False), ("CPU", True)])
+def test_a_dump_for_no_device_writes_nothing_but_on_cpu(device: str, *, written: bool) -> None:
+    verdict = check({"support_device": []}, None, device)
+    assert verdict.accepted
+    assert verdict.need_dump is written
+    assert verdict.dump_type == ("sync" if written else "")
+
+
 VALUES = st.recursive(
     st.none()
     | st.booleans()

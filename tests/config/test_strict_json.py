@@ -18,6 +18,7 @@ TAKEN = [
     (b'{"a": 1, "a": 2}', {"a": 2}),
     (b'{"a": 1}\x00 anything', {"a": 1}),
     (b'{"a": 1} \x00{', {"a": 1}),
+    (b'{"a": 1}\x00\xff', {"a": 1}),
     (b'"\\ud83d\\ude00"', "\U0001f600"),
     (b'"\\\\ud800"', "\\ud800"),
     (b"18446744073709551615", 18446744073709551615),
@@ -57,6 +58,9 @@ REFUSED = [
     b'"\xff"',
     b'"\xed\xa0\x80"',
     b'"\xc0\x80"',
+    b"{} \xff",
+    b'{"a": "\x00"}',
+    b'{"a": 1\x00}',
     b"\xef\xbb{}",
     b"\xff\xfe{\x00}\x00",
     b"\x00{}",
@@ -103,7 +107,14 @@ def test_the_error_names_the_byte_and_the_line() -> None:
 
 
 def test_what_follows_the_value_is_ignored_where_only_the_value_is_read() -> None:
-    assert parse(b'{"a": 1} x', whole=False) == {"a": 1}
+    for rest in (b" x", b"{", b"\x00", b" \xff", b"\xed\xa0\x80"):
+        assert parse(b'{"a": 1}' + rest, whole=False) == {"a": 1}
+
+
+def test_invalid_utf_8_within_the_value_is_named_though_only_the_value_is_read() -> None:
+    with pytest.raises(StrictJsonError, match="invalid UTF-8") as caught:
+        parse(b'{"a": "\xff"}', whole=False)
+    assert caught.value.offset == 7
 
 
 JSON = st.recursive(
