@@ -18,7 +18,9 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import read_tensors
 from pytest_npudump.layers import both_spellings, resolve_raw_names
 from pytest_npudump.outcome import Escalation, Finding
+from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.recording import record_with_tensors
+from pytest_npudump.reference.second_run import failing_keys, with_reference
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.verdict import Comparison
     from pytest_npudump.dump.records import Dump
+    from pytest_npudump.outcome import Outcome
     from pytest_npudump.session import MarkedTest
 
 
@@ -65,9 +68,9 @@ def plan_second_run(test: MarkedTest) -> Plan | None:
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
         return plan
-    if outcome.comparison is None or not (test.settings.escalate and test.request.escalate):
+    if not (test.settings.escalate and test.request.escalate):
         return None
-    wanted = _failing_layers(outcome.comparison)
+    wanted = _failing_layers(outcome)
     if not wanted:
         return None
     return _plan(test, dump, wanted)
@@ -79,9 +82,9 @@ def _layers_to_keep(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
     return tuple(layer for layer in layers if matches_any(patterns, layer))
 
 
-def _failing_layers(comparison: Comparison) -> tuple[str, ...]:
+def _failing_layers(outcome: Outcome) -> tuple[str, ...]:
     """Layers with values to look at: a missing one has none, a new one has nothing to be compared with."""
-    return tuple(dict.fromkeys(v.key.layer for v in comparison.failing if v.status == "fail"))
+    return tuple(dict.fromkeys(key.layer for key in failing_keys(outcome)))
 
 
 def _plan(test: MarkedTest, dump: Dump, wanted: tuple[str, ...]) -> Plan:
@@ -182,6 +185,8 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     try:
         judged = test.outcome.comparison if test.outcome else None
         dump = test.attempt.read(test.progress, acl=_first_run_was_text(test))
+        if test.part:
+            dump = by_rank(dump).get(test.part, dump)
         if test.dump is not None:
             dump = under_first_keys(test.dump, dump)
         records = _wanted_records(dump, plan, judged)
@@ -192,11 +197,11 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
             return record_with_tensors(test, plan, records, _disagreements(test, keys, records))
         golden = test.goldens.read_if_any()
         tensors = read_tensors(golden) if golden is not None else {}
-        findings = _findings(test, plan, records, tensors)
+        findings, notes = with_reference(test, _findings(test, plan, records, tensors), records)
     except (DumpError, GoldenError) as error:
         problem = f"what the second run dumped cannot be judged: {error}"
         return Escalation(problem=problem, directory=directory, notes=plan.notes)
-    return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes)
+    return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes + notes)
 
 
 def _first_run_was_text(test: MarkedTest) -> bool:
@@ -234,13 +239,8 @@ def _findings(
     test: MarkedTest, plan: Plan, records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
 ) -> tuple[Finding, ...]:
     assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
-    assert test.outcome.comparison is not None  # noqa: S101 - the same
     layers = {sanitise(layer) for layer in plan.layers}
-    failing = [
-        verdict.key
-        for verdict in test.outcome.comparison.failing
-        if verdict.status == "fail" and sanitise(verdict.key.layer) in layers
-    ]
+    failing = [key for key in failing_keys(test.outcome) if sanitise(key.layer) in layers]
     disagreements = _disagreements(test, failing, records)
     return tuple(
         _finding(test, key, records.get(str(key.sanitised)), disagreements, tensors) for key in failing

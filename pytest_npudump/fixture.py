@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import ArrayLike
+
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.runtime.base import ModelSession
     from pytest_npudump.session import MarkedTest
@@ -47,7 +49,30 @@ class NpuDump:
             RuntimeUnavailableError: the runtime cannot load it; the message has its code and reason.
         """
         __tracebackhide__ = True
-        return self._test.runtime.load_model(self.directory / Path(path))
+        test, file = self._test, self.directory / Path(path)
+        session = test.runtime.load_model(file)
+        if test.reference is None:
+            return session
+        return test.reference.inputs.watch(session, file, test.attempt.part)
+
+    def reference_inputs(self, inputs: Mapping[str, ArrayLike]) -> None:
+        """Say what an execution of the model was given, for the ONNX model of the marker's ``reference``.
+
+        Needed only where the model does not run through :meth:`load_model`; once for each execution, in
+        order, inside the ``capture`` that the execution belongs to.
+
+        Args:
+            inputs: an array for each input of the ONNX model, by its name; copied.
+
+        Raises:
+            RequestError: the marker names no reference, or ``inputs`` is no such mapping.
+        """
+        test = self._test
+        if test.reference is None:
+            raise RequestError(
+                "npu_dump.reference_inputs(): the marker names no reference: add reference='model.onnx'"
+            )
+        test.reference.inputs.give(inputs, test.attempt.part)
 
     @property
     def runtime(self) -> str:

@@ -23,7 +23,10 @@ from pytest_npudump.layers import (
     with_raw_names,
 )
 from pytest_npudump.outcome import Outcome
+from pytest_npudump.ranks.judging import judge_parts, recorded_elsewhere
+from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.recording import golden_to_start_from, record
+from pytest_npudump.reference.outcomes import by_reference_alone, not_recorded, with_reference
 from pytest_npudump.request import matches_any
 from pytest_npudump.scenes import JUDGES
 from pytest_npudump.tolerating import MARKER_RULES
@@ -48,12 +51,25 @@ def judge(test: MarkedTest) -> Outcome:
         table = StatsTable.from_records(test.dump.records)
     except (DumpError, GoldenError) as error:
         return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
+    reference = test.reference
+    compared = reference.judge(test.dump.records, test.request) if reference is not None else None
     if test.settings.update_golden:
-        return _record(test, golden, table)
+        if compared is not None and not compared.good:
+            return not_recorded(test.goldens.path, compared, tensors=len(table))
+        return with_reference(_judge_ranks(test, golden, table), compared)
     try:
-        return _compare(test, golden, table)
+        return with_reference(_judge_ranks(test, golden, table), compared)
     except GoldenError as error:
         return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
+
+
+def _judge_ranks(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
+    """Record or compare the dump: rank by rank where it holds several that share a golden."""
+    assert test.dump is not None  # noqa: S101 - judge() has set it
+    parts = by_rank(test.dump) if test.request.ranks == "same" else {}
+    if len(parts) > 1:
+        return judge_parts(test, golden, parts, _compare, _record)
+    return (_record if test.settings.update_golden else _compare)(test, golden, table)
 
 
 def collect(test: MarkedTest, golden: Golden | None) -> Dump:
@@ -117,6 +133,11 @@ def _problems(test: MarkedTest, dump: Dump, table: StatsTable, known: set[str]) 
 
 def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
     assert test.dump is not None  # noqa: S101 - judge() has set it
+    if golden is None and test.reference is not None:
+        problems = _problems(test, test.dump, table, set())
+        return by_reference_alone(
+            test.goldens.path, tensors=len(table), problems=problems, notes=test.dump.notes
+        )
     if golden is None:
         problem = str(GoldenMissingError(f"no golden file {test.goldens.path}"))
         return Outcome(status.MISSING_GOLDEN, test.goldens.path, problems=(problem,), tensors=len(table))
@@ -155,6 +176,8 @@ def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
 
 def _record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
     assert test.dump is not None  # noqa: S101 - judge() has set it
+    if (elsewhere := recorded_elsewhere(test, table)) is not None:
+        return elsewhere
     problems = _problems(test, test.dump, table, set())
     if problems:
         return Outcome(status.ERROR, test.goldens.path, problems=problems, tensors=len(table))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.goldens import Goldens
 from pytest_npudump.isolation.remote import RemoteRuntime
 from pytest_npudump.marked import Identity, request_of
+from pytest_npudump.reference.reference import Reference
 from pytest_npudump.report.progress import progress_of
 from pytest_npudump.session import MarkedTest
 from pytest_npudump.tolerating import tolerances_for
@@ -37,6 +38,7 @@ def marked_test(
     request = request_of(item)
     identity = str(Identity.of(item))
     variant = settings.golden_variant
+    rules = item.config.rootpath / settings.tolerances if settings.tolerances else None
     return MarkedTest(
         nodeid=identity,
         request=request,
@@ -51,6 +53,7 @@ def marked_test(
         tolerances=tolerances_for(request, settings, item.config.rootpath),
         directory=directory or places.dumps(identity),
         progress=progress_of(item.config),
+        reference=Reference.of(request, item.path.parent, rules),
     )
 
 

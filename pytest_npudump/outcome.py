@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors import TensorDifference
     from pytest_npudump.compare.verdict import Comparison
     from pytest_npudump.dump.records import TensorKey
+    from pytest_npudump.reference.result import ReferenceResult
 
 PASSED = "passed"
 FAILED = "failed"
@@ -45,6 +46,7 @@ class Outcome:
         tensors: number of tensors that were dumped and selected.
         environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
         findings: what scenes other than ``model`` and ``op`` found, in execution order.
+        reference: the comparison with an ONNX model; None where the test names none.
     """
 
     status: str
@@ -55,6 +57,7 @@ class Outcome:
     tensors: int = 0
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     findings: tuple[SceneFinding, ...] = ()
+    reference: ReferenceResult | None = None
 
     @property
     def good(self) -> bool:
@@ -71,6 +74,7 @@ class Finding:
         reproduced: whether the statistics of both runs agree; None where the second run has no such tensor.
         differences: the statistics in which the two runs disagree, as ``name: (first, second)``.
         difference: element-wise, where a golden tensor exists.
+        reference: the same against the ONNX reference, where the tensor differs from that.
         description: of the tensor by itself, where none exists.
         path: the dumped file.
         note: why something is missing.
@@ -80,6 +84,7 @@ class Finding:
     reproduced: bool | None
     differences: Mapping[str, tuple[object, object]] = field(default_factory=dict)
     difference: TensorDifference | None = None
+    reference: TensorDifference | None = None
     description: TensorDescription | None = None
     path: Path | None = None
     note: str = ""
@@ -131,6 +136,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "reproduced": finding.reproduced,
         "differences": {name: [*map(_plain, pair)] for name, pair in finding.differences.items()},
         "elements": finding.difference.to_json() if finding.difference else None,
+        "reference": finding.reference.to_json() if finding.reference else None,
         "tensor": finding.description.to_json() if finding.description else None,
         "path": str(finding.path) if finding.path else None,
         "note": finding.note or None,

@@ -11,6 +11,7 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import write_tensors
 from pytest_npudump.layers import both_spellings
 from pytest_npudump.outcome import Escalation, Outcome
+from pytest_npudump.reference.outcomes import with_reference
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def record_with_tensors(
     try:
         table = StatsTable.from_records(test.dump.records)
         write_tensors(test.goldens, records.values(), table)
-        test.outcome = record(test, golden_to_start_from(test), table)
+        compared = test.outcome.reference if test.outcome is not None else None
+        test.outcome = with_reference(record(test, golden_to_start_from(test), table), compared)
     except (GoldenError, DumpError) as error:
         problem = f"nothing was recorded: the golden tensors cannot be written: {error}"
         return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))

@@ -19,6 +19,7 @@ from pytest_npudump.errors import ConfigError
 from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
 from pytest_npudump.judging import judge
 from pytest_npudump.outcome import DIED, PENDING, Escalation, Outcome
+from pytest_npudump.ranks.agreement import agree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.goldens import Goldens
     from pytest_npudump.options import Settings
+    from pytest_npudump.ranks.exchange import Exchange
+    from pytest_npudump.reference.reference import Reference
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
 
@@ -41,12 +44,16 @@ class Judged:
         plan: what the second run is to dump.
         dump: what it left.
         attempt: the run itself.
+        accompanies: whether the second run takes place for the other ranks' sake.
+        part: the rank or device of the dump that was judged.
     """
 
     outcome: Outcome
     plan: Plan
     dump: Dump | None
     attempt: Attempt
+    accompanies: bool = False
+    part: str = ""
 
 
 @dataclass(slots=True)
@@ -62,10 +69,13 @@ class MarkedTest:
         tolerances: what its statistics may differ by.
         directory: where its dumps and reports go.
         progress: called with (files read, files in all) while a dump is read; None for nobody.
+        reference: the ONNX model its layers are compared with; None without one.
         attempts: its runs so far.
         dump: what the first run left; None before, or where it cannot be read.
         outcome: what the first run showed; None before its body has ended well.
         escalation: what the second run found; None without one.
+        exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
+        part: the rank or device of the dump that is judged, where all share one golden.
     """
 
     nodeid: str
@@ -76,11 +86,15 @@ class MarkedTest:
     tolerances: Tolerances
     directory: Path
     progress: Callable[[int, int], None] | None = None
+    reference: Reference | None = None
     attempts: list[Attempt] = field(default_factory=list)
     dump: Dump | None = None
     outcome: Outcome | None = None
     escalation: Escalation | None = None
+    exchange: Exchange | None = None
+    part: str = ""
     _plan: Plan | None = None
+    _accompanies: bool = False
 
     @property
     def attempt(self) -> Attempt:
@@ -121,11 +135,13 @@ class MarkedTest:
         self.prepare()
         number = len(self.attempts) + 1
         directory = self.directory / f"run{number}"
-        if self._plan is None:
+        if self._plan is None or self._accompanies:
             attempt = Attempt(number, directory, self.request)
         else:
             attempt = Attempt(number, directory, self.request, "tensor", self._plan.raw_layers)
         self.attempts.append(attempt)
+        if self.reference is not None:
+            self.reference.start_run()
         attempt.start(self.runtime)
 
     def stop(self) -> None:
@@ -137,24 +153,36 @@ class MarkedTest:
         self.stop()
         if self._plan is None:
             self.outcome = judge(self)
-            self._plan = plan_second_run(self)
+            self._plan = self._agreed(plan_second_run(self))
             self.escalation = self._plan.skipped if self._plan else None
             if self.escalation is not None and self.outcome.status == PENDING:
                 problem = f"nothing was recorded: {self.escalation.problem}"
                 self.outcome = replace(self.outcome, problems=(problem,))
-        else:
+        elif not self._accompanies:
             self.escalation = examine_second_run(self, self._plan)
+
+    def _agreed(self, plan: Plan | None) -> Plan | None:
+        """Return the plan that all ranks can follow: a model whose ranks wait for each other runs on all."""
+        if self.exchange is None:
+            return plan
+        wanted = plan is not None and plan.runs
+        others, problem = agree(self.exchange, self.nodeid, wants=wanted)
+        if problem and wanted and plan is not None:
+            return replace(plan, skipped=Escalation(problem=problem))
+        self._accompanies = others and not wanted and not problem
+        return Plan(()) if self._accompanies else plan
 
     def judged(self) -> Judged:
         """Return what the first run came to; only where :attr:`wants_second_run` says so."""
         assert self.outcome is not None  # noqa: S101 - the same
         assert self._plan is not None  # noqa: S101 - the same
-        return Judged(self.outcome, self._plan, self.dump, self.attempt)
+        return Judged(self.outcome, self._plan, self.dump, self.attempt, self._accompanies, self.part)
 
     def adopt(self, judged: Judged) -> None:
         """Go on from a first run that took place in another process."""
         self.outcome, self.dump, self._plan = judged.outcome, judged.dump, judged.plan
-        self.attempts = [judged.attempt]
+        self.attempts, self.part = [judged.attempt], judged.part
+        self._accompanies = judged.accompanies
 
     def die(self, why: str) -> None:
         """Record that the process of the run under way ended before the run did."""
@@ -166,7 +194,7 @@ class MarkedTest:
 
     def abandon_second_run(self, reason: str) -> None:
         """Record that the second run came to nothing, because its body failed or it never started."""
-        if self.escalation is None:
+        if self.escalation is None and not self._accompanies:
             self.escalation = Escalation(problem=reason)
 
     @property

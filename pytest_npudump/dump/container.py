@@ -193,6 +193,7 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
         c0=formats.c0(tensor.format),
         note=note or odd,
         original_name=_text(tensor.original_op.name) if io == "output" else "",
+        original_index=tensor.original_op.output_index if io == "output" else 0,
         address=tensor.address,
         arg_index=tensor.arg_index,
         input_type=getattr(tensor, "input_type", 0),

@@ -36,6 +36,7 @@ class ContainerTensor:
         payload: where the bytes lie; None where the file has none.
         note: why the payload is missing or odd; "" where it is neither.
         original_name: operator that an output belonged to before fusion; "" where not set.
+        original_index: which of that operator's outputs it was; 0 where not set.
         address: device address; 0 where not set.
         arg_index: position among the kernel's arguments (exception dumps); 0 where not set.
         input_type: CANN's ``DfxTensorType`` (exception dumps); 0 where not set.
@@ -54,6 +55,7 @@ class ContainerTensor:
     payload: Payload | None = None
     note: str = ""
     original_name: str = ""
+    original_index: int = 0
     address: int = 0
     arg_index: int = 0
     input_type: int = 0

@@ -22,23 +22,25 @@ def finding_lines(finding: Finding, *, worst: int) -> list[str]:
             for name, (first, second) in finding.differences.items()
         )
         lines.append(f"  {key}: first and second run disagree: {pairs}")
-    if finding.difference is not None:
-        lines += [f"  {key}: {line}" for line in _difference_lines(finding.difference, worst)]
+    for difference, side in ((finding.difference, "golden"), (finding.reference, "reference")):
+        if difference is not None:
+            lines += [f"  {key}: {line}" for line in _difference_lines(difference, worst, side)]
     if finding.description is not None:
-        lines.append(f"  {key}: {tensor_words(finding.description)}, {_NO_GOLDEN}")
+        missing = "" if finding.reference is not None else f", {_NO_GOLDEN}"
+        lines.append(f"  {key}: {tensor_words(finding.description)}{missing}")
     if finding.note:
         lines.append(f"  {key}: {finding.note}")
     return lines
 
 
-def _difference_lines(difference: TensorDifference, worst: int) -> list[str]:
+def _difference_lines(difference: TensorDifference, worst: int, side: str) -> list[str]:
     d = difference
     measures = f"max abs {number(d.max_abs)}, max rel {number(d.max_rel)}, cosine {number(d.cosine)}"
-    lines = [f"against the golden tensor: {measures}, {100 * d.within:.4g} % of {d.count} within tolerance"]
+    lines = [f"against the {side} tensor: {measures}, {100 * d.within:.4g} % of {d.count} within tolerance"]
     if not d.special_equal:
-        lines.append(f"NaN or Inf differ: {d.special_text()}")
+        lines.append(f"NaN or Inf differ: {d.special_text().replace('golden', side)}")
     lines += [
-        f"worst at {list(e.index)}: golden {number(e.golden)}, actual {number(e.actual)}"
+        f"worst at {list(e.index)}: {side} {number(e.golden)}, actual {number(e.actual)}"
         for e in d.worst[:worst]
     ]
     return lines

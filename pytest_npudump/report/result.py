@@ -50,6 +50,9 @@ def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
         result |= {name: comparison.count(name) for name in (FAIL, MISSING, EXTRA)}
         first = comparison.first
         result["first"] = str(first.key) if first else None
+    if outcome.reference is not None:
+        result["reference"] = outcome.reference.summary()
+        result["first"] = result.get("first") or result["reference"]["first"]
     if outcome.findings:
         result["findings"] = len(outcome.findings)
     if escalation is not None:
@@ -78,6 +81,7 @@ def full_json(test: MarkedTest) -> dict[str, Any]:
         "environment": {name: list(pair) for name, pair in outcome.environment.items()},
         "findings": [finding.to_json() for finding in outcome.findings],
         "comparison": outcome.comparison.to_json() if outcome.comparison else None,
+        "reference": outcome.reference.to_json() if outcome.reference else None,
         "escalation": test.escalation.to_json() if test.escalation else None,
         "runs": [str(attempt.directory) for attempt in test.attempts],
     }

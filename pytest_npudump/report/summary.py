@@ -19,6 +19,10 @@ def summary_line(results: Sequence[Mapping[str, Any]]) -> str:
     expected = sum(result.get("expected", 0) for result in results)
     if expected:
         parts.append(f"{compared} of {expected} tensors compared")
+    against = [result["reference"] for result in results if result.get("reference")]
+    if against:
+        layers = [sum(found[name] for found in against) for name in ("compared", "layers")]
+        parts.append(f"{layers[0]} of {layers[1]} layers compared with a reference")
     parts += [f"{counts[word]} {word}" for word in counts if word != "passed"]
     unjudged = sum(result.get("unjudged", 0) for result in results)
     if unjudged:

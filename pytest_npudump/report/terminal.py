@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.first import explain_first
 from pytest_npudump.report.elements import finding_lines
+from pytest_npudump.report.reference import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, table
 
@@ -50,6 +51,8 @@ def headline(test: MarkedTest) -> str:
         return f"npudump: {finding_sentence(outcome.findings[0])}"
     if outcome.problems:
         return f"npudump: {outcome.problems[0]}"
+    if outcome.reference is not None and outcome.reference.failing:
+        return f"npudump: {reference_sentence(outcome.reference)}"
     problem = test.escalation.problem if test.escalation else ""
     return f"npudump: {problem}"
 
@@ -89,11 +92,20 @@ def _body(test: MarkedTest, *, brief: bool) -> list[str]:
     tail = _listed("note", outcome.notes, limit)
     if test.escalation is not None:
         tail = _escalation_lines(test.escalation, FINDINGS if brief else None) + tail
+    tail = _reference_lines(outcome, LINES - _FIXED - len(head) - len(tail) if brief else None) + tail
     if outcome.comparison is None or not outcome.comparison.failing:
         return head + tail
     room = LINES - _FIXED - len(head) - len(tail)
     rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else None
     return head + _comparison_lines(outcome, rows) + tail
+
+
+def _reference_lines(outcome: Outcome, room: int | None) -> list[str]:
+    """Return what differs from the reference: briefly where the golden has its own table above."""
+    if room is None:
+        return reference_lines(outcome, None)
+    beside = outcome.comparison is not None and outcome.comparison.failing
+    return reference_lines(outcome, _FEWEST_ROWS if beside else max(_FEWEST_ROWS, min(ROWS, room)))
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
@@ -170,7 +182,12 @@ def ways_out(test: MarkedTest) -> list[str]:
     assert outcome is not None  # noqa: S101 - there is no failure without a judgement
     if outcome.status == status.MISSING_GOLDEN:
         return [f"to create:  pytest --npudump-update-golden '{test.nodeid}'"]
+    lines = [found] if (found := way_out(outcome)) else []
     known = any(map(can_be_approved, outcome.findings))
-    if outcome.status == status.FAILED and (outcome.comparison is not None or known):
-        return [f"to approve: pytest --npudump-update-golden '{test.nodeid}'"]
-    return []
+    comparison = outcome.comparison
+    beside = comparison is not None and comparison.failing
+    if outcome.reference is not None and not outcome.reference.good and not beside:
+        return lines
+    if outcome.status == status.FAILED and (comparison is not None or known):
+        lines.append(f"to approve: pytest --npudump-update-golden '{test.nodeid}'")
+    return lines

@@ -84,8 +84,8 @@ def row(verdict: Verdict) -> tuple[str, ...]:
     return (*head, statistic(reason) + more, *cells)
 
 
-def sentence(verdict: Verdict) -> str:
-    """Return one failing verdict as a sentence, the layer first."""
+def sentence(verdict: Verdict, *, against: str = "golden") -> str:
+    """Return one failing verdict as a sentence, the layer first; ``against`` is what it was compared with."""
     place = f"{verdict.key.layer} ({f'{verdict.op_type} {tensor(verdict)}'.strip()})"
     if verdict.status == "missing":
         return f"{place} is missing: the golden has it, the dump does not"
@@ -97,7 +97,7 @@ def sentence(verdict: Verdict) -> str:
     times = excess(reason)
     far = f", {times:.3g} times the allowed difference" if math.isfinite(times) else ""
     if reason.statistic in _DISTANCES:
-        words = f"{reason.statistic} from the golden tensor is {number(reason.actual)}"
+        words = f"{reason.statistic} from the {against} tensor is {number(reason.actual)}"
     elif isinstance(reason.actual, str) and reason.statistic not in _STRUCTURE:
         words = f"{reason.statistic}: {reason.actual}"
     else:

@@ -1,0 +1,190 @@
+"""The judgement: every tensor with a counterpart against the reference, in execution order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.elements import with_elements
+from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.errors import RequestError
+from pytest_npudump.reference.expected import Expected, expect
+from pytest_npudump.reference.feeds import Execution, Feeds, executions_of
+from pytest_npudump.reference.matching import Match, Matching, match
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_npudump.compare.tolerance import Tolerances
+    from pytest_npudump.compare.verdict import Comparison, Reason
+    from pytest_npudump.dump.records import Stats, TensorRecord
+    from pytest_npudump.reference.inputs import RunInputs
+    from pytest_npudump.reference.mapping import NameMap
+    from pytest_npudump.reference.model import ReferenceModel
+
+_FLOAT32 = 4
+_STATISTICS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """A dump held against the reference.
+
+    Attributes:
+        matching: which tensors have counterparts; one that is a sequence or text counts as none.
+        comparison: their verdicts.
+        expected: the tensors side by side, in the dump's order.
+        notes: why elements were not compared.
+    """
+
+    matching: Matching
+    comparison: Comparison
+    expected: tuple[Expected, ...]
+    notes: tuple[str, ...] = ()
+
+    def marked(self, mark: str) -> tuple[str, ...]:
+        """Return the keys of tensors that carry a mark of :class:`Expected`."""
+        return tuple(str(e.actual.key) for e in self.expected if mark in e.marks)
+
+
+def compare(
+    records: Sequence[TensorRecord],
+    model: ReferenceModel,
+    mapping: NameMap,
+    inputs: RunInputs,
+    tolerances: Tolerances,
+    *,
+    dumped: Sequence[TensorRecord] = (),
+) -> Compared:
+    """Run the reference on what the device was fed, and compare all tensors that have a counterpart.
+
+    Args:
+        records: the dump, in execution order.
+        model: the reference.
+        mapping: names that the reference does not know.
+        inputs: what the run fed its models.
+        tolerances: what the device may differ by.
+        dumped: further records that may hold the inputs.
+
+    Raises:
+        RequestError: nothing has a counterpart, or the inputs are not known.
+        ModelError: onnxruntime cannot run the model on them.
+        DumpError: a tensor of the dump cannot be read.
+    """
+    matching = match(records, model, mapping)
+    if not matching.matches:
+        raise RequestError(_nothing(records, model))
+    executions = executions_of(m.record for m in matching.matches)
+    feeds = Feeds(inputs, model.inputs, executions, (*records, *dumped))
+    found = dict(_expected(matching, model, feeds, tolerances))
+    kept = [match for match in matching.matches if match.record.key in found]
+    gone = tuple(match.record for match in matching.matches if match.record.key not in found)
+    expected = tuple(found[match.record.key] for match in kept)
+    comparison, notes = _judge(expected, tolerances)
+    matching = replace(matching, matches=tuple(kept), alone=(*matching.alone, *gone))
+    return Compared(matching, comparison, expected, notes)
+
+
+def _nothing(records: Sequence[TensorRecord], model: ReferenceModel) -> str:
+    layers = list(dict.fromkeys(record.key.layer for record in records))
+    nodes = [node.name for node in model.nodes]
+    return (
+        f"no layer of the dump has a counterpart in {model.path.name}: the dump has {_some(layers)}, "
+        f"the model {_some(nodes)}; give the ONNX model that was converted, or map the names in a YAML file "
+        f"with reference_map="
+    )
+
+
+def _some(names: Sequence[str], shown: int = 3) -> str:
+    return ", ".join(map(repr, names[:shown])) + (
+        f" and {len(names) - shown} more" if len(names) > shown else ""
+    )
+
+
+def _expected(
+    matching: Matching, model: ReferenceModel, feeds: Feeds, tolerances: Tolerances
+) -> Iterator[tuple[object, Expected]]:
+    """Yield the tensors side by side by key; the reference runs once an execution, or in batches."""
+    by_execution: defaultdict[Execution, list[Match]] = defaultdict(list)
+    for found in matching.matches:
+        by_execution[Execution.of(found.record)].append(found)
+    for execution, matches in by_execution.items():
+        wanted: defaultdict[str, list[TensorRecord]] = defaultdict(list)
+        for found in matches:
+            wanted[found.counterpart.tensor].append(found.record)
+        sizes = {tensor: max(map(_size, records)) for tensor, records in wanted.items()}
+        for tensor, array in model.run(feeds.of(execution), sizes):
+            if array is None:
+                continue
+            for record in wanted[tensor]:
+                rtol, atol = tolerances.elements(record.key.layer, record.dtype)
+                yield record.key, expect(record, array, rtol=rtol, atol=atol)
+
+
+def _size(record: TensorRecord) -> int:
+    """Return about how many bytes the counterpart of a tensor takes."""
+    bits = BY_NAME[record.dtype].bits if record.dtype in BY_NAME else 0
+    if record.stats is not None and record.stats.count is not None:
+        return record.stats.count * _FLOAT32
+    return (record.size or 0) * 8 * _FLOAT32 // bits if bits else record.size or 0
+
+
+def _judge(expected: Sequence[Expected], tolerances: Tolerances) -> tuple[Comparison, tuple[str, ...]]:
+    golden = StatsTable.from_records(_told([e.golden for e in expected], [e.actual for e in expected]))
+    actual = StatsTable.from_records(e.actual for e in expected)
+    comparison = compare_tables(golden, actual, tolerances)
+    elements = {row: e.elements for row, e in enumerate(expected) if e.elements is not None}
+    comparison = with_elements(comparison, elements, tolerances)
+    notes = tuple(
+        f"{expected[row].actual.key}: elements not compared: {found.note}"
+        for row, found in elements.items()
+        if found.note
+    )
+    return _in_own_words(comparison), notes
+
+
+def _told(golden: Sequence[TensorRecord], actual: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
+    """Take from the reference what the dump tells of no tensor, and all of it where it tells nothing of one.
+
+    The device's statistics leave out what was not asked for, and types such as bfloat16.
+    """
+    told = {name for name in _STATISTICS if any(_tells(record.stats, name) for record in actual)}
+    for here, there in zip(golden, actual, strict=True):
+        stats, own = here.stats, there.stats
+        if stats is None or own is None or not any(_tells(own, name) for name in _STATISTICS):
+            yield replace(here, stats=None)
+            continue
+        unknown: dict[str, Any] = {name: None for name in _STATISTICS if name not in told}
+        yield replace(here, stats=replace(stats, **unknown))
+
+
+def _tells(stats: Stats | None, name: str) -> bool:
+    return stats is not None and getattr(stats, name) is not None
+
+
+def _in_own_words(comparison: Comparison) -> Comparison:
+    """Return a comparison whose reasons do not speak of a golden; its notes, which do, are made anew."""
+
+    def worded(reason: Reason) -> Reason:
+        return replace(reason, rule=reason.rule.replace("the golden", "the reference"))
+
+    failing = tuple(
+        replace(verdict, reasons=tuple(worded(reason) for reason in verdict.reasons))
+        for verdict in comparison.failing
+    )
+    by_key = {verdict.key: verdict for verdict in failing}
+    first = comparison.first
+    return replace(comparison, failing=failing, first=by_key[first.key] if first else None, notes=())
+
+
+def differences(compared: Compared) -> Mapping[str, Expected]:
+    """Return the tensors side by side by the text of their sanitised key."""
+    return {str(e.actual.key.sanitised): e for e in compared.expected}
+
+
+def dtypes_of(records: Iterable[TensorRecord]) -> tuple[str, ...]:
+    """Return the types that occur among ``records``."""
+    return tuple(dict.fromkeys(record.dtype for record in records))

@@ -1,0 +1,194 @@
+"""What a tensor of the device should be, given the reference's: its layout, its type and its range apart.
+
+The device lays tensors out in blocks with padding, computes in 16 bits, and may leave axes of one element
+out. None of this is a difference; a value is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.compare.elements import magnitude
+from pytest_npudump.compare.pairs import Elements
+from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.dump.decode import load, why_opaque
+from pytest_npudump.dump.dtypes import BY_NAME, UNKNOWN
+from pytest_npudump.dump.host import host_array, is_private
+from pytest_npudump.dump.layouts import LayoutError
+from pytest_npudump.dump.stats import tensor_stats
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.records import Stats, TensorRecord
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+OVERFLOW = "overflow"
+PADDED = "padded"
+LAYOUT = "layout"
+"""What :attr:`Expected.marks` says of a tensor: the reference's values are beyond float16; the statistics
+count the padding of a layout; the layout cannot be converted."""
+
+_HALF_MAX = float(np.finfo(np.float16).max)
+_FAMILIES = {"float": "float", "complex": "complex", "int": "int", "bool": "int"}
+_AXES = {"NHWC": (0, 2, 3, 1), "NDHWC": (0, 2, 3, 4, 1), "HWCN": (2, 3, 1, 0)}
+"""Host layouts by the axes of ONNX's NCHW and NCDHW that they consist of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A tensor of the device beside its counterpart.
+
+    Attributes:
+        golden: the reference as a record under the device's key, in the device's type and shape where only
+            these differ.
+        actual: the device's tensor, with statistics that can be held against it.
+        elements: what the comparison element by element found; None where the dump has statistics only.
+        marks: any of :data:`OVERFLOW`, :data:`PADDED`, :data:`LAYOUT`.
+    """
+
+    golden: TensorRecord
+    actual: TensorRecord
+    elements: Elements | None = None
+    marks: frozenset[str] = frozenset()
+
+
+def expect(record: TensorRecord, reference: Array, *, rtol: float = 0.0, atol: float = 0.0) -> Expected:
+    """Put the reference's tensor beside the device's.
+
+    Args:
+        record: the device's tensor; where it has elements, statistics are those of its host layout.
+        reference: the counterpart, in ONNX's order of axes.
+        rtol: for the share of single elements within tolerance, relative to the reference's element.
+        atol: for the same, on top of it.
+
+    Raises:
+        DumpError: the device's tensor cannot be read.
+    """
+    reference, marks = _in_range(record, reference)
+    if record.payload is None or record.shape is None or why_opaque(record.dtype):
+        return _by_statistics(record, reference, marks)
+    array = load(record.payload, record.dtype, record.shape)
+    try:
+        host = host_array(array, record, {4: "NCHW", 5: "NCDHW"}.get(reference.ndim, "ND"))
+    except LayoutError:
+        return _by_statistics(record, reference, marks | {LAYOUT})
+    actual = replace(record, shape=host.shape, stats=tensor_stats(host), format="")
+    golden = _as(record, reference, stats=tensor_stats(reference))
+    if _squeezed(reference.shape) != _squeezed(host.shape):
+        return Expected(golden, actual, marks=marks)
+    golden = replace(golden, shape=host.shape)
+    if golden.dtype != record.dtype:
+        return Expected(golden, actual, marks=marks)
+    return Expected(golden, actual, _elements(reference.reshape(host.shape), host, golden, rtol, atol), marks)
+
+
+def _elements(reference: Array, host: Array, golden: TensorRecord, rtol: float, atol: float) -> Elements:
+    if reference.dtype != host.dtype and host.dtype.kind in "iub" and reference.dtype.kind in "iub":
+        wide = np.result_type(reference.dtype, host.dtype, np.int8)
+        reference, host = reference.astype(wide), host.astype(wide)
+    try:
+        difference = compare_tensors(reference, host, rtol=rtol, atol=atol)
+    except RequestError as error:
+        return Elements(note=str(error))
+    return Elements(golden_stats=golden.stats, difference=difference)
+
+
+def _in_range(record: TensorRecord, reference: Array) -> tuple[Array, frozenset[str]]:
+    """Return the reference with what float16 cannot hold as the device holds it: infinite, or the largest."""
+    if record.dtype != "float16" or reference.dtype.kind != "f" or reference.dtype == np.float16:
+        return reference, frozenset()
+    extreme = magnitude(tensor_stats(reference))
+    if extreme is None or extreme <= _HALF_MAX:
+        return reference, frozenset()
+    stats = record.stats
+    limits = [v for v in (stats.max, stats.min) if v is not None] if stats else []
+    saturated = limits and all(abs(v) <= _HALF_MAX for v in limits) and max(map(abs, limits)) == _HALF_MAX
+    if saturated:
+        finite = np.isfinite(reference)
+        return np.where(finite, np.clip(reference, -_HALF_MAX, _HALF_MAX), reference), frozenset({OVERFLOW})
+    with np.errstate(over="ignore"):
+        halves = reference.astype(np.float16)
+        infinite = np.isinf(halves)
+        if not infinite.any():
+            return reference, frozenset()
+        return np.where(infinite, halves.astype(reference.dtype), reference), frozenset({OVERFLOW})
+
+
+def _as(record: TensorRecord, reference: Array, *, stats: Stats) -> TensorRecord:
+    """Return the reference as a record: of the device's type where both are of one kind."""
+    name = reference.dtype.name
+    return replace(
+        record,
+        dtype=record.dtype if _family(record.dtype) in (_family(name), "") else name,
+        shape=reference.shape,
+        stats=stats,
+        payload=None,
+        original_shape=None,
+        note="",
+    )
+
+
+def _family(dtype: str) -> str:
+    """Kind of a type, bool with the integers as the device stores it; "" for an unknown type."""
+    if dtype == UNKNOWN or dtype not in BY_NAME:
+        return ""
+    return _FAMILIES.get(BY_NAME[dtype].kind, "")
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dim for dim in shape if dim != 1)
+
+
+def _by_statistics(record: TensorRecord, reference: Array, marks: frozenset[str]) -> Expected:
+    """Compare statistics as the device computes them, over its own layout, padding included."""
+    by_acl = record.stats is not None and record.stats.digits is not None
+    stats = tensor_stats(reference, acl=by_acl)
+    golden = _as(record, reference, stats=stats)
+    count = _count(record)
+    if not reference.size and not count:
+        record = replace(record, stats=None)  # what producers write for no elements means nothing
+        golden = replace(golden, stats=None)
+    if not _same_shape(record, reference.shape, count):
+        return Expected(golden, record, marks=marks)
+    golden = replace(golden, shape=record.shape)
+    if count is None or count == reference.size or record.stats is None:
+        return Expected(golden, record, marks=marks)
+    golden = replace(golden, stats=_with_padding(stats, record.stats))
+    actual = replace(record, stats=replace(record.stats, avg=None, l2norm=None))
+    return Expected(golden, actual, marks=marks | {PADDED})
+
+
+def _count(record: TensorRecord) -> int | None:
+    if record.stats is not None and record.stats.count is not None:
+        return record.stats.count
+    return None if record.shape is None else math.prod(record.shape)
+
+
+def _same_shape(record: TensorRecord, shape: tuple[int, ...], count: int | None) -> bool:
+    """Whether the device's shape is the reference's, but for axes of one element, layout and padding."""
+    if record.shape is None:
+        return True
+    if is_private(record):
+        known = record.original_shape
+        if known:
+            return _squeezed(known) == _squeezed(shape)
+        return count is not None and count >= math.prod(shape)
+    turned = _AXES.get(record.format)
+    if turned is not None and len(turned) == len(shape) == len(record.shape):
+        shape = tuple(shape[axis] for axis in turned)
+    return _squeezed(record.shape) == _squeezed(shape)
+
+
+def _with_padding(stats: Stats, actual: Stats) -> Stats:
+    """Return what is certain behind padding of any value: the extremes are the tensor's, or beyond them."""
+    high, low = stats.max, stats.min
+    if high is not None and actual.max is not None and actual.max > high:
+        high = actual.max
+    if low is not None and actual.min is not None and actual.min < low:
+        low = actual.min
+    return replace(stats, count=actual.count, max=high, min=low, avg=None, l2norm=None)

@@ -1,0 +1,163 @@
+"""The reference: an ONNX model whose inner tensors onnxruntime hands out, in float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.emulator import graph as graph_module
+from pytest_npudump.emulator import sessions
+from pytest_npudump.emulator.tensors import from_array, from_ort_type
+from pytest_npudump.errors import MissingExtraError, RequestError
+from pytest_npudump.reference.precision import to_float32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+
+    from pytest_npudump.emulator.graph import Operator
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+BATCH = 1 << 29
+"""Bytes of inner tensors that one run of the model hands out; a larger model runs several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of the reference.
+
+    Attributes:
+        operator: its unique name, type, inputs without weights, outputs and place in the order of execution.
+        all_inputs: names of everything it reads, weights included; "" for an optional input left out.
+    """
+
+    operator: Operator
+    all_inputs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self.operator.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReferenceModel:
+    """An ONNX model, read and ready to run.
+
+    Attributes:
+        path: its file.
+        nodes: its operators in execution order.
+        inputs: names of what it has to be fed, in order.
+        outputs: names of the graph's outputs.
+        raised: whether it holds 16-bit floats, which are computed as float32 here.
+    """
+
+    path: Path
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    raised: bool
+    _proto: Any
+    _sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> ReferenceModel:
+        """Read a model.
+
+        Raises:
+            RequestError: there is no such file.
+            ModelError: it is no ONNX model.
+            MissingExtraError: onnx or onnxruntime is not installed.
+        """
+        if not path.is_file():
+            raise RequestError(
+                f"reference: there is no file {path}; name an ONNX model, relative to the test file's folder"
+            )
+        try:
+            sessions.onnxruntime()
+            proto = sessions.read_model(path)
+        except MissingExtraError as error:
+            package = error.__cause__.name if isinstance(error.__cause__, ImportError) else None
+            raise MissingExtraError("reference=", package or "onnxruntime", "emulator") from error
+        raised = to_float32(proto, path)
+        graph = proto.graph
+        nodes = [node for node in graph.node if node.op_type != "Constant"]
+        operators = graph_module.operators(graph)
+        return cls(
+            path=path,
+            nodes=tuple(Node(o, tuple(n.input)) for o, n in zip(operators, nodes, strict=True)),
+            inputs=graph_module.inputs(graph),
+            outputs=tuple(value.name for value in graph.output),
+            raised=raised,
+            _proto=proto,
+        )
+
+    def run(
+        self, feeds: Mapping[str, Array], tensors: Mapping[str, int]
+    ) -> Iterator[tuple[str, Array | None]]:
+        """Compute inner tensors and hand them out one by one, at most about :data:`BATCH` bytes at a time.
+
+        Args:
+            feeds: an array for each of :attr:`inputs`, floats and integers of any width.
+            tensors: names of the tensors wanted, and about how many bytes each takes.
+
+        Yields:
+            Name and array; None for what is no tensor (a sequence, text).
+
+        Raises:
+            ModelError: onnxruntime refuses the model, or the inputs.
+            RequestError: an input is missing, or is of another kind than the model's.
+        """
+        for name in [name for name in tensors if name in self.inputs]:
+            yield name, feeds.get(name)
+        inner = {name: size for name, size in tensors.items() if name not in self.inputs}
+        for names in _batches(inner):
+            session = self._session(names)
+            given = {port.name: _fed(port, feeds, self.path) for port in session.get_inputs()}
+            found = sessions.run(session, given, names)
+            for name in names:
+                tensor = found.pop(name)
+                numeric = BY_NAME[tensor.dtype.name].kind != "opaque"
+                yield name, tensor.data.reshape(tensor.shape) if numeric else None
+
+    def _session(self, names: Sequence[str]) -> Any:
+        key = tuple(names)
+        if key not in self._sessions:
+            proto = type(self._proto)()
+            proto.CopyFrom(self._proto)
+            self._sessions.clear()  # one at a time: each holds the weights
+            self._sessions[key] = sessions.exposed_session(self.path, proto, names)
+        return self._sessions[key]
+
+
+def _batches(tensors: Mapping[str, int]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    total = 0
+    for name, size in tensors.items():
+        if batch and total + size > BATCH:
+            yield batch
+            batch, total = [], 0
+        batch.append(name)
+        total += size
+    if batch:
+        yield batch
+
+
+def _fed(port: Any, feeds: Mapping[str, Array], path: Path) -> Any:
+    """Return what onnxruntime gets for one input: the array in the type that the model declares."""
+    if port.name not in feeds:
+        raise RequestError(f"{path.name} has an input {port.name!r} that no array is known for")
+    array, dtype = feeds[port.name], from_ort_type(port.type)
+    found = BY_NAME.get(array.dtype.name)
+    exact = found.kind if found is not None else "opaque"
+    if exact != dtype.kind and {exact, dtype.kind} != {"int", "bool"}:
+        raise RequestError(
+            f"input {port.name!r} of {path.name} takes {dtype.name}, the run was given {array.dtype.name}: "
+            f"what the model on the device converts by itself has to be given as the reference takes it, "
+            f"with npu_dump.reference_inputs({{{port.name!r}: array}})"
+        )
+    return from_array(dtype, array.astype(dtype.name) if array.dtype.name != dtype.name else array)

@@ -1,0 +1,87 @@
+"""What a device may differ by from the reference.
+
+The default is the preset ``om-net``, the bound of msit and msprobe for a model on the device against its ONNX
+model. By the triangle inequality a relative L2 distance of 5 % lets the norm differ by no more than 5 %, and
+the mean by no more than 5 % of the root mean square, which is below the tensor's magnitude. It implies the
+cosine of 0.99 that the same tools ask for: a vector that is 5 % off is at a cosine of 0.9987.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.presets import PRESETS
+from pytest_npudump.compare.rules import REFERENCE_PRESET, load_tolerances, parse_rules
+from pytest_npudump.compare.tolerance import REFERENCE, Rule, Tolerances
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.errors import RequestError
+from pytest_npudump.tolerating import MARKER_RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from pytest_npudump.request import DumpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceTolerances:
+    """The tolerances of one test's comparison with its reference.
+
+    Attributes:
+        preset: the marker's, else :data:`REFERENCE_PRESET`.
+        rules: rules against the reference of the tolerance file, the marker's ``rtol`` and ``atol``, the
+            marker's rules against the reference: the last one that matches decides.
+    """
+
+    preset: str = REFERENCE_PRESET
+    rules: tuple[Rule, ...] = ()
+
+    def among(self, dtypes: Iterable[str]) -> Tolerances:
+        """Return the tolerances for a dump that holds tensors of these types.
+
+        A float32 tensor behind float16 ones has the digits of float16: the coarsest floating-point type of
+        the dump decides for all finer ones.
+        """
+        bounds = PRESETS[self.preset]
+        floats = [
+            d for d in dict.fromkeys(dtypes) if d in BY_NAME and BY_NAME[d].kind in {"float", "complex"}
+        ]
+        coarsest = max(floats, key=lambda dtype: bounds[dtype], default="")
+        finer = [dtype for dtype in floats if bounds[dtype] < bounds[coarsest]]
+        source = f"preset {self.preset} for {coarsest}, which the model computes in"
+        own = tuple(Rule(*bounds[coarsest], dtype=dtype, source=source, against=REFERENCE) for dtype in finer)
+        return Tolerances(self.preset, (*own, *self.rules))
+
+
+def reference_tolerances(request: DumpRequest, tolerance_file: Path | None) -> ReferenceTolerances:
+    """Combine what the tolerance file and the marker say of the reference; the marker has the last word.
+
+    Raises:
+        RequestError: an unknown preset, a bad rule, a rule against a reference that the test does not have,
+            or a tolerance file that cannot be read.
+    """
+    preset = request.preset or REFERENCE_PRESET
+    rules = [*load_tolerances(tolerance_file, against=REFERENCE).rules] if tolerance_file else []
+    if request.rtol is not None or request.atol is not None:
+        rules.append(Rule(request.rtol or 0.0, request.atol or 0.0, source="marker", against=REFERENCE))
+    known = Tolerances(preset).preset
+    parsed = parse_rules(request.tolerances, preset=known, source=MARKER_RULES, against=REFERENCE)
+    return ReferenceTolerances(preset, (*rules, *parsed))
+
+
+def check_reference(request: DumpRequest) -> None:
+    """Check what the marker says of the reference, before anything runs.
+
+    Raises:
+        RequestError: a rule is bad, or there is no reference that it could be against.
+    """
+    reference_tolerances(request, None)
+    if not request.reference and any(_against_reference(item) for item in request.tolerances):
+        raise RequestError("tolerances: a rule with against='reference' needs reference, an ONNX model")
+
+
+def _against_reference(item: Mapping[str, Any]) -> bool:
+    return item.get("against") == REFERENCE

@@ -1,0 +1,70 @@
+"""A comparison with an ONNX reference in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.first import GRAPH_INPUT, explain_first
+from pytest_npudump.report.verdicts import COLUMNS, row, sentence, table
+
+if TYPE_CHECKING:
+    from pytest_npudump.outcome import Outcome
+    from pytest_npudump.reference.result import ReferenceResult
+
+REMARKS = 2
+"""Remarks shown without ``-v``."""
+_COLUMNS = tuple("reference" if name == "golden" else name for name in COLUMNS)
+_INDENT = " " * 12
+
+
+def reference_sentence(result: ReferenceResult) -> str:
+    """Return the first divergence from the reference as a sentence; "" where nothing diverges."""
+    found = result.comparison
+    if found is None or found.first is None:
+        return ""
+    return f"against the reference {result.model.name}: {sentence(found.first, against='reference')}"
+
+
+def reference_lines(outcome: Outcome, rows: int | None) -> list[str]:
+    """Describe what differs from the reference: ``rows`` tensors of it, all of them with None."""
+    result = outcome.reference
+    if result is None or result.good or result.comparison is None:
+        return []
+    found = result.comparison
+    failing = found.failing
+    against = f"{len(failing)} of {found.compared} tensors fail against {result.model.name}"
+    lines = [f"reference:  {against}; {result.compared} of {result.layers} layers have a counterpart"]
+    if failing:
+        lines += [f"{_INDENT}{_first(result)}"]
+        lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS)
+    if rows is not None and len(failing) > rows:
+        lines.append(f"  ... and {len(failing) - rows} more")
+    rule = next((reason.rule for reason in found.first.reasons if reason.rule), "") if found.first else ""
+    if rule:
+        lines.append(f"{_INDENT}rule: {rule}")
+    remarks = result.remarks if rows is None else result.remarks[:REMARKS]
+    return [*lines, *(f"{_INDENT}{remark}" for remark in remarks)]
+
+
+def _first(result: ReferenceResult) -> str:
+    comparison = result.comparison
+    assert comparison is not None  # noqa: S101 - checked by the caller
+    first = comparison.first
+    if first is not None and first.op_type == GRAPH_INPUT:
+        return (
+            f"output {first.key.slot} of {first.key.layer} is the first tensor that differs: it is an input "
+            f"of the graph, so the reference was not given what the device was"
+        )
+    return explain_first(comparison)
+
+
+def way_out(outcome: Outcome) -> str:
+    """Return how a difference from the reference is accepted; "" where there is none."""
+    result = outcome.reference
+    first = result.comparison.first if result is not None and result.comparison is not None else None
+    if first is None:
+        return ""
+    return (
+        f"to accept:  in the marker, tolerances=[{{'against': 'reference', 'layer': {first.key.layer!r}, "
+        f"'rtol': ..., 'atol': 0, 'reason': '...'}}]; a fused layer belongs into a reference_map"
+    )
