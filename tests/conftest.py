@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import csv
+from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +13,45 @@ from pytest_npudump.dump.dtypes import BY_CANN
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 DATA = Path(__file__).parent / "data" / "golden"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "conformance(table): one published case; the summary counts by table those that pass"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        marker = item.get_closest_marker("conformance")
+        if marker is not None:
+            # A property, so that it reaches the process that writes the summary under pytest-xdist too.
+            item.user_properties.append(("conformance", marker.args[0]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    counts = ", ".join(_conformance(terminalreporter.stats))
+    if counts:
+        terminalreporter.write_line(f"config conformance: {counts}")
+
+
+def _conformance(stats: dict[str, list[object]]) -> Iterator[str]:
+    """Yield ``ge 30 of 30`` and the like; a case passes if none of its phases did anything else."""
+    outcomes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    reports = [
+        report for group in stats.values() for report in group if isinstance(report, pytest.TestReport)
+    ]
+    for report in reports:
+        table = dict(report.user_properties).get("conformance")
+        if table is not None:
+            outcomes[str(table)][report.nodeid].add(report.outcome)
+    for table, cases in sorted(outcomes.items()):
+        passed = sum(seen == {"passed"} for seen in cases.values())
+        skipped = sum("skipped" in seen for seen in cases.values())
+        yield f"{table} {passed} of {len(cases)}" + (f" ({skipped} not run)" if skipped else "")
 
 
 def _record(row: dict[str, str], path: Path) -> TensorRecord:

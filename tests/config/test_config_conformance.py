@@ -1,4 +1,7 @@
-"""The published conformance table: CANN's own unit tests at four tags, GE's, TorchAir's and MindSpore's."""
+"""The published conformance table: CANN's own unit tests at four tags, GE's, TorchAir's and MindSpore's.
+
+Sequences of calls (layer acl-lifecycle) are in ``tests/emulator``.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,13 @@ CASES = yaml.load(TABLE.read_bytes(), Loader=LOADER)["cases"]  # noqa: S506 - bo
 UNPRIVILEGED = 65534
 
 
+def table_of(case: dict[str, Any]) -> str:
+    return " ".join([case["layer"], *([case["version"]] if "version" in case else [])])
+
+
 def of_layer(layer: str) -> list[Any]:
     return [
-        pytest.param(case, id=case["id"])
+        pytest.param(case, id=case["id"], marks=pytest.mark.conformance(table_of(case)))
         for case in CASES
         if case["layer"] == layer and not case.get("fixture", {}).get("requires_non_root")
     ]
@@ -105,6 +112,7 @@ print(json.dumps([verdict.code, verdict.reason_code, verdict.message]))
 """
 
 
+@pytest.mark.conformance("adump 9.1.0")
 def test_a_directory_without_permissions_is_refused_to_all_but_root(tmp_path: Path) -> None:
     (case,) = (case for case in CASES if case.get("fixture", {}).get("requires_non_root"))
     lay_out(case, tmp_path)
