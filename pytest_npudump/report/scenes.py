@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.report.elements import tensor_words
-from pytest_npudump.report.verdicts import number
+from pytest_npudump.report.verdicts import number, plain
+from pytest_npudump.scenes.exception_dumps import NORM, FailedOperator
 from pytest_npudump.scenes.overflow import Overflow
 from pytest_npudump.scenes.watcher import Trampling
 
 if TYPE_CHECKING:
-    from pytest_npudump.outcome import SceneFinding
+    from collections.abc import Sequence
+
+    from pytest_npudump.outcome import Outcome, SceneFinding
+    from pytest_npudump.scenes.operator_tensors import OperatorTensor
+
+_SECTION = 3
+"""Operators that a report's section describes."""
 
 
 def finding_sentence(finding: SceneFinding) -> str:
@@ -19,6 +26,8 @@ def finding_sentence(finding: SceneFinding) -> str:
         return _trampling(finding)
     if isinstance(finding, Overflow):
         return _overflow(finding)
+    if isinstance(finding, FailedOperator):
+        return _failed(finding)
     raise TypeError(finding)
 
 
@@ -28,6 +37,8 @@ def finding_details(finding: SceneFinding) -> list[str]:
         return _trampling_details(finding)
     if isinstance(finding, Overflow):
         return _overflow_details(finding)
+    if isinstance(finding, FailedOperator):
+        return _failed_details(finding)
     raise TypeError(finding)
 
 
@@ -71,11 +82,54 @@ def _overflow(finding: Overflow) -> str:
 
 
 def _overflow_details(finding: Overflow) -> list[str]:
+    record = f"record:     {finding.record} (task {finding.task}, stream {finding.stream})"
+    return [*_tensor_lines(finding.tensors), record]
+
+
+def _tensor_lines(tensors: Sequence[OperatorTensor]) -> list[str]:
+    return [
+        f"  {tensor.io}.{tensor.slot}: "
+        + (tensor_words(tensor.description) if tensor.description else tensor.note or "no data")
+        for tensor in tensors
+    ]
+
+
+def _failed(finding: FailedOperator) -> str:
+    if finding.layer:
+        operator = f"{finding.layer} ({finding.op_type})" if finding.op_type else finding.layer
+    elif finding.kernel:
+        operator = f"the kernel {finding.kernel}"
+    else:
+        operator = "an operator that its dump does not name"
+    ids = (("device", finding.device), ("stream", finding.stream), ("task", finding.task))
+    where = ", ".join(f"{name} {number}" for name, number in ids if number is not None)
+    capture = f" in capture={finding.capture}" if finding.capture else ""
+    more = f", {finding.executions} times" if finding.executions > 1 else ""
+    return f"{operator} failed on the NPU{capture}" + (f" ({where})" if where else "") + more
+
+
+def _failed_details(finding: FailedOperator) -> list[str]:
+    lines = _tensor_lines(finding.tensors)
+    if finding.message and finding.kind != NORM:
+        lines.append(f"log:        {finding.message.splitlines()[0]}")
+    if finding.outside:
+        lines.append(
+            f"outside:    the dump is not in the test's own directory, as {finding.outside} is set; it is "
+            f"newer than the run, and may be another process's"
+        )
+    lines += [f"attached:   {path}" for path in finding.attached]
+    return [*lines, f"dump:       {finding.dump} ({finding.kind})"]
+
+
+def section_text(outcome: Outcome) -> list[str]:
+    """Return what an exception dump says of a test whose body failed, for a section of its report.
+
+    Empty where there is neither a finding nor a problem.
+    """
     lines = []
-    for tensor in finding.tensors:
-        words = tensor.note or "no data"
-        if tensor.description is not None:
-            words = tensor_words(tensor.description)
-        lines.append(f"  {tensor.io}.{tensor.slot}: {words}")
-    lines.append(f"record:     {finding.record} (task {finding.task}, stream {finding.stream})")
-    return lines
+    for finding in outcome.findings[:_SECTION]:
+        lines += [finding_sentence(finding), *finding_details(finding)]
+    if len(outcome.findings) > _SECTION:
+        lines.append(f"... and {len(outcome.findings) - _SECTION} more operators that failed")
+    lines += [f"problem: {problem}" for problem in outcome.problems]
+    return [plain(line) for line in [*lines, *(f"note: {note}" for note in outcome.notes)]] if lines else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pytest_npudump.scenes import overflow, watcher
+from pytest_npudump.scenes import exception, overflow, watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,6 +14,6 @@ if TYPE_CHECKING:
     from pytest_npudump.session import MarkedTest
 
 JUDGES: Mapping[str, Callable[[MarkedTest], Outcome]] = MappingProxyType(
-    {"overflow": overflow.judge, "watcher": watcher.judge}
+    {"exception": exception.judge, "overflow": overflow.judge, "watcher": watcher.judge}
 )
 """What judges a test, by the name of its scene; ``model`` and ``op`` are compared with a golden."""

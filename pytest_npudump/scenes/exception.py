@@ -1,0 +1,109 @@
+"""Exceptions: a test fails if an operator failed on the device, also where its body passes over the error.
+
+The runtime leaves a dump of the operator (``dump_scene: aic_err_...``). A healthy run leaves none, so a test
+passes only where something shows that a model ran while the dump was on. There is no golden: a failed
+operator cannot be approved.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump import outcome as status
+from pytest_npudump.diagnose import explain_empty
+from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.outcome import Outcome
+from pytest_npudump.scenes.exception_dumps import DETAIL, FailedOperator, from_name, with_content
+from pytest_npudump.scenes.exception_places import Found, find_dumps
+from pytest_npudump.scenes.reading import ran_under_dump
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_npudump.session import MarkedTest
+
+_FALLBACK = (
+    "no core was written although dump_scene='aic_err_detail_dump' asks for one: the detail dump did not start "
+    "on this device, and CANN fell back to aic_err_brief_dump"
+)
+
+
+def judge(test: MarkedTest) -> Outcome:
+    """Fail the test if an operator failed, or if nothing shows that the dump was on while a model ran."""
+    outcome = examine(test)
+    activity = test.runtime.activity
+    if not outcome.good or ran_under_dump(activity):
+        return outcome
+    why = explain_empty(test.request, activity, test.attempt.dump_path, "")
+    problem = f"no operator failed, and nothing shows that a model ran under the exception dump: {why}"
+    return Outcome(status.ERROR, None, problems=(problem,))
+
+
+def examine(test: MarkedTest) -> Outcome:
+    """Return the operators that failed in the last run of a test, whatever became of its process.
+
+    Nothing is raised: what cannot be read is a problem of the outcome. Without findings and problems the
+    status is ``passed``, which says nothing of whether the dump was on.
+    """
+    failed: list[FailedOperator] = []
+    problems: list[str] = []
+    try:
+        for found in find_dumps(test.attempt, os.environ):
+            read, unreadable = _read(found)
+            failed += read
+            problems += unreadable
+    except (DumpError, OSError) as error:
+        problems.append(f"the exception dumps cannot be looked for: {error}")
+    findings = _grouped(failed)
+    notes = []
+    if test.request.dump_scene == "aic_err_detail_dump" and findings:
+        notes = [] if any(one.kind == DETAIL for one in findings) else [_FALLBACK]
+    good = not findings and not problems
+    return Outcome(
+        status.PASSED if good else status.FAILED,
+        None,
+        problems=tuple(problems),
+        notes=tuple(notes),
+        tensors=sum(len(one.tensors) for one in findings),
+        findings=findings,
+    )
+
+
+def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
+    """Read the dumps of a tree; one that is truncated still tells what its name does."""
+    tree = found.tree
+    files = sorted(
+        [*tree.files, *tree.cores], key=lambda file: (file.name.time if file.name else 0, file.path)
+    )
+    failed, problems = [], [f"unreadable file in the exception dump: {error}" for error in tree.problems]
+    for file in files:
+        one = replace(from_name(file), capture=found.capture, outside=found.outside)
+        try:
+            one = with_content(one)
+        except (DumpError, OSError) as error:
+            reason = error if isinstance(error, FormatError) else f"{file.path}: {error}"
+            problems.append(f"unreadable exception dump: {reason}")
+        failed.append(replace(one, attached=tuple(_attached(found, one))))
+    return failed, problems
+
+
+def _attached(found: Found, failed: FailedOperator) -> Iterator[Path]:
+    """Yield the other files beside a dump: objects and descriptions of kernels."""
+    for name in found.tree.other:
+        path = found.root / name
+        if path.parent == failed.dump.parent:
+            yield path
+
+
+def _grouped(failed: Sequence[FailedOperator]) -> tuple[FailedOperator, ...]:
+    """Return one finding an operator, the first of its dumps, in the order of time."""
+    groups: dict[tuple[object, ...], FailedOperator] = {}
+    for one in failed:
+        first = groups.get(one.identity)
+        groups[one.identity] = (
+            one if first is None else replace(first, executions=first.executions + one.executions)
+        )
+    return tuple(groups.values())

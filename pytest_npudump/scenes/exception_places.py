@@ -1,0 +1,116 @@
+"""Where the exception dumps of a run lie: in its own directory, or where the environment sends them.
+
+CANN takes ``ASCEND_DUMP_PATH``, else ``ASCEND_WORK_PATH`` in place of ``dump_path`` (8.5.0 knows the second
+only). ``NPU_COLLECT_PATH`` and ``ASCEND_DUMP_SCENE`` switch a dump of their own on, beside which the test's is
+ignored. All of them are looked at, for what is newer than the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.tree import Tree, find_files
+from pytest_npudump.errors import DumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.attempt import Attempt
+
+PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH")
+SWITCH = "ASCEND_DUMP_SCENE"
+_BELOW = Path("extra-info", "data-dump")
+_CAPTURE = "dump-"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A tree that may hold exception dumps.
+
+    Attributes:
+        root: its directory.
+        tree: its files.
+        capture: name of the capture it belongs to; "" for the test itself.
+        outside: the variable that names it; "" for the run's own.
+    """
+
+    root: Path
+    tree: Tree
+    capture: str = ""
+    outside: str = ""
+
+
+def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
+    """Yield the trees of a run, those outside of its directory without what is older than the run.
+
+    Raises:
+        DumpError: a directory cannot be listed.
+    """
+    if not attempt.directory.is_dir():
+        return
+    for folder in sorted(path for path in attempt.directory.iterdir() if path.is_dir()):
+        capture = folder.name.removeprefix(_CAPTURE) if folder.name.startswith(_CAPTURE) else ""
+        yield Found(folder, find_files(folder), capture)
+    since = _began(attempt.directory)
+    for variable, base in _bases(environ):
+        root = base / _BELOW
+        if root.is_dir() and not root.is_relative_to(attempt.directory.resolve()):
+            yield Found(root, _since(find_files(root), root, since), outside=variable)
+
+
+def _bases(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Yield the directories that variables name, once each, and the current one where CANN falls back to it."""
+    seen = set()
+    named = [(variable, environ.get(variable, "")) for variable in PATHS]
+    for variable, value in [*named, (SWITCH, "." if environ.get(SWITCH) else "")]:
+        if value:
+            base = Path(value).resolve()
+            if base not in seen:
+                seen.add(base)
+                yield variable, base
+
+
+def _began(directory: Path) -> int:
+    """Return when the run began, as its first configuration was written, in nanoseconds; 0 if none is left."""
+    return min((path.stat().st_mtime_ns for path in directory.glob("*.json")), default=0)
+
+
+def _since(tree: Tree, root: Path, began: int) -> Tree:
+    def newer(path: Path) -> bool:
+        try:
+            return path.stat().st_mtime_ns >= began
+        except OSError as error:
+            raise DumpError(f"{path}: cannot be looked at: {error.strerror}") from error
+
+    return Tree(
+        files=[file for file in tree.files if newer(file.path)],
+        cores=[file for file in tree.cores if newer(file.path)],
+        other=[name for name in tree.other if newer(root / name)],
+        problems=[problem for problem in tree.problems if newer(Path(problem.path))],
+    )
+
+
+def refused_environment(environ: Mapping[str, str], inherited: Mapping[str, str]) -> str:
+    """Return why a program cannot be run for an exception dump with these variables; "" if it can.
+
+    Args:
+        environ: what the program gets in addition.
+        inherited: the environment of this process.
+    """
+    named = [
+        name for name in (*PATHS, SWITCH) if environ.get(name) != inherited.get(name) and name in environ
+    ]
+    if named:
+        return (
+            f"{', '.join(named)}: the program's exception dump would go where this test does not look; leave "
+            f"it out, or set it for pytest itself"
+        )
+    relative = [name for name in PATHS if inherited.get(name) and not Path(inherited[name]).is_absolute()]
+    if relative or inherited.get(SWITCH):
+        names = ", ".join((*relative, *([SWITCH] if inherited.get(SWITCH) else [])))
+        return (
+            f"{names}: a relative path starts from the program's directory; set an absolute ASCEND_DUMP_PATH"
+        )
+    return ""
