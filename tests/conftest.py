@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
