@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
@@ -21,13 +20,13 @@ from pytest_npudump.scenes.exception_places import Found, find_dumps
 from pytest_npudump.scenes.reading import ran_under_dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pytest_npudump.session import MarkedTest
 
 _FALLBACK = (
-    "no core was written although dump_scene='aic_err_detail_dump' asks for one: the detail dump did not start "
-    "on this device, and CANN fell back to aic_err_brief_dump"
+    "no core was written although dump_scene='aic_err_detail_dump' asks for one: the detail dump did not "
+    "start on this device, and CANN fell back to aic_err_brief_dump"
 )
 
 
@@ -50,17 +49,19 @@ def examine(test: MarkedTest) -> Outcome:
     """
     failed: list[FailedOperator] = []
     problems: list[str] = []
+    notes: list[str] = []
     try:
         for found in find_dumps(test.attempt, os.environ):
             read, unreadable = _read(found)
             failed += read
             problems += unreadable
+            notes += () if found.outside else found.tree.notes
     except (DumpError, OSError) as error:
         problems.append(f"the exception dumps cannot be looked for: {error}")
     findings = _grouped(failed)
-    notes = []
-    if test.request.dump_scene == "aic_err_detail_dump" and findings:
-        notes = [] if any(one.kind == DETAIL for one in findings) else [_FALLBACK]
+    detail = test.request.dump_scene == "aic_err_detail_dump"
+    if detail and findings and not any(one.kind == DETAIL for one in findings):
+        notes.append(_FALLBACK)
     good = not findings and not problems
     return Outcome(
         status.PASSED if good else status.FAILED,
@@ -74,28 +75,18 @@ def examine(test: MarkedTest) -> Outcome:
 
 def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
     """Read the dumps of a tree; one that is truncated still tells what its name does."""
-    tree = found.tree
-    files = sorted(
-        [*tree.files, *tree.cores], key=lambda file: (file.name.time if file.name else 0, file.path)
-    )
-    failed, problems = [], [f"unreadable file in the exception dump: {error}" for error in tree.problems]
-    for file in files:
+    failed = []
+    problems = [f"unreadable file in the exception dump: {error}" for error in found.tree.problems]
+    for file in found.dumps:
         one = replace(from_name(file), capture=found.capture, outside=found.outside)
         try:
             one = with_content(one)
         except (DumpError, OSError) as error:
             reason = error if isinstance(error, FormatError) else f"{file.path}: {error}"
             problems.append(f"unreadable exception dump: {reason}")
-        failed.append(replace(one, attached=tuple(_attached(found, one))))
+        beside = tuple(path for path in found.others if path.parent == file.path.parent)
+        failed.append(replace(one, attached=beside))
     return failed, problems
-
-
-def _attached(found: Found, failed: FailedOperator) -> Iterator[Path]:
-    """Yield the other files beside a dump: objects and descriptions of kernels."""
-    for name in found.tree.other:
-        path = found.root / name
-        if path.parent == failed.dump.parent:
-            yield path
 
 
 def _grouped(failed: Sequence[FailedOperator]) -> tuple[FailedOperator, ...]:

@@ -1,8 +1,8 @@
 """Where the exception dumps of a run lie: in its own directory, or where the environment sends them.
 
 CANN takes ``ASCEND_DUMP_PATH``, else ``ASCEND_WORK_PATH`` in place of ``dump_path`` (8.5.0 knows the second
-only). ``NPU_COLLECT_PATH`` and ``ASCEND_DUMP_SCENE`` switch a dump of their own on, beside which the test's is
-ignored. All of them are looked at, for what is newer than the run.
+only). ``NPU_COLLECT_PATH`` and ``ASCEND_DUMP_SCENE`` switch a dump of their own on, beside which the test's
+is ignored. All of them are looked at, for what is newer than the run.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.attempt import Attempt
+    from pytest_npudump.dump.tree import DumpFile
 
 PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH")
 SWITCH = "ASCEND_DUMP_SCENE"
-_BELOW = Path("extra-info", "data-dump")
+_FOLDER = "data-dump"
+_BELOW = Path("extra-info", _FOLDER)
 _CAPTURE = "dump-"
 
 
@@ -40,6 +42,25 @@ class Found:
     tree: Tree
     capture: str = ""
     outside: str = ""
+
+    @property
+    def dumps(self) -> list[DumpFile]:
+        """The exception dumps among the files, in the order of time."""
+        return sorted(filter(self._holds, [*self.tree.files, *self.tree.cores]), key=_order)
+
+    def _holds(self, file: DumpFile) -> bool:
+        by_name = file.name is not None and file.name.kind in {"exception", "core"}
+        below = file.path.relative_to(self.root).parts
+        return by_name or bool(self.outside) or _FOLDER in below
+
+    @property
+    def others(self) -> Iterator[Path]:
+        """Files that are no dump files: objects and descriptions of kernels."""
+        return (self.root / name for name in self.tree.other)
+
+
+def _order(file: DumpFile) -> tuple[int, Path]:
+    return (file.name.time if file.name else 0, file.path)
 
 
 def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
@@ -61,7 +82,7 @@ def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
 
 
 def _bases(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Yield the directories that variables name, once each, and the current one where CANN falls back to it."""
+    """Yield the directories that variables name, once each; the current one where CANN falls back to it."""
     seen = set()
     named = [(variable, environ.get(variable, "")) for variable in PATHS]
     for variable, value in [*named, (SWITCH, "." if environ.get(SWITCH) else "")]:
@@ -73,7 +94,7 @@ def _bases(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _began(directory: Path) -> int:
-    """Return when the run began, as its first configuration was written, in nanoseconds; 0 if none is left."""
+    """Return when the run's first configuration was written, in nanoseconds; 0 if none is left."""
     return min((path.stat().st_mtime_ns for path in directory.glob("*.json")), default=0)
 
 
@@ -99,18 +120,19 @@ def refused_environment(environ: Mapping[str, str], inherited: Mapping[str, str]
         environ: what the program gets in addition.
         inherited: the environment of this process.
     """
-    named = [
-        name for name in (*PATHS, SWITCH) if environ.get(name) != inherited.get(name) and name in environ
-    ]
+    named = [name for name in (*PATHS, SWITCH) if name in environ and environ[name] != inherited.get(name)]
     if named:
         return (
             f"{', '.join(named)}: the program's exception dump would go where this test does not look; leave "
             f"it out, or set it for pytest itself"
         )
-    relative = [name for name in PATHS if inherited.get(name) and not Path(inherited[name]).is_absolute()]
-    if relative or inherited.get(SWITCH):
-        names = ", ".join((*relative, *([SWITCH] if inherited.get(SWITCH) else [])))
+    set_here = {name: inherited[name] for name in PATHS if inherited.get(name)}
+    relative = [name for name, value in set_here.items() if not Path(value).is_absolute()]
+    if inherited.get(SWITCH) and not set_here.keys() & set(PATHS[:2]):
+        relative.append(SWITCH)
+    if relative:
         return (
-            f"{names}: a relative path starts from the program's directory; set an absolute ASCEND_DUMP_PATH"
+            f"{', '.join(relative)}: the program's exception dump would go below its own working directory; "
+            f"set ASCEND_DUMP_PATH to an absolute path"
         )
     return ""
