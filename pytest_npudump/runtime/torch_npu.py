@@ -152,9 +152,10 @@ class TorchNpuRuntime(AclJson):
 
     def release(self) -> None:
         """Leave the dump to the code under test; asking again, with that code's own dump on, does nothing."""
-        if not self.activity.released:
-            self.stop()
-            self.activity.released = True
+        if self.activity.released and not self._dumping:
+            return
+        self.stop()
+        self.activity.released = True
 
     def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
         """Leave the dump to a program of its own process."""

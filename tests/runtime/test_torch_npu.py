@@ -186,6 +186,28 @@ def test_a_test_that_sets_its_own_dump_finds_none_on_and_it_is_ended_for_it(
     assert "switch the dump on itself" in runtime.activity.likely_cause
 
 
+def test_a_capture_behind_the_tests_own_dump_can_be_left_to_the_test_as_well(
+    torch_npu: Any, config: Path
+) -> None:
+    runtime = TorchNpuRuntime(torch_npu)
+    runtime.start(config)
+    runtime.release()
+    runtime.stop()  # what capture() does: it ends this dump, and begins one of its own
+    runtime.start(config, resumed=True)
+    runtime.release()
+    torch_npu.npu.utils.init_dump()
+    torch_npu.npu.utils.set_dump(str(config))
+    runtime.release()
+    runtime.stop()
+    of_dump = [name for name in names(torch_npu) if "Dump" in name]
+    assert of_dump == [
+        *["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"],
+        *["aclmdlFinalizeDump"],
+        *["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"],
+        *["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"],
+    ]
+
+
 def test_a_program_of_its_own_process_gets_the_dump(torch_npu: Any, config: Path, tmp_path: Path) -> None:
     runtime = TorchNpuRuntime(torch_npu)
     runtime.start(config)
