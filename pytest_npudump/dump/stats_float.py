@@ -8,7 +8,7 @@ integers half as fast again as those of floats.
 Sums are those of :mod:`pytest_npudump.dump.stats_sums`, so that, whatever order BLAS adds in,
 
 * avg errs by at most 9e-7 of the mean magnitude of the elements,
-* l2norm errs by at most 1e-6 of itself.
+* l2norm errs by at most 1e-6 of itself (half the error of its square).
 
 Rounding errors of different rows cancel: 1e-9 is usual. A chunk with values too large or too small to
 square in float32 is added in float64.
@@ -17,7 +17,7 @@ square in float32 is added in float64.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.stats_totals import Totals
 
 _LARGEST = 0x7F7FFFFF
-_CODES = {
+_CODES: dict[int, tuple[np.dtype[Any], np.dtype[Any], int]] = {
     2: (np.dtype(np.int16), np.dtype(np.uint16), 1 << 15),
     4: (np.dtype(np.int32), np.dtype(np.uint32), 1 << 31),
 }
@@ -41,7 +41,6 @@ class Float32:
     def __init__(self, totals: Totals) -> None:
         self.totals = totals
         self._flags = np.empty(0, np.bool_)
-        self._had_zeros = False
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk, float32 of shape (n,), n > 0."""
@@ -57,14 +56,11 @@ class Float32:
         self.add_sums(chunk, max(-low, high))
 
     def _zeros(self, chunk: np.ndarray) -> int:
-        """Zeros of both signs; where the chunk before had none it is asked first whether there are any."""
-        if not (self._had_zeros or any(zero_codes(chunk))):
-            return 0
+        """Zeros of both signs; that there are none is seen in a quarter of the time that counting takes."""
         if self._flags.size < chunk.size:
             self._flags = np.empty(chunk.size, np.bool_)
-        found = int(np.count_nonzero(np.equal(chunk, 0, out=self._flags[: chunk.size])))
-        self._had_zeros = found > 0
-        return found
+        flags = np.equal(chunk, 0, out=self._flags[: chunk.size])
+        return int(np.count_nonzero(flags)) if np.logical_or.reduce(flags) else 0
 
     def add_sums(self, chunk: np.ndarray, magnitude: float) -> None:
         """Add sum and squares of a finite chunk of float32 whose largest magnitude is given."""

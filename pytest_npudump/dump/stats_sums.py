@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MOST_ADDITIONS = 15
-"""Additions that a term of a float32 row goes through, at most: 15 * 2**-24 is 8.95e-7."""
+SUM_ADDITIONS = 15
+"""Additions that a term of a sum of float32 goes through in its row, at most: 15 * 2**-24 is 8.95e-7."""
 
-_LENGTHS = (256, 128, 64, 32)
-"""Lengths of rows, the fastest first, of which the first is taken that keeps to :data:`MOST_ADDITIONS`."""
+DOT_ADDITIONS = 31
+"""The same of an inner product, where a term is rounded once more: 32 * 2**-24 is 1.91e-6."""
+
+_LENGTHS = (512, 256, 128, 64, 32)
+"""Lengths of rows, the fastest first."""
 
 _LENGTH_64 = 4096
 _HAS_VECDOT = hasattr(np, "vecdot")
@@ -36,7 +39,7 @@ _HUGE = np.float32(2.0**60)
 
 def block_sum(values: np.ndarray) -> float:
     """The sum of contiguous float32 of shape (n,); errs by at most 9e-7 of the sum of the magnitudes."""
-    ones = _ones(row_length())
+    ones = _ones(row_length(SUM_ADDITIONS))
     whole = values.size - values.size % ones.size
     total = float(np.add.reduce(row_dots(values[:whole].reshape(-1, ones.size), ones), dtype=np.float64))
     if whole == values.size:
@@ -47,9 +50,10 @@ def block_sum(values: np.ndarray) -> float:
 def block_dot(one: np.ndarray, other: np.ndarray) -> float:
     """The inner product of contiguous arrays of shape (n,), both float32 or both float64.
 
-    float32 errs by at most 1e-6 of the sum of the products' magnitudes, as long as no square overflows.
+    float32 errs by at most 2e-6 of the sum of the products' magnitudes, as long as none leaves its range: the
+    root of a sum of squares by at most 1e-6 of itself.
     """
-    length = row_length() if one.dtype == np.float32 else _LENGTH_64
+    length = row_length(DOT_ADDITIONS) if one.dtype == np.float32 else _LENGTH_64
     whole = one.size - one.size % length
     dots = row_dots(one[:whole].reshape(-1, length), other[:whole].reshape(-1, length))
     total = float(np.add.reduce(dots, dtype=np.float64))
@@ -66,17 +70,22 @@ def row_dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.asarray(np.matmul(one[:, np.newaxis, :], other[..., np.newaxis])[:, 0, 0])
 
 
-@lru_cache(maxsize=1)
-def row_length() -> int:
-    """How many float32 :func:`row_dots` may take at a time.
+@lru_cache(maxsize=2)
+def row_length(most: int) -> int:
+    """How many float32 :func:`row_dots` may take at a time so that no term goes through more than ``most``.
 
-    Of so few that no order needs more than :data:`MOST_ADDITIONS` nothing has to be known.
+    In rows of ``most + 1`` terms none does, whatever the order.
     """
     for length in _LENGTHS:
-        dots = (_dots_at(start, length) for start in (0, 1))
-        if max(additions(dot, length) for dot in dots) <= MOST_ADDITIONS:
+        if _row_additions(length) <= most:
             return length
-    return MOST_ADDITIONS + 1
+    return most + 1
+
+
+@lru_cache(maxsize=len(_LENGTHS))
+def _row_additions(length: int) -> int:
+    """What :func:`additions` finds of ``row_dots``; an address may decide which kernel begins a row."""
+    return max(additions(_dots_at(start, length), length) for start in (0, 1))
 
 
 def _dots_at(start: int, length: int) -> Callable[[np.ndarray], np.ndarray]:
