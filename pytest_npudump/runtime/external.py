@@ -44,6 +44,19 @@ class ExternalProgramError(NpudumpError):
     """An external program that cannot be started, fails, or does not end in time."""
 
 
+def origin_of_program(facts: Mapping[str, str]) -> dict[str, str]:
+    """Return what a golden records of its origin where a program of its own process made the dump.
+
+    Of what the session's runtime says only the chip holds for the program too, and of the emulator's
+    nothing: the program may well run on a device that is not the tests' own.
+
+    Args:
+        facts: what the session's runtime says of itself.
+    """
+    kept = ("soc",) if facts["runtime"] != "emulator" else ()
+    return {"runtime": "external", **{name: facts[name] for name in kept if name in facts}}
+
+
 def command_of(words: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Return a program and its arguments as strings.
 

@@ -22,6 +22,7 @@ from pytest_npudump.runtime.acl_calls import (
     check,
 )
 from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.external import origin_of_program
 from pytest_npudump.runtime.pyacl_model import PyAclModel
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class PyAclRuntime(AclJson):
         soc = self.acl.get_soc_name()
         if soc:
             facts["soc"] = str(soc)
-        return facts
+        return origin_of_program(facts) if self.activity.programs else facts
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
         """Switch the dump on under ``config``, at once or with the first ``acl.init``.

@@ -20,6 +20,7 @@ from pytest_npudump.config.installed import rules_version
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl_calls import DUMP_NOT_RUN, REPEAT_INITIALIZE, AclError
 from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.external import origin_of_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +82,7 @@ class TorchNpuRuntime(AclJson):
         facts = {"runtime": self.name, "torch_npu": str(self.torch_npu.__version__)}
         with suppress(RuntimeError, AssertionError):  # a fact for the reader, on which nothing depends
             facts["soc"] = str(self.torch_npu.npu.get_device_name())
-        return facts
+        return origin_of_program(facts) if self.activity.programs else facts
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
         """Initialise the device and switch the dump on under ``config``.

@@ -59,6 +59,14 @@ def test_an_application_s_layers_are_those_of_the_same_model_in_the_test(applica
     assert len(outside) == 5
 
 
+def test_a_golden_says_that_a_program_of_its_own_process_made_the_dump(application: Project) -> None:
+    write_test(application)
+    application.record()
+    producer = yaml.safe_load(application.golden.read_text())["producer"]
+    assert producer["runtime"] == "external"
+    assert "onnxruntime" not in producer
+
+
 def test_an_unchanged_application_passes(application: Project) -> None:
     write_test(application)
     application.record()

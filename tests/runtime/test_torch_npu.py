@@ -215,6 +215,7 @@ def test_a_program_of_its_own_process_gets_the_dump(torch_npu: Any, config: Path
     assert not torch_npu._device.state["dump_open"]
     assert runtime.activity.programs == ("infer (with acl.json)",)
     assert runtime.activity.models == (tmp_path / "a.om",)
+    assert runtime.producer() == {"runtime": "external", "soc": torch_npu.npu.get_device_name()}
 
 
 def test_models_are_left_to_torch(torch_npu: Any) -> None:
