@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.dump.dtypes import DType
+    from pytest_npudump.emulator.callback import Deliver
     from pytest_npudump.emulator.dump_settings import DumpSettings
     from pytest_npudump.emulator.tensors import Tensor
 
@@ -85,8 +86,12 @@ class Model:
     _previous: dict[str, Tensor] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, inputs: Sequence[Tensor], clock: Callable[[], int]) -> tuple[Tensor, ...]:
+    def run(
+        self, inputs: Sequence[Tensor], clock: Callable[[], int], deliver: Deliver | None = None
+    ) -> tuple[Tensor, ...]:
         """Execute once, writing the dump if there is one, and return the outputs.
+
+        ``deliver`` takes the files of the dump in place of the disk.
 
         Raises:
             OperatorFailedError: one of its operators fails, by itself or because that was planted.
@@ -97,7 +102,10 @@ class Model:
             self._check_faults(feeds)
             active = self.plan if self.plan is not None and self.plan.active else None
             try:
-                results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
+                if active is None:
+                    results = self._run_plain(feeds)
+                else:
+                    results = self._run_dumped(active, feeds, clock, deliver)
             except ModelError as error:
                 raise real_failure(self.source, feeds, self.device, error) from error
             self.executions += 1
@@ -116,14 +124,14 @@ class Model:
         return sessions.run(self._session, feeds, [port.name for port in self.outputs])
 
     def _run_dumped(
-        self, files: Plan, feeds: Mapping[str, Tensor], clock: Callable[[], int]
+        self, files: Plan, feeds: Mapping[str, Tensor], clock: Callable[[], int], deliver: Deliver | None
     ) -> dict[str, Tensor]:
         wanted = [name for name in files.tensors if name not in feeds]
         names = list(dict.fromkeys([*(port.name for port in self.outputs), *wanted]))
         results = {**feeds, **sessions.run(self._exposed, feeds, names)}
         if files.settings.step_selected(self.executions):
             place = recorder.Place(self.device, self.name, self.id, self.executions)
-            recorder.record(files, place, results, self._previous, clock)
+            recorder.record(files, place, results, self._previous, clock, deliver=deliver)
         self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
         return results
 

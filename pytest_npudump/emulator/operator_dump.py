@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.emulator.callback import destination
 from pytest_npudump.emulator.graph import Operator
 from pytest_npudump.emulator.header import NO_OFFSET, Slot
 from pytest_npudump.emulator.plan import task_of
@@ -48,4 +49,6 @@ def record(
         [slots[name] for name in kept.outputs],
         settings.statistics,
     )
-    write(operator_directory(settings.root, process.context.device), file, process.clock())
+    write(
+        operator_directory(settings.root, process.context.device), file, process.clock(), destination(process)
+    )

@@ -16,6 +16,7 @@ from pytest_npudump.emulator.writer import TaskFile, model_directory, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pytest_npudump.emulator.callback import Deliver
     from pytest_npudump.emulator.plan import Plan, Task
     from pytest_npudump.emulator.tensors import Tensor
 
@@ -40,9 +41,12 @@ def record(
     tensors: Mapping[str, Tensor],
     previous: Mapping[str, Tensor],
     clock: Callable[[], int],
+    *,
+    deliver: Deliver | None = None,
 ) -> None:
     """Write every file of ``plan``, or where overflows are dumped those of the first one.
 
+    ``deliver`` takes the files in place of the disk.
     ``tensors`` are all tensors of this execution; ``previous`` those of the one before, which a watched
     node's memory still holds until the node itself has run.
     """
@@ -76,10 +80,10 @@ def record(
             slots(task, task.outputs),
             settings.statistics,
         )
-        write(directory, file, clock())
+        write(directory, file, clock(), deliver)
     if settings.overflow and tasks:
         own_task = max(task.task for task in plan.tasks) + 1
-        write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock())
+        write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock(), deliver)
 
 
 def _remembered(tensor: Tensor, previous: Tensor | None) -> Tensor:

@@ -15,6 +15,8 @@ from pytest_npudump.emulator.memory import Memory
 from pytest_npudump.emulator.writer import Clock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_npudump.emulator.dump_settings import DumpSettings
     from pytest_npudump.emulator.faults import Failure, Trampling
     from pytest_npudump.emulator.models import Model
@@ -93,6 +95,7 @@ class Process:
     operator_directory: str = ""
     operator_calls: Counter[str] = field(default_factory=Counter)
     tramplings: list[Trampling] = field(default_factory=list)
+    callback: Callable[[dict[str, object]], object] | None = None
     failures: list[Failure] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
     thread: threading.local = field(default_factory=threading.local)

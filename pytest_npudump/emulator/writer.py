@@ -22,6 +22,7 @@ from pytest_npudump.emulator.header import encode_header, prefix
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_npudump.emulator.callback import Deliver
     from pytest_npudump.emulator.header import Slot
 
 _MASK = (1 << 64) - 1
@@ -65,24 +66,29 @@ class TaskFile:
     statistics: int = 0
 
 
-def write(directory: str, file: TaskFile, timestamp: int) -> None:
+def write(directory: str, file: TaskFile, timestamp: int, deliver: Deliver | None = None) -> None:
     """Write one operator's file below ``directory``, which is created with its parents.
 
-    Nothing is written where no tensor holds a byte (``OpDumpTask``, ``no data need to dump``).
+    With ``deliver`` it is handed to that instead, and nothing is created. Nothing is written where no tensor
+    holds a byte (``OpDumpTask``, ``no data need to dump``).
     """
     slots = (*file.inputs, *file.outputs)
     if not any(slot.tensor.nbytes for slot in slots):
         return
     name = f"{sanitise(file.op_type)}.{sanitise(file.op_name)}.{file.task}.{file.stream}.{timestamp}"
-    os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - the path keeps its double slash
+    content: list[bytes | memoryview]
     if file.statistics:
         tensors = [[slot.tensor for slot in side] for side in (file.inputs, file.outputs)]
-        text = stats_text.csv(tensors[0], tensors[1], file.statistics)
-        append(f"{directory}/{name}.csv", [text.encode()])
+        name, content = f"{name}.csv", [stats_text.csv(tensors[0], tensors[1], file.statistics).encode()]
+    else:
+        header = encode_header(timestamp, file.op_name, file.inputs, file.outputs)
+        payload = (slot.tensor.data.view(np.uint8).data for slot in slots if slot.tensor.nbytes)
+        content = [prefix(header), *payload]
+    if deliver is not None:
+        deliver(f"{directory}/{name}", content)
         return
-    header = encode_header(timestamp, file.op_name, file.inputs, file.outputs)
-    payload = (slot.tensor.data.view(np.uint8).data for slot in slots if slot.tensor.nbytes)
-    append(f"{directory}/{name}", [prefix(header), *payload])
+    os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - the path keeps its double slash
+    append(f"{directory}/{name}", content)
 
 
 def append(path: str, chunks: Iterable[bytes | memoryview], *, hashed: str | None = None) -> str:

@@ -13,6 +13,7 @@ from pytest_npudump.emulator.acl._descs import TensorDesc
 from pytest_npudump.emulator.acl._exceptions import dumped
 from pytest_npudump.emulator.acl._loading import refusal
 from pytest_npudump.emulator.arguments import parse
+from pytest_npudump.emulator.callback import destination
 from pytest_npudump.emulator.failing import OperatorFailedError
 from pytest_npudump.emulator.sessions import ModelError
 from pytest_npudump.emulator.state import DEFAULT_STREAM, Stream, process
@@ -95,7 +96,7 @@ def _run(model: Model, source: Dataset, target: Dataset) -> None:
     state = process()
     tensors = _inputs(model, source)
     _check_outputs(model, target)
-    results = model.run(tensors, state.clock)
+    results = model.run(tensors, state.clock, destination(state))
     _store(model, target, results)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from pytest_npudump.emulator import codes, lifecycle
+from pytest_npudump.emulator import callback, lifecycle
 from pytest_npudump.emulator.acl._datasets import (
     add_dataset_buffer,
     create_dataset,
@@ -51,7 +51,7 @@ from pytest_npudump.emulator.acl._model_descs import (
 )
 from pytest_npudump.emulator.arguments import parse
 from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.unsupported import NotEmulatedError, missing
+from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [
     "add_dataset_buffer",
@@ -59,6 +59,8 @@ __all__ = [
     "create_desc",
     "destroy_dataset",
     "destroy_desc",
+    "dump_reg_callback",
+    "dump_unreg_callback",
     "execute",
     "execute_async",
     "execute_v2",
@@ -120,19 +122,16 @@ def finalize_dump(*_: object) -> int:
 
 
 def dump_unreg_callback(*_: object) -> None:
-    """``() -> None``: there never is a callback."""
+    """``() -> None``."""
+    with process().lock:
+        callback.unregister(process())
 
 
 def dump_reg_callback(*args: object) -> int:
-    """``(function, flag) -> ret``: 500001 for a bad argument; otherwise refused, dumps go to files.
-
-    Raises:
-        NotEmulatedError: the arguments are right.
-    """
+    """``(function, flag) -> ret``; the function gets one dict a chunk."""
     function, flag = parse("acl.mdl.dump_reg_callback", "Oi", args)
-    if not callable(function) or flag:
-        return process().explain(codes.FAILURE, "acl.mdl.dump_reg_callback: NULL callback or flag not 0")
-    raise NotEmulatedError("acl.mdl.dump_reg_callback")
+    with process().lock:
+        return callback.register(process(), function, flag)
 
 
 def __getattr__(name: str) -> NoReturn:
