@@ -76,15 +76,16 @@ class NpuDump:
 
     @property
     def runtime(self) -> str:
-        """What runs the models: ``acl``, ``torch_npu`` or ``emulator``."""
+        """What runs the models: ``acl``, ``torch_npu``, ``mindspore`` or ``emulator``."""
         return self._test.runtime.name
 
     @property
     def config_path(self) -> Path:
-        """The acl.json of this run, for code that hands it to ACL itself.
+        """The acl.json of this run, for code that hands it to ACL itself; with MindSpore the data_dump.json.
 
         From the first use on the dump is left to the test: it calls ``acl.init(str(path))``, or
-        ``acl.mdl.init_dump()`` and ``acl.mdl.set_dump(str(path))``, before it loads its model.
+        ``acl.mdl.init_dump()`` and ``acl.mdl.set_dump(str(path))``, before it loads its model. MindSpore
+        reads the file by itself, here and in processes that the test starts.
         """
         self._test.runtime.release()
         return self._test.attempt.config
@@ -103,6 +104,7 @@ class NpuDump:
             ConfigError: TorchAir would refuse the dump, or lose part of it without a word.
             RuntimeUnavailableError: TorchAir cannot be imported, or is a version that is not known.
         """
+        self._refuse_without_acl_json("torchair_config()")
         from pytest_npudump.config.torchair_options import fill  # noqa: PLC0415 - only where TorchAir is used
 
         return fill(config, self.config_path, scope=scope)
@@ -148,6 +150,7 @@ class NpuDump:
             RequestError: an argument is none that is allowed, or the dump holds another run already.
         """
         __tracebackhide__ = True
+        self._refuse_without_acl_json("run()")
         words = command_of(command)
         target = self.directory / Path(acl_json)
         test = self._test
@@ -165,6 +168,15 @@ class NpuDump:
                 )
         except NpudumpError as error:
             raise error.with_traceback(None) from None  # the failure ends at the test's line
+
+    def _refuse_without_acl_json(self, call: str) -> None:
+        runtime = self._test.runtime
+        if runtime.config_name != "acl.json":
+            raise RequestError(
+                f"npu_dump.{call}: hands an acl.json on, and the runtime {runtime.name} has none; choose "
+                f"another with --npudump-runtime (a MindSpore program that the test starts itself inherits "
+                f"MINDSPORE_DUMP_CONFIG and dumps)"
+            )
 
     def _refuse_second_run(self, words: tuple[str, ...]) -> None:
         """Keep a program out of a dump that holds another run: nothing tells whose a layer is."""

@@ -20,8 +20,10 @@ RUNTIMES = tuple(
 )
 _REMEDIES = {
     "acl": "source set_env.sh of CANN on a machine with an NPU; until then use the emulator",
+    "mindspore": "pip install 'pytest-npudump[mindspore]', if the tests use it",
     "emulator": "pip install 'pytest-npudump[emulator]', to run tests without an NPU",
 }
+_WITHOUT_NPU = frozenset({"mindspore", "emulator"})
 _OTHER_REMEDY = "install it with CANN on a machine with an NPU, if the tests use it"
 
 
@@ -80,7 +82,7 @@ def _runtimes(system: System, probes: dict[str, Probe]) -> Iterable[Finding]:
 def _runtime(system: System, name: str, probe: Probe) -> Finding:
     if not probe.works:
         return Finding("runtimes", name, ABSENT, probe.why, _REMEDIES.get(name, _OTHER_REMEDY))
-    chip = "" if name == "emulator" else f": {probe.soc or 'the SoC is not known'}"
+    chip = "" if name in _WITHOUT_NPU and not probe.soc else f": {probe.soc or 'the SoC is not known'}"
     text = f"{probe.why}{chip}"
     blocking = [variable for variable in environment.BLOCKING if system.environ.get(variable)]
     if name == "acl" and blocking:

@@ -89,6 +89,9 @@ def _ask_framework(name: str) -> Probe:
         facts = load(choose(name), 0).producer()
     except RuntimeUnavailableError as error:
         return Probe(works=False, why=str(error))
+    if name == "mindspore":
+        why = f"MindSpore {facts['mindspore']} runs on {facts['device_target']}"
+        return Probe(works=True, why=why, soc=facts.get("soc", ""))
     return Probe(works=True, why="a device answers", soc=facts.get("soc", ""))
 
 

@@ -121,7 +121,12 @@ class MindSporeRuntime:
         operators = "dump" in settings
         section = settings["dump" if operators else "common_dump_settings"]
         path = Path(section["dump_path" if operators else "path"])
-        self.activity = MindSporeActivity(path, (), tuple(section.get("kernels", ())), operators=operators)
+        self.activity = MindSporeActivity(
+            path,
+            kernels=tuple(section.get("kernels", ())),
+            iteration=section.get("iteration", "all"),
+            operators=operators,
+        )
         self._select_device()
         chosen = _ACL_VARIABLE if operators else _VARIABLE
         self._before = {name: os.environ.pop(name, None) for name in (_VARIABLE, _ACL_VARIABLE)}

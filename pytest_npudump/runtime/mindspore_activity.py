@@ -1,8 +1,8 @@
 """What MindSpore left beside its tensors says of a run, above all of one that dumped nothing.
 
-With the first graph it compiles MindSpore copies its configuration to ``rank_{r}/.dump_metadata`` and lists
-the graph's kernels in ``rank_{r}/execution_order/ms_execution_order_graph_{g}.csv``. Once a run matched
-``iteration``, its number stands in ``ms_global_execution_order_graph_{g}.csv``, whatever ``kernels`` selects.
+MindSpore copies the configuration it has read to ``rank_{r}/.dump_metadata``, and lists each graph's kernels
+in ``rank_{r}/execution_order/ms_execution_order_graph_{g}.csv``. Once a run matched ``iteration``, its number
+stands in ``ms_global_execution_order_graph_{g}.csv`` beside it, whatever ``kernels`` selects.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class MindSporeActivity:
         dump_path: where MindSpore was told to dump; None where no dump was asked for.
         models: MindIR files that were loaded.
         kernels: what the configuration selects; empty for everything.
+        iteration: which runs of graphs the configuration selects.
         released: whether the test took the configuration.
         programs: programs that inherited the configuration.
         operators: whether single operators are dumped, which leave none of these files.
@@ -52,6 +53,7 @@ class MindSporeActivity:
     dump_path: Path | None = None
     models: tuple[Path, ...] = ()
     kernels: tuple[str, ...] = ()
+    iteration: str = "all"
     released: bool = False
     programs: tuple[str, ...] = ()
     operators: bool = False
@@ -59,7 +61,7 @@ class MindSporeActivity:
 
     @property
     def was_read(self) -> bool:
-        """Whether MindSpore has read the configuration: it compiled a graph."""
+        """Whether MindSpore has read the configuration, with its first operator or graph."""
         return any(self._left(_METADATA))
 
     @property
@@ -83,13 +85,15 @@ class MindSporeActivity:
             yield _NO_OPERATOR
         if path is None or not path.is_dir() or not os.access(path, os.W_OK):
             yield f"MindSpore cannot write to {path}, which it does not count as an error"
-        if not self.was_read:
+        if not self._left(_KERNELS):
             yield _NO_GRAPH
-        if not self.executions:
+        if not self.executions and self.iteration != "all":
             yield (
-                "MindSpore compiled a graph but none of its runs was to be dumped: dump_step selects "
-                "iterations that did not come (they count from 0 in each process), or the graph never ran"
+                f"MindSpore compiled a graph, and dump_step={self.iteration!r} selects none of its runs "
+                f"(they count from 0 in each process)"
             )
+        if not self.executions:
+            yield "MindSpore compiled a graph which then never ran"
         if self.kernels:
             yield f"no operator that ran has a name that the marker's layers select; {self._known()}"
         yield (
