@@ -51,7 +51,7 @@ def examine(test: MarkedTest) -> Outcome:
     problems: list[str] = []
     notes: list[str] = []
     try:
-        for found in find_dumps(test.attempt, os.environ):
+        for found in find_dumps(test.attempt, os.environ) if test.attempts else ():
             read, unreadable = _read(found)
             failed += read
             problems += unreadable
@@ -77,10 +77,13 @@ def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:
     """Read the dumps of a tree; one that is truncated still tells what its name does."""
     failed = []
     problems = [f"unreadable file in the exception dump: {error}" for error in found.tree.problems]
+    seen: set[object] = set()
     for file in found.dumps:
         one = replace(from_name(file), capture=found.capture, outside=found.outside)
+        first = one.identity not in seen
+        seen.add(one.identity)
         try:
-            one = with_content(one)
+            one = with_content(one, tensors=first)
         except (DumpError, OSError) as error:
             reason = error if isinstance(error, FormatError) else f"{file.path}: {error}"
             problems.append(f"unreadable exception dump: {reason}")

@@ -114,17 +114,16 @@ def _kind(name: DumpName) -> str:
     return BRIEF if name.op_name in {"display", "exception_info"} else CALLBACK
 
 
-def with_content(failed: FailedOperator) -> FailedOperator:
-    """Return what the dump itself tells, where it lies under a name of :func:`from_name`.
+def with_content(failed: FailedOperator, *, tensors: bool) -> FailedOperator:
+    """Add to what :func:`from_name` tells what the dump itself does; ``tensors`` asks for those too.
 
     Raises:
         FormatError: the file is truncated or damaged.
     """
     if failed.kind == DETAIL:
         core = read_core(failed.dump)
-        return replace(
-            failed, kernel=core.kernel or failed.kernel, tensors=tuple(_core_tensors(core, failed.dump))
-        )
+        held = tuple(_core_tensors(core, failed.dump)) if tensors else ()
+        return replace(failed, kernel=core.kernel or failed.kernel, tensors=held)
     records = read_container(failed.dump)
     record = records[0]
     ids = _IDS.search(record.dfx_message)
@@ -135,7 +134,7 @@ def with_content(failed: FailedOperator) -> FailedOperator:
         layer=record.op_name or failed.layer,
         stream=stream,
         task=task,
-        tensors=tuple(_tensor(tensor, failed.dump) for tensor in record.tensors),
+        tensors=tuple(_tensor(tensor, failed.dump) for tensor in record.tensors) if tensors else (),
         message=record.dfx_message,
         executions=len(records),
     )
