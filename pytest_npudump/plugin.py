@@ -13,6 +13,7 @@ import pytest
 
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.marked import MARKER, check_item, is_marked
+from pytest_npudump.marker_help import marker_line
 from pytest_npudump.options import Settings, add_options
 from pytest_npudump.report.reporter import Reporter
 
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.fixture import NpuDump
 
-_MARKER_LINE = (
-    f"{MARKER}(layers=None, *, scene='model', dump_mode='output', rtol=None, atol=None, ...): "
-    "run the test under ACL dump and compare its layers with a golden file (pytest-npudump)"
-)
 SETTINGS = pytest.StashKey[Settings]()
 
 
@@ -35,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and resolve the options; refuse what would undermine a gate."""
-    config.addinivalue_line("markers", _MARKER_LINE)
+    config.addinivalue_line("markers", marker_line(MARKER))
     try:
         settings = Settings.of(config)
     except RequestError as error:
