@@ -20,7 +20,7 @@ from pytest_npudump.layers import both_spellings, resolve_raw_names
 from pytest_npudump.outcome import Escalation, Finding
 from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.recording import record_with_tensors
-from pytest_npudump.reference.second_run import failing_keys, with_reference
+from pytest_npudump.reference.second_run import failing_keys, failing_layers, known_keys, with_reference
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.verdict import Comparison
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.outcome import Outcome
     from pytest_npudump.session import MarkedTest
 
 
@@ -70,7 +69,7 @@ def plan_second_run(test: MarkedTest) -> Plan | None:
         return plan
     if not (test.settings.escalate and test.request.escalate):
         return None
-    wanted = _failing_layers(outcome)
+    wanted = failing_layers(outcome)
     if not wanted:
         return None
     return _plan(test, dump, wanted)
@@ -80,11 +79,6 @@ def _layers_to_keep(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
     patterns = both_spellings(test.request.golden_tensors)
     layers = dict.fromkeys(record.key.layer for record in dump.records)
     return tuple(layer for layer in layers if matches_any(patterns, layer))
-
-
-def _failing_layers(outcome: Outcome) -> tuple[str, ...]:
-    """Layers with values to look at: a missing one has none, a new one has nothing to be compared with."""
-    return tuple(dict.fromkeys(key.layer for key in failing_keys(outcome)))
 
 
 def _plan(test: MarkedTest, dump: Dump, wanted: tuple[str, ...]) -> Plan:
@@ -150,9 +144,8 @@ def _raw_layers(
     layers = (*layers, *consumers)
     if dump.raw_names:
         return layers, lonely
-    golden = test.outcome.comparison.golden if test.outcome and test.outcome.comparison else None
     wanted = {sanitise(layer) for layer in layers}
-    keys = golden.keys if golden else ()
+    keys = known_keys(test.outcome) if test.outcome is not None else ()
     models = test.runtime.activity.models
     known: Mapping[str, Any] = {"request": test.request, "golden_keys": keys, "tree": dump.root}
     try:

@@ -10,13 +10,15 @@ from pytest_npudump.compare.elements import with_elements
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.reference.expected import Expected, expect
 from pytest_npudump.reference.feeds import Execution, Feeds, executions_of
 from pytest_npudump.reference.matching import Match, Matching, match
+from pytest_npudump.reference.names import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_npudump.compare.tolerance import Tolerances
     from pytest_npudump.compare.verdict import Comparison, Reason
@@ -82,7 +84,7 @@ def compare(
     found = dict(_expected(matching, model, feeds, tolerances))
     kept = [match for match in matching.matches if match.record.key in found]
     gone = tuple(match.record for match in matching.matches if match.record.key not in found)
-    expected = tuple(found[match.record.key] for match in kept)
+    expected = tuple(_under_raw_name(found[match.record.key], match) for match in kept)
     comparison, notes = _judge(expected, tolerances)
     matching = replace(matching, matches=tuple(kept), alone=(*matching.alone, *gone))
     return Compared(matching, comparison, expected, notes)
@@ -122,6 +124,15 @@ def _expected(
             for record in wanted[tensor]:
                 rtol, atol = tolerances.elements(record.key.layer, record.dtype)
                 yield record.key, expect(record, array, rtol=rtol, atol=atol)
+
+
+def _under_raw_name(expected: Expected, found: Match) -> Expected:
+    """Give the reference's side the raw name, where the dump has only the one of its file names."""
+    key, node = found.record.key, found.counterpart.node
+    name = node.name if node is not None else found.counterpart.tensor
+    if found.counterpart.how != NAME or sanitise(name) != key.layer:
+        return expected
+    return replace(expected, golden=replace(expected.golden, key=replace(key, layer=name)))
 
 
 def _size(record: TensorRecord) -> int:
@@ -178,11 +189,6 @@ def _in_own_words(comparison: Comparison) -> Comparison:
     by_key = {verdict.key: verdict for verdict in failing}
     first = comparison.first
     return replace(comparison, failing=failing, first=by_key[first.key] if first else None, notes=())
-
-
-def differences(compared: Compared) -> Mapping[str, Expected]:
-    """Return the tensors side by side by the text of their sanitised key."""
-    return {str(e.actual.key.sanitised): e for e in compared.expected}
 
 
 def dtypes_of(records: Iterable[TensorRecord]) -> tuple[str, ...]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.request import DumpRequest
 
-_SHOWN = 3
 _MARKS = {
     OVERFLOW: "have values beyond float16: infinities, or the largest value, were expected",
     PADDED: (
@@ -92,7 +91,7 @@ class Reference:
             compared=len(compared.matching.compared),
             problems=self._problems(compared, records, request, tolerances),
             notes=self._notes(compared, layers),
-            remarks=self._remarks(compared, tolerances),
+            remarks=self._remarks(compared, request, tolerances),
         )
 
     def compare(self, records: Sequence[TensorRecord], *, dumped: Sequence[TensorRecord] = ()) -> Compared:
@@ -160,10 +159,10 @@ class Reference:
             )
         return (*notes, *compared.notes)
 
-    def _remarks(self, compared: Compared, tolerances: Tolerances) -> tuple[str, ...]:
+    def _remarks(self, compared: Compared, request: DumpRequest, tolerances: Tolerances) -> tuple[str, ...]:
         matching = compared.matching
         assert self._model is not None  # noqa: S101 - comparing has read it
-        remarks = []
+        remarks = [] if request.layers else _suspected_fusion(compared)
         if self._model.raised:
             remarks.append(f"{self.path.name} holds 16-bit floats, which the reference computed in float32")
         own = tolerances.rules[: len(tolerances.rules) - len(self.tolerances.rules)]
@@ -177,7 +176,7 @@ class Reference:
             remarks.append(
                 f"several layers were compared with one tensor of the reference: {', '.join(shared)}"
             )
-        return (*_suspected_fusions(compared), *remarks)
+        return tuple(remarks)
 
 
 def _known(model: ReferenceModel) -> frozenset[str]:
@@ -185,17 +184,19 @@ def _known(model: ReferenceModel) -> frozenset[str]:
     return frozenset((*nodes, *model.inputs))
 
 
-def _suspected_fusions(compared: Compared) -> list[str]:
-    """Say which failing layers may hold the output of an operator that the device fused into them."""
-    absorbed = compared.matching.absorbed
-    failing = dict.fromkeys(verdict.key.layer for verdict in compared.comparison.failing)
-    found = [(layer, absorbed[layer]) for layer in failing if layer in absorbed]
-    more = f" (and {len(found) - _SHOWN} more)" if len(found) > _SHOWN else ""
-    return [
+def _suspected_fusion(compared: Compared) -> list[str]:
+    """Say whether the first layer that differs may hold the output of an operator fused into it."""
+    first = compared.comparison.first
+    absorbed = {sanitise(layer): name for layer, name in compared.matching.absorbed.items()}
+    follower = absorbed.get(sanitise(first.key.layer)) if first is not None else None
+    if first is None or follower is None:
+        return []
+    layer = first.key.layer
+    words = (
         f"{follower} of the reference, which alone consumes {layer}, is not in the dump: if the device fused "
-        f"it into {layer}, say so in the reference_map: {layer}: {follower}{more}"
-        for layer, follower in found[:_SHOWN]
-    ]
+        f"it into {layer}, say so in the reference_map: {layer}: {follower}"
+    )
+    return [words]
 
 
 def _shared(compared: Compared) -> list[str]:

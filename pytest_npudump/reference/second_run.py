@@ -16,6 +16,25 @@ if TYPE_CHECKING:
     from pytest_npudump.session import MarkedTest
 
 
+def known_keys(outcome: Outcome) -> tuple[str, ...]:
+    """Return the texts of the keys that the golden and the reference know, with the raw names of layers."""
+    found = (outcome.comparison, outcome.reference.comparison if outcome.reference is not None else None)
+    return tuple(key for comparison in found if comparison is not None for key in comparison.golden.keys)
+
+
+def failing_layers(outcome: Outcome) -> tuple[str, ...]:
+    """Layers with values to look at: a missing one has none, a new one has nothing to be compared with.
+
+    Each is there once, under its raw name where the golden or the reference knows that.
+    """
+    names: dict[str, str] = {}
+    for key in failing_keys(outcome):
+        plain = sanitise(key.layer)
+        if names.get(plain, plain) == plain:
+            names[plain] = key.layer
+    return tuple(names.values())
+
+
 def failing_keys(outcome: Outcome) -> tuple[TensorKey, ...]:
     """Return the tensors that differ from the golden or from the reference, in execution order."""
     golden = outcome.comparison
