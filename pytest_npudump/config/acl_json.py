@@ -37,7 +37,7 @@ def dump_section(
     """
     if request.scene in _SCENE_SECTIONS:
         return {"dump_path": dump_path, **_SCENE_SECTIONS[request.scene](request)}
-    data = dump_data or request.dump_data or "stats"
+    data = dump_data or request.dump_data or ("tensor" if request.transport == "callback" else "stats")
     section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
     for key in _TOP_KEYS:
         value = getattr(request, key)

@@ -25,7 +25,7 @@ from pytest_npudump.dump.runs import select_run
 from pytest_npudump.dump.stats import ACL_TYPES
 from pytest_npudump.dump.streaming_record import ContainerStream
 from pytest_npudump.dump.tree import tree_of
-from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.errors import EmptyDumpError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -208,12 +208,15 @@ class DumpReceiver:
             acl: whether statistics are those that CANN's device-side writer computes.
 
         Raises:
-            DumpError: nothing has come, or what has belongs to two runs.
+            EmptyDumpError: nothing has come.
+            DumpError: what has come belongs to two runs.
         """
         with self._lock:
             files, problems = dict(self._files), list(self._problems)
         if not files and not problems:
-            raise DumpError(f"the callback for {self.dump_path} holds no dump file: nothing was handed over")
+            raise EmptyDumpError(
+                f"the callback for {self.dump_path} holds no dump file: nothing was handed over"
+            )
         tree = tree_of(self.dump_path, {path: file.start for path, file in files.items()})
         problems += [*tree.problems, *_no_tensors(tree)]
         chosen, notes = select_run(tree.files, self.dump_path, latest=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
+    from pytest_npudump.dump.streaming import DumpReceiver
     from pytest_npudump.request import DumpRequest
 
 
@@ -125,6 +126,18 @@ class Runtime(Protocol):
     @property
     def activity(self) -> Activity:
         """What has happened since :meth:`start`, to explain a dump that holds nothing."""
+
+
+@runtime_checkable
+class CallbackRuntime(Protocol):
+    """A runtime that can have the dump handed to a function of this process (``transport="callback"``)."""
+
+    def receive_by(self, receiver: DumpReceiver) -> None:
+        """Have the dump of the next :meth:`Runtime.start` handed to ``receiver``, until it is stopped.
+
+        Raises:
+            RuntimeUnavailableError: the installed version cannot do that.
+        """
 
 
 class Activity(Protocol):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl_json import AclJson
+from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.acl_calls import (
     REPEAT_INITIALIZE,
     SUCCESS,
@@ -24,9 +25,12 @@ from pytest_npudump.runtime.acl_calls import (
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.external import origin_of_program
 from pytest_npudump.runtime.pyacl_model import PyAclModel
+from pytest_npudump.runtime.receiving import NOT_RELEASED, require_callback, stop_receiving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from pytest_npudump.dump.streaming import DumpReceiver
 
 
 @dataclass(slots=True)
@@ -64,6 +68,7 @@ class PyAclRuntime(AclJson):
     _initialised_here: bool = False
     _answered: bool = False
     _device_set: bool = False
+    _receiver: DumpReceiver | None = None
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime and SoC name, as a golden records them."""
@@ -95,6 +100,15 @@ class PyAclRuntime(AclJson):
             self._set_dump()
         self._interpose()
 
+    def receive_by(self, receiver: DumpReceiver) -> None:
+        """Have the dump of the next :meth:`start` handed to ``receiver``, until it is stopped.
+
+        Raises:
+            RuntimeUnavailableError: this version of pyACL cannot do that.
+        """
+        require_callback(self.acl)
+        self._receiver = receiver
+
     def stop(self) -> None:
         """Switch the dump off, also where the application under test has finalised ACL by now.
 
@@ -104,11 +118,19 @@ class PyAclRuntime(AclJson):
         if self.acl.init == self._init_for_application:
             self.acl.init = self._acl_init
         self._config = self._released_config = None
+        receiver, self._receiver = self._receiver, None
         if not self._dumping:
             if self.activity.released:
                 self.acl.mdl.finalize_dump()  # where the test left its own dump on; any other answer is fine
             return
         self._dumping = False
+        try:
+            if receiver is not None:
+                stop_receiving(self.acl, receiver, queued=self.name != "emulator")
+        finally:
+            self._finalize_dump()
+
+    def _finalize_dump(self) -> None:
         code = self.acl.mdl.finalize_dump()
         if code == UNINITIALIZE:
             self._initialised_here = self._device_set = False
@@ -121,9 +143,14 @@ class PyAclRuntime(AclJson):
         """Leave the dump to the code under test, which has asked for acl.json to set it itself.
 
         Asking again, with that code's own dump on, does nothing.
+
+        Raises:
+            RequestError: the dump is to come by callback, which only this adapter's own can.
         """
         if self._released_config is not None:
             return
+        if self._receiver is not None:
+            raise RequestError(NOT_RELEASED)
         config = self._config
         self.stop()
         self.activity.released = True
@@ -171,10 +198,16 @@ class PyAclRuntime(AclJson):
         check(self.acl, "acl.mdl.init_dump()", code)
 
     def _set_dump(self) -> None:
-        path = str(self._config)
-        code = self.acl.mdl.set_dump(path)
+        path, receiver = str(self._config), self._receiver
+        call, code = "acl.mdl.dump_reg_callback()", SUCCESS
+        if receiver is not None:
+            code = self.acl.mdl.dump_reg_callback(receiver, 0)
+        if code == SUCCESS:
+            call, code = f"acl.mdl.set_dump({path!r})", self.acl.mdl.set_dump(path)
         if code != SUCCESS:
-            error = AclError.of(self.acl, f"acl.mdl.set_dump({path!r})", code)
+            error = AclError.of(self.acl, call, code)
+            if receiver is not None:
+                self.acl.mdl.dump_unreg_callback()
             self.acl.mdl.finalize_dump()
             raise error
         self._mark_dumping()
