@@ -10,14 +10,18 @@ import json
 from argparse import SUPPRESS
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.config.acl_json import dump_section
+from pytest_npudump.config.data_dump import data_dump_settings, rules_version
 from pytest_npudump.doctor.place import default_place
 from pytest_npudump.marked import Identity, is_marked, request_of
 from pytest_npudump.places import Places
+
+if TYPE_CHECKING:
+    from pytest_npudump.options import Settings
 
 OPTION = "--npudump-describe-to"
 
@@ -61,21 +65,27 @@ class _Describer:
             "deselected": self._deselected,
             "problems": self._problems,
             "rootdir": str(self._config.rootpath),
+            "runtime": self._settings.runtime,
         }
         Path(self._config.getoption("npudump_describe_to")).write_text(json.dumps(found), encoding="utf-8")
 
     def _described(self, item: pytest.Item) -> dict[str, Any]:
         request = request_of(item)
-        return {
-            "nodeid": item.nodeid,
-            "dump": dump_section(request, str(self._dump_path(item))),
-            "globs": [] if request.exact_layers else list(request.layers),
-        }
+        settings = self._settings
+        dump_path = str(self._dump_path(item, settings))
+        found = {"nodeid": item.nodeid, "globs": [] if request.exact_layers else list(request.layers)}
+        if settings.runtime == "mindspore" and request.scene != "op":
+            return {**found, "data_dump": data_dump_settings(request, dump_path, version=rules_version())}
+        data = {"dump_data": request.dump_data or "tensor"} if settings.runtime == "mindspore" else {}
+        return {**found, "dump": dump_section(request, dump_path, **data)}
 
-    def _dump_path(self, item: pytest.Item) -> Path:
+    @property
+    def _settings(self) -> Settings:
         from pytest_npudump.plugin import SETTINGS  # noqa: PLC0415 - pytest imports that module as a plugin
 
-        settings = self._config.stash[SETTINGS]
+        return self._config.stash[SETTINGS]
+
+    def _dump_path(self, item: pytest.Item, settings: Settings) -> Path:
         if not settings.dump_dir:
             given = self._config.getoption("basetemp")
             base = Path(given).absolute() if given else default_place() / "pytest-N"

@@ -57,8 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     config_show.configure(
         actions.add_parser(
             "show",
-            help="print the acl.json that a test would use",
-            description="Exit status: 0 printed, 1 printed and refused by CANN, 2 there is no such test.",
+            help="print the file that configures a test's dump",
+            description="Exit status: 0 printed, 1 printed and refused, 2 there is no such test.",
         )
     )
 

@@ -1,4 +1,4 @@
-"""``npudump config show``: the acl.json that a test would use."""
+"""``npudump config show``: the file that configures a test's dump."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
+    from pytest_npudump.config.verdict import Verdict
+
 _NAMED = 5
+_TARGETS = ("acl", "mindspore", "torchair")
+_DEVICES = ("Ascend", "CPU", "GPU")
 _NUMBER = "/pytest-N/"
 
 
@@ -29,7 +33,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="test/file.py::test_name, as pytest takes it; without one, the only marked test there is",
     )
     parser.add_argument(
-        "--for", dest="target", choices=("acl",), default="acl", help="who will read it (default: acl)"
+        "--for",
+        dest="target",
+        choices=_TARGETS,
+        help="who will read it: an acl.json, a data_dump.json for mindspore, or the dump_config options that "
+        "npu_dump.torchair_config() sets (default: mindspore where the project's runtime is that, else acl)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=_DEVICES,
+        default="Ascend",
+        help="device_target whose rules count, for mindspore (default: Ascend)",
     )
 
 
@@ -39,22 +53,43 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RequestError: the test is unknown, unmarked or not the only one, or cannot be collected.
     """
-    found = _collect(arguments.test)
+    found = _collect(arguments.test, arguments.target)
     test = _only_test(found, arguments.test)
-    emit([json.dumps({"dump": test["dump"]}, indent=2)])
-    errors = list(_errors(test["dump"]))
-    for line in (*errors, *_warnings(test, Path(found["rootdir"]))):
+    if "data_dump" in test and arguments.target not in {None, "mindspore"}:
+        raise RequestError("this project's runtime is mindspore, which reads no acl.json: leave --for out")
+    emit([json.dumps(_shown(test, arguments.target), indent=2)])
+    if "data_dump" in test:
+        errors = list(_mindspore_errors(test["data_dump"], arguments.device))
+        warnings = list(_mindspore_warnings(test["data_dump"], arguments.device))
+    else:
+        errors = list(_errors(test["dump"]))
+        warnings = list(_warnings(test, Path(found["rootdir"])))
+    note = "note: N in the path is the number of pytest's run; the folder is made when the test runs"
+    for line in (*errors, *warnings, *([note] if _NUMBER in _path(test) else [])):
         to_stderr(line)
     return 1 if errors else 0
 
 
-def _collect(test: str | None) -> dict[str, Any]:
+def _path(test: Mapping[str, Any]) -> str:
+    section = test["data_dump"]["common_dump_settings"] if "data_dump" in test else test["dump"]
+    path: str = section["path" if "data_dump" in test else "dump_path"]
+    return path
+
+
+def _shown(test: Mapping[str, Any], target: str | None) -> Any:
+    if target == "torchair":
+        return {"enable_dump": False, "dump_config_path": str(Path(_path(test)).with_name("acl.json"))}
+    return test["data_dump"] if "data_dump" in test else {"dump": test["dump"]}
+
+
+def _collect(test: str | None, target: str | None) -> dict[str, Any]:
     from pytest_npudump.collected import OPTION  # noqa: PLC0415 - it imports pytest
 
     with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
         file = Path(folder) / "collected.json"
         command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "pytest_npudump.collected"]
-        command += [OPTION, str(file), *([test] if test else [])]
+        runtime = ["--npudump-runtime=mindspore"] if target == "mindspore" else []
+        command += [OPTION, str(file), *runtime, *([test] if test else [])]
         done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
             command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
         )
@@ -122,5 +157,20 @@ def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
     if test["globs"]:
         globs = ", ".join(map(repr, test["globs"]))
         yield f"warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards"
-    if _NUMBER in test["dump"]["dump_path"]:
-        yield "note: N in dump_path is the number of pytest's run; the folder is made when the test runs"
+
+
+def _mindspore_errors(settings: Mapping[str, Any], device: str) -> Iterator[str]:
+    for reason in _mindspore(settings, device).reasons:
+        yield f"error: MindSpore refuses it on {device}: {reason}"
+
+
+def _mindspore_warnings(settings: Mapping[str, Any], device: str) -> Iterator[str]:
+    for warning in _mindspore(settings, device).warnings:
+        yield f"warning: {warning}"
+
+
+def _mindspore(settings: Mapping[str, Any], device: str) -> Verdict:
+    from pytest_npudump.config.data_dump import rules_version  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.mindspore import validate  # noqa: PLC0415 - the same
+
+    return validate(json.dumps(settings).encode(), device=device, environ={}, version=rules_version())

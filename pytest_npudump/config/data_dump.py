@@ -8,6 +8,8 @@ ignore is refused here. The keys by version are those of ``dump_json_parser.cc``
 from __future__ import annotations
 
 import json
+import re
+from importlib import metadata
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 NEWEST: Final = (2, 10)
 """The newest MindSpore whose rules are known."""
 
+_VERSION = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 _NET_NAME = "net"
 _DEVICES = 16
 _COMMON = "common_dump_settings"
@@ -79,6 +82,20 @@ _NOT_IN_MINDSPORE = MappingProxyType(
         "dump_scene": "it has one exception dump only; leave it out",
     }
 )
+
+
+def rules_version() -> tuple[int, int]:
+    """Return major and minor of the MindSpore whose rules count here: the installed one, else 2.10."""
+    try:
+        return version_of(metadata.version("mindspore"))
+    except metadata.PackageNotFoundError:
+        return NEWEST
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """Return major and minor of a version such as ``2.7.0rc1``; the newest known for what is none."""
+    match = _VERSION.match(text)
+    return (int(match[1]), int(match[2])) if match else NEWEST
 
 
 def data_dump_settings(

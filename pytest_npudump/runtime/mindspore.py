@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_npudump.config.acl_json import dump_section, write_acl_json
-from pytest_npudump.config.data_dump import NEWEST, check_request, data_dump_settings, write_data_dump
+from pytest_npudump.config.data_dump import check_request, data_dump_settings, version_of, write_data_dump
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.mindspore_activity import MindSporeActivity
 from pytest_npudump.runtime.mindspore_model import MindIRSession
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 _VARIABLE = "MINDSPORE_DUMP_CONFIG"
 _ACL_VARIABLE = "MS_ACL_DUMP_CFG_PATH"
 _COMPILERS = ("mindspore.graph.api", "mindspore.common.api")
-_VERSION = re.compile(r"(\d+)\.(\d+)")
 _WAY_OUT = "run it in a process of its own: isolation='process' in the marker"
 
 
@@ -64,8 +62,7 @@ class MindSporeRuntime:
     @property
     def version(self) -> tuple[int, int]:
         """Major and minor version of the module."""
-        match = _VERSION.match(str(self.mindspore.__version__))
-        return (int(match[1]), int(match[2])) if match else NEWEST
+        return version_of(str(self.mindspore.__version__))
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime, version and device, as a golden records them."""

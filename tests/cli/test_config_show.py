@@ -104,7 +104,7 @@ def test_dump_path_is_the_place_it_would_be(show: Show, tmp_path: Path) -> None:
     path = dump_of(out)["dump_path"]
     assert "/pytest-N/npudump/test_shown_py_test_one-" in path
     assert path.endswith("-1/run1/dump")
-    assert "note: N in dump_path" in err
+    assert "note: N in the path" in err
     project(tmp_path, SOURCE, f"addopts = --basetemp={tmp_path / 'base'}")
     _, out, err = show("test_shown.py::test_one")
     assert dump_of(out)["dump_path"].startswith(f"{tmp_path}/base/npudump/test_shown_py_test_one-")
@@ -216,3 +216,68 @@ def test_a_project_that_switches_the_plugin_off_is_told_so(
     code, _, err = show("test_shown.py")
     assert code == 2
     assert "this needs the plugin npudump, and addopts or PYTEST_ADDOPTS switch it off" in err
+
+
+MINDSPORE = """
+import pytest
+
+@pytest.mark.npu_dump(layers=["Default/fc1-Dense/MatMul-op0"], dump_step="0|2-3")
+def test_net():
+    pass
+
+@pytest.mark.npu_dump(dump_data="stats", dump_stats=["Max"], data_dump={"stat_calc_mode": "device"})
+def test_statistics():
+    pass
+
+@pytest.mark.npu_dump(model_name="m")
+def test_model():
+    pass
+"""
+
+
+def test_mindspore_s_file_has_the_marker_s_wishes_under_mindspore_s_names(show: Show, tmp_path: Path) -> None:
+    project(tmp_path, MINDSPORE.partition("@pytest.mark.npu_dump(model_name")[0])
+    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_runtime = mindspore\n")
+    code, out, err = show("test_shown.py::test_net")
+    common = json.loads(out)["common_dump_settings"]
+    assert code == 0
+    assert (common["dump_mode"], common["kernels"]) == (1, ["Default/fc1-Dense/MatMul-op0"])
+    assert (common["iteration"], common["input_output"], common["saved_data"]) == ("0|2-3", 2, "tensor")
+    assert json.loads(out)["e2e_dump_settings"] == {"enable": True, "trans_flag": True}
+    assert common["path"].endswith("-1/run1/dump")
+    assert err.startswith("note: N in the path")
+    code, out, _ = show("test_shown.py::test_statistics", "--for", "mindspore")
+    assert code == 0
+    assert json.loads(out)["common_dump_settings"]["statistic_category"] == ["max"]
+    assert json.loads(out)["e2e_dump_settings"]["stat_calc_mode"] == "device"
+
+
+def test_mindspore_s_file_is_judged_for_the_device(show: Show, tmp_path: Path) -> None:
+    project(tmp_path, MINDSPORE.partition("@pytest.mark.npu_dump(model_name")[0])
+    words = ("test_shown.py::test_statistics", "--for", "mindspore", "--device", "CPU")
+    code, out, err = show(*words[:1])
+    assert (code, out) == (2, "")
+    assert "data_dump: keys of MindSpore's data_dump.json, only with --npudump-runtime=mindspore" in err
+    code, out, err = show(*words)
+    assert code == 1
+    assert "error: MindSpore refuses it on CPU: common_dump_settings.saved_data" in err
+
+
+def test_what_mindspore_has_not_is_an_error_and_acl_s_file_is_not_its(show: Show, tmp_path: Path) -> None:
+    project(tmp_path, MINDSPORE)
+    code, _, err = show("test_shown.py::test_model", "--for", "mindspore")
+    assert code == 2
+    assert "model_name: not with MindSpore: it dumps every network of the process" in err
+    project(tmp_path, MINDSPORE.partition("@pytest.mark.npu_dump(model_name")[0])
+    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_runtime = mindspore\n")
+    code, _, err = show("test_shown.py::test_net", "--for", "acl")
+    assert code == 2
+    assert "this project's runtime is mindspore, which reads no acl.json" in err
+
+
+def test_torchair_gets_the_acl_json_of_the_run(show: Show) -> None:
+    code, out, _ = show("test_shown.py::test_one", "--for", "torchair")
+    options = json.loads(out)
+    assert code == 0
+    assert options.pop("dump_config_path").endswith("-1/run1/acl.json")
+    assert options == {"enable_dump": False}
