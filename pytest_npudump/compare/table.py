@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,6 +106,7 @@ def is_integral(dtype: str, column: int) -> bool:
     return column >= MEASURED or (column < EXTREMES and is_exact(dtype))
 
 
+@lru_cache(maxsize=4096)
 def shape_text(shape: tuple[int, ...] | None) -> str:
     """``(1, 8)`` as ``1x8``, ``()`` as ``-``, None as ``?``."""
     if shape is None:
@@ -112,6 +114,7 @@ def shape_text(shape: tuple[int, ...] | None) -> str:
     return "x".join(map(str, shape)) or SCALAR_SHAPE
 
 
+@lru_cache(maxsize=4096)
 def shape_count(shape: str) -> int | None:
     """Elements of a tensor whose shape reads ``shape``; None where that is unknown."""
     if shape == UNKNOWN_SHAPE:
@@ -156,8 +159,8 @@ def _digits(stats: Sequence[Stats | None], known: NDArray[np.bool_]) -> NDArray[
     """Digits of each row; rows that say nothing follow the others where those agree."""
     digits = np.array([(s.digits or 0) if s else 0 for s in stats], dtype=np.int8)
     telling = known.any(axis=1)
-    found = np.unique(digits[telling])
-    if found.size == 1:
+    found = digits[telling]
+    if found.size and (found == found[0]).all():
         digits[~telling] = found[0]
     return digits
 

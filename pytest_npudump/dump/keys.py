@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_npudump.dump.eager import without_counters
@@ -79,7 +80,7 @@ def _once(group: Sequence[Execution]) -> bool:
 def _consumers(executions: Collection[Execution]) -> dict[object, int]:
     """Return when each task was first dumped, graph inputs apart; nothing if there are none of these."""
     times: dict[object, int] = {}
-    if all(execution.op_type != _GRAPH_INPUT for execution in executions):
+    if _GRAPH_INPUT not in map(attrgetter("op_type"), executions):
         return times
     for execution in executions:
         if execution.op_type != _GRAPH_INPUT:

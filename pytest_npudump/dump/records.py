@@ -7,13 +7,16 @@ only these.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import FormatError, RequestError
 
 if TYPE_CHECKING:
+    from dataclasses import dataclass
     from pathlib import Path
+else:
+    from pytest_npudump.dump.unguarded import dataclass
 
 _UNSAFE = re.compile(r"[\s%#\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\ufffe\uffff\ud800-\udfff]")
 _SLOT = re.compile(r"(?P<io>[a-z_]+)\.(?P<slot>\d+)\Z")

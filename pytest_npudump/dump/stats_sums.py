@@ -1,11 +1,13 @@
 """Sums and inner products at the speed of BLAS, with bounds that hold for the BLAS at hand.
 
-A long vector is cut into rows. BLAS adds up each row in its own precision, numpy the rows' sums in float64.
-A row errs by at most ``k * 2**-24`` of the sum of its terms' magnitudes, where ``k`` is the number of
-additions that a term goes through. BLAS adds in lanes and does not say how many it has: that depends on the
-processor. It is found out by asking, once in a process. Among ones, a huge term swallows all that is added
-to it until its negative makes it vanish. What is left counts the terms outside of the smallest partial sum
-that has both, and these numbers tell the tree of additions (FPRev, arXiv:2411.00442).
+Up to 32 Ki elements of float32 are added in float64. More are cut into rows: BLAS adds up each row in
+float32, numpy the rows' sums in float64. A row errs by at most ``k * 2**-24`` of the sum of its terms'
+magnitudes, where ``k`` is the number of additions that a term goes through.
+
+BLAS adds in lanes and does not say how many it has: that depends on the processor. It is found out by
+asking, once in a process. Among ones, a huge term swallows all that is added to it until its negative makes
+it vanish. What is left counts the terms outside of the smallest partial sum that has both, and these numbers
+tell the tree of additions (FPRev, arXiv:2411.00442).
 
 Rows are short enough that BLAS never divides one between threads of its own: results do not depend on how
 many it has, and threads that work on different tensors do not wait for each other there.
@@ -33,12 +35,15 @@ _LENGTHS = (512, 256, 128, 64, 32)
 """Lengths of rows, the fastest first."""
 
 _LENGTH_64 = 4096
+_SHORT = 1 << 15
 _HAS_VECDOT = hasattr(np, "vecdot")
 _HUGE = np.float32(2.0**60)
 
 
 def block_sum(values: np.ndarray) -> float:
     """The sum of contiguous float32 of shape (n,); errs by at most 9e-7 of the sum of the magnitudes."""
+    if values.size < _SHORT:
+        return float(np.add.reduce(values, dtype=np.float64))
     ones = _ones(row_length(SUM_ADDITIONS))
     whole = values.size - values.size % ones.size
     total = float(np.add.reduce(row_dots(values[:whole].reshape(-1, ones.size), ones), dtype=np.float64))
@@ -53,14 +58,20 @@ def block_dot(one: np.ndarray, other: np.ndarray) -> float:
     float32 errs by at most 2e-6 of the sum of the products' magnitudes, as long as none leaves its range: the
     root of a sum of squares by at most 1e-6 of itself.
     """
+    if one.dtype == np.float32 and one.size < _SHORT:
+        one, other = _wide(one, other)
     length = row_length(DOT_ADDITIONS) if one.dtype == np.float32 else _LENGTH_64
     whole = one.size - one.size % length
     dots = row_dots(one[:whole].reshape(-1, length), other[:whole].reshape(-1, length))
     total = float(np.add.reduce(dots, dtype=np.float64))
     if whole == one.size:
         return total
-    rest = (values[whole:].astype(np.float64, copy=False) for values in (one, other))
-    return total + float(np.dot(*rest))
+    return total + float(np.dot(*_wide(one[whole:], other[whole:])))
+
+
+def _wide(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    wide = one.astype(np.float64, copy=False)
+    return wide, wide if other is one else other.astype(np.float64, copy=False)
 
 
 def row_dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -62,8 +62,10 @@ class RowError(ValueError):
 
 def common_digits(table: StatsTable) -> int | None:
     """Significant digits that all rows carry (0: full precision), or None where they differ."""
-    found = np.unique(table.digits)
-    return None if found.size > 1 else int(found[0]) if found.size else 0
+    digits = table.digits
+    if not digits.size:
+        return 0
+    return int(digits[0]) if (digits == digits[0]).all() else None
 
 
 def printable_digits(digits: int) -> bool:
