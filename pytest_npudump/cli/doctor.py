@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.output import add_json_option, columns, emit, write_json
 from pytest_npudump.doctor.examine import examine
 from pytest_npudump.doctor.finding import OK
-from pytest_npudump.doctor.place import default_place
+from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
 from pytest_npudump.doctor.system import System
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Say what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes work, and "
     "whether a dump can be written here. Exit status: 0 at least one runtime works and a dump can be "
-    "written, 1 otherwise, 2 wrong usage."
+    "written, 1 otherwise, 2 wrong usage, or a pytest configuration that cannot be read."
 )
 _HEADER = ("area", "what", "state", "found")
 
@@ -32,19 +32,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--dump-dir",
         type=Path,
         metavar="DIR",
-        help="folder that dumps go to, as for --npudump-dump-dir; default pytest's temporary folder",
+        help="folder that dumps go to, as for --npudump-dump-dir; default where tests run here would dump",
     )
     add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine this machine and print the table; 0 if a test could run under dump here, else 1."""
-    return report_on(System(), arguments.dump_dir or default_place(), arguments.json)
+    place = DumpPlace(arguments.dump_dir) if arguments.dump_dir else dump_place(Path.cwd())
+    return report_on(System(), place.path, arguments.json, place.origin)
 
 
-def report_on(system: System, directory: Path, json_target: str | None) -> int:
+def report_on(system: System, directory: Path, json_target: str | None, origin: str = "") -> int:
     """Examine ``system``, print the table or write JSON, and return the exit code."""
-    report = examine(system, Path(os.path.abspath(directory)))  # noqa: PTH100 - links stay, as a path is written
+    absolute = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, as a path is written
+    report = examine(system, absolute, origin)
     if json_target:
         write_json(report.to_json(), json_target)
     if json_target != "-":

@@ -27,12 +27,13 @@ _WITHOUT_NPU = frozenset({"mindspore", "emulator"})
 _OTHER_REMEDY = "install it with CANN on a machine with an NPU, if the tests use it"
 
 
-def examine(system: System, directory: Path) -> Report:
+def examine(system: System, directory: Path, origin: str = "") -> Report:
     """Look at the whole machine; never raises.
 
     Args:
         system: the machine.
         directory: absolute path of the folder that dumps will go below.
+        origin: what names that folder, for the table.
     """
     probes: dict[str, Probe] = {}
     findings: list[Finding] = []
@@ -46,7 +47,7 @@ def examine(system: System, directory: Path) -> Report:
         ("runtimes", lambda: _runtimes(system, probes)),
         (devices.AREA, lambda: devices.check_device_files(system, answers=_works(probes, "acl"))),
         (environment.AREA, lambda: environment.check_environment(system)),
-        (place.AREA, lambda: place.check_place(system, directory)),
+        (place.AREA, lambda: place.check_place(system, directory, origin)),
     )
     for area, check in checks:
         findings += _guarded(area, check)

@@ -36,24 +36,31 @@ def default_place(environ: Mapping[str, str] | None = None) -> Path:
     return Path(root or tempfile.gettempdir()).resolve() / f"pytest-of-{user}"
 
 
-def check_place(system: System, place: Path) -> Iterator[Finding]:
-    """Judge ``place``, an absolute folder, as CANN judges a ``dump_path`` below it, and write to it."""
-    yield _named(place)
+def check_place(system: System, place: Path, origin: str = "") -> Iterator[Finding]:
+    """Judge a folder as CANN judges a ``dump_path`` below it, and write to it.
+
+    Args:
+        system: the machine.
+        place: the folder, absolute.
+        origin: what names it, for the table; ``""`` where that goes without saying.
+    """
+    yield _named(place, origin)
     existing = next(path for path in (place, *place.parents) if path.exists())
     yield _writable(system, place, existing)
     yield _space(system, existing)
 
 
-def _named(place: Path) -> Finding:
+def _named(place: Path, origin: str) -> Finding:
     name = os.fsencode(place)
+    shown = f"{place} ({origin})" if origin else str(place)
     if not PATH_CHARACTERS.fullmatch(name):
         allowed = "letters, digits and -=[];\\,./!@#$%^&*()_+{}:?"
-        text = f"{place}: GE dumps nothing into a path that has more than {allowed}"
+        text = f"{shown}: GE dumps nothing into a path that has more than {allowed}"
         return Finding(AREA, "dump path", PROBLEM, text, _ELSEWHERE)
     if len(name) > MAX_BYTES - _BELOW:
-        text = f"{place}: {len(name)} bytes, and CANN takes {MAX_BYTES} for the whole path of a dump"
+        text = f"{shown}: {len(name)} bytes, and CANN takes {MAX_BYTES} for the whole path of a dump"
         return Finding(AREA, "dump path", PROBLEM, text, _ELSEWHERE)
-    return Finding(AREA, "dump path", OK, str(place))
+    return Finding(AREA, "dump path", OK, shown)
 
 
 def _writable(system: System, place: Path, existing: Path) -> Finding:

@@ -50,6 +50,14 @@ def test_names_that_cann_does_not_dump_into_are_problems(
     assert "--npudump-dump-dir" in found.remedy
 
 
+@pytest.mark.parametrize("name", ["dumps", "with blank"])
+def test_the_key_or_option_that_names_the_place_is_said(
+    machine: Machine, tmp_path: Path, named: Named, name: str
+) -> None:
+    findings = list(check_place(machine.system(), tmp_path / name, "npudump_dump_dir in pytest.ini"))
+    assert "(npudump_dump_dir in pytest.ini)" in named(findings, "dump path").text
+
+
 def test_a_file_in_its_place_is_a_problem(machine: Machine, tmp_path: Path, named: Named) -> None:
     (tmp_path / "dumps").write_text("")
     found = named(list(check_place(machine.system(), tmp_path / "dumps")), "write")

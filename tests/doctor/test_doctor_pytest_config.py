@@ -1,0 +1,139 @@
+"""Where tests dump: the same answer as pytest's own, which is asked in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.doctor.place import default_place
+from pytest_npudump.doctor.pytest_config import dump_place
+from pytest_npudump.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFTEST = """
+import json
+from pathlib import Path
+from pytest_npudump.options import Settings
+
+def pytest_sessionstart(session):
+    dump_dir, base = Settings.of(session.config).dump_dir, session.config.getoption("basetemp")
+    place = Path(dump_dir).absolute() if dump_dir else base and Path(base).absolute() / "npudump"
+    Path("place.json").write_text(json.dumps(str(place or "")))
+"""
+PYPROJECT = "[tool.pytest.ini_options]\n"
+SCENES: dict[str, tuple[dict[str, str], str, str]] = {
+    "nothing": ({}, "", ""),
+    "pyproject": ({"pyproject.toml": f"{PYPROJECT}npudump_dump_dir = 'a'\n"}, "", "a"),
+    "pytest.ini": ({"pytest.ini": "[pytest]\nnpudump_dump_dir = a b\n"}, "", "a b"),
+    ".pytest.ini": ({".pytest.ini": "[pytest]\nnpudump_dump_dir = a\n"}, "", "a"),
+    "tox.ini": ({"tox.ini": "[pytest]\nnpudump_dump_dir = a\n"}, "", "a"),
+    "setup.cfg": ({"setup.cfg": "[tool:pytest]\nnpudump_dump_dir = a\n"}, "", "a"),
+    "an empty pytest.ini hides the rest": (
+        {"pytest.ini": "", "tox.ini": "[pytest]\nnpudump_dump_dir = a\n"},
+        "",
+        "",
+    ),
+    "a pyproject.toml without pytest does not": (
+        {"pyproject.toml": "[tool.x]\n", "tox.ini": "[pytest]\nnpudump_dump_dir = a\n"},
+        "",
+        "a",
+    ),
+    "an absolute folder": ({"pytest.ini": "[pytest]\nnpudump_dump_dir = /var/a\n"}, "", "/var/a"),
+    "addopts before the key": (
+        {"pytest.ini": "[pytest]\nnpudump_dump_dir = a\naddopts = -q '--npudump-dump-dir=b c'\n"},
+        "",
+        "b c",
+    ),
+    "addopts as a list": (
+        {"pyproject.toml": f"{PYPROJECT}addopts = ['-ra', '--npudump-dump-dir', 'b']\n"},
+        "",
+        "b",
+    ),
+    "the variable before addopts": (
+        {"pytest.ini": "[pytest]\naddopts = --npudump-dump-dir=b\n"},
+        "--npudump-dump-dir=c",
+        "c",
+    ),
+    "the variable overrides the key": (
+        {"pytest.ini": "[pytest]\nnpudump_dump_dir = a\n"},
+        "-o npudump_dump_dir=c",
+        "c",
+    ),
+    "basetemp": ({"pytest.ini": "[pytest]\naddopts = --basetemp=t\n"}, "", "t/npudump"),
+    "the key before basetemp": (
+        {"pytest.ini": "[pytest]\naddopts = --basetemp=t\nnpudump_dump_dir = a\n"},
+        "",
+        "a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "addopts", "expected"), SCENES.values(), ids=SCENES.keys())
+def test_the_place_is_the_one_that_pytest_would_use(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    addopts: str,
+    expected: str,
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    for name, text in files.items():
+        (pytester.path / name).write_text(text)
+    monkeypatch.setenv("PYTEST_ADDOPTS", addopts)
+    environ = {"PYTEST_ADDOPTS": addopts}
+    found = dump_place(pytester.path, environ)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the other plugins take time to import
+    pytester.run(sys.executable, "-m", "pytest", "-p", "pytest_npudump.plugin")
+    asked = json.loads((pytester.path / "place.json").read_text())
+    if expected:
+        assert str(found.path) == asked == str(pytester.path / expected)
+        assert found.origin
+    else:
+        assert asked == ""
+        assert (found.path, found.origin) == (default_place(environ), "")
+
+
+def test_a_folder_takes_the_file_above_it_and_dumps_below_itself(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nnpudump_dump_dir = a\n")
+    (tmp_path / "sub").mkdir()
+    found = dump_place(tmp_path / "sub", {})
+    assert found.path == tmp_path / "sub" / "a"
+    assert found.origin == f"npudump_dump_dir in {tmp_path / 'pytest.ini'}"
+
+
+@pytest.mark.parametrize(("major", "expected"), [(8, "c"), (9, "a")])
+def test_pytest_9_reads_toml_files_of_its_own(tmp_path: Path, major: int, expected: str) -> None:
+    (tmp_path / "pytest.toml").write_text("[pytest]\nnpudump_dump_dir = 'a'\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest]\nnpudump_dump_dir = 'b'\n")
+    (tmp_path / "tox.ini").write_text("[pytest]\nnpudump_dump_dir = c\n")
+    assert dump_place(tmp_path, {}, pytest_major=major).path == tmp_path / expected
+    (tmp_path / "pytest.toml").unlink()
+    assert dump_place(tmp_path, {}, pytest_major=9).path == tmp_path / "b"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", "[tool.pytest"),
+        ("pytest.ini", "npudump_dump_dir = a\n"),
+        ("pytest.ini", "[pytest]\naddopts = 'open\n"),
+        ("tox.ini", "[pytest]\na = 1\na = 2\n"),
+    ],
+)
+def test_a_file_that_pytest_cannot_read_is_an_error_that_names_it(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=name):
+        dump_place(tmp_path, {})
+
+
+def test_a_variable_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="PYTEST_ADDOPTS"):
+        dump_place(tmp_path, {**os.environ, "PYTEST_ADDOPTS": "--basetemp"})
