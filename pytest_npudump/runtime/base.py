@@ -26,10 +26,12 @@ class Evidence:
     Attributes:
         shown: what shows that it was, in words.
         missing: what shows that it was not, or why that cannot be known.
+        failed: calls in which something went wrong on the device while it was.
     """
 
     shown: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
 
 class ModelSession(Protocol):

@@ -24,6 +24,7 @@ from pytest_npudump.runtime.acl_calls import (
 )
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.external import origin_of_program
+from pytest_npudump.runtime.observed_calls import ObservedCalls
 from pytest_npudump.runtime.pyacl_model import PyAclModel
 from pytest_npudump.runtime.receiving import NOT_RELEASED, require_callback, stop_receiving
 
@@ -68,6 +69,7 @@ class PyAclRuntime(AclJson):
     _initialised_here: bool = False
     _answered: bool = False
     _device_set: bool = False
+    _observed: ObservedCalls | None = None
     _receiver: DumpReceiver | None = None
 
     def producer(self) -> Mapping[str, str]:
@@ -91,6 +93,7 @@ class PyAclRuntime(AclJson):
         self._config = config
         self._answered = resumed and self._answered
         self.activity = self.activity if resumed else PyAclActivity()
+        self._observe(config)
         code = self.acl.mdl.init_dump()
         if code == REPEAT_INITIALIZE:
             detail = "a dump is on already: end it with acl.mdl.finalize_dump() before the marked test"
@@ -117,6 +120,8 @@ class PyAclRuntime(AclJson):
         """
         if self.acl.init == self._init_for_application:
             self.acl.init = self._acl_init
+        if self._observed is not None:
+            self._observed.stop()
         self._config = self._released_config = None
         receiver, self._receiver = self._receiver, None
         if not self._dumping:
@@ -155,6 +160,8 @@ class PyAclRuntime(AclJson):
         self.stop()
         self.activity.released = True
         self._released_config = config
+        if config is not None:
+            self._observe(config)
         self._interpose()
 
     def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
@@ -162,6 +169,13 @@ class PyAclRuntime(AclJson):
         self.release()
         self.activity.programs += (program,)
         self.activity.models += models
+
+    def _observe(self, config: Path) -> None:
+        if self._observed is not None:
+            self._observed.stop()
+        evidence = self.activity.evidence
+        self._observed = ObservedCalls(self.acl, lambda path: _same_file(path, config), evidence)
+        self._observed.watch()
 
     def _interpose(self) -> None:
         # A fixture that replaced acl.init during a test puts our function back when it is torn down.

@@ -34,11 +34,20 @@ def judge(test: MarkedTest) -> Outcome:
     """Fail the test if an operator failed, or if nothing shows that the dump was on while a model ran."""
     outcome = examine(test)
     activity = test.runtime.activity
+    if outcome.good and activity.evidence.failed:
+        return replace(outcome, status=status.FAILED, problems=(_undumped(activity.evidence.failed),))
     if not outcome.good or ran_under_dump(activity):
         return outcome
     why = explain_empty(test.request, activity, test.attempt.dump_path, "")
     problem = f"no operator failed, and nothing shows that a model ran under the exception dump: {why}"
     return Outcome(status.ERROR, None, problems=(problem,))
+
+
+def _undumped(calls: Sequence[str]) -> str:
+    return (
+        f"{' and '.join(calls)}, an error of the device, and yet no exception dump was left; look into the "
+        f"CANN log for [Dump][Exception], and whether the disk is full"
+    )
 
 
 def examine(test: MarkedTest) -> Outcome:

@@ -1,0 +1,115 @@
+"""Calls that the code under test makes of pyACL itself, looked at as they pass.
+
+Where a healthy run leaves no file, only they show that a model ran under the dump: that its configuration was
+set, that a model was loaded behind it, and that this model ran. Each call goes through unchanged.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.runtime.acl_calls import SUCCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.runtime.base import Evidence
+
+_LOADS = (
+    "load_from_file",
+    "load_from_mem",
+    "load_from_file_with_mem",
+    "load_from_mem_with_mem",
+    "load_with_config",
+)
+_RUNS = ("execute", "execute_async", "execute_v2")
+_OPERATORS = ("execute", "execute_v2", "execute_with_handle")
+_DEVICE_ERRORS = range(507000, 508000)
+"""Codes of ``rt_error_codes.h`` for what went wrong on the device."""
+_MARK = "_npudump_original"
+
+
+class ObservedCalls:
+    """The calls of one module ``acl`` from :meth:`watch` to :meth:`stop`.
+
+    Args:
+        acl: the module.
+        is_config: whether a path given to ``acl.mdl.set_dump`` is the configuration of the test.
+        evidence: where what was seen goes.
+    """
+
+    def __init__(self, acl: Any, is_config: Callable[[object], bool], evidence: Evidence) -> None:
+        self._acl = acl
+        self._is_config = is_config
+        self._evidence = evidence
+        self._on = False
+        self._models: set[object] = set()
+        self._watched: list[tuple[Any, str, Any]] = []
+
+    def watch(self) -> None:
+        """Look at every call from now on; a function that pyACL does not have is not looked for."""
+        mdl, op = self._acl.mdl, getattr(self._acl, "op", None)
+        self._replace(mdl, "set_dump", self._set_dump)
+        self._replace(mdl, "finalize_dump", self._finalize_dump)
+        for name in _LOADS:
+            self._replace(mdl, name, self._load)
+        for name in _RUNS:
+            self._replace(mdl, name, self._run)
+        for name in _OPERATORS:
+            self._replace(op, name, self._run_operator)
+
+    def stop(self) -> None:
+        """Put every function back, but those that something else has replaced meanwhile."""
+        for module, name, watched in self._watched:
+            if getattr(module, name, None) is watched:
+                setattr(module, name, getattr(watched, _MARK))
+        self._watched.clear()
+
+    def _replace(self, module: Any, name: str, see: Callable[[str, tuple[Any, ...], Any], None]) -> None:
+        current = getattr(module, name, None)
+        if current is None:
+            return
+        # A fixture that replaced the function may have put an earlier one of ours back.
+        original = getattr(current, _MARK, current)
+        call = f"{getattr(module, '__name__', 'acl')}.{name}"
+
+        @wraps(original)
+        def watched(*arguments: Any, **named: Any) -> Any:
+            result = original(*arguments, **named)
+            see(call, arguments, result)
+            return result
+
+        setattr(watched, _MARK, original)
+        with suppress(AttributeError, TypeError):  # a module that cannot be changed is not watched
+            setattr(module, name, watched)
+            self._watched.append((module, name, watched))
+
+    def _set_dump(self, _: str, arguments: tuple[Any, ...], code: Any) -> None:
+        if code == SUCCESS and arguments:
+            self._on = self._is_config(arguments[0])
+
+    def _finalize_dump(self, _: str, __: tuple[Any, ...], code: Any) -> None:
+        if code == SUCCESS:
+            self._on = False
+
+    def _load(self, _: str, __: tuple[Any, ...], result: Any) -> None:
+        if self._on and result[-1] == SUCCESS:
+            self._models.add(result[0])
+
+    def _run(self, call: str, arguments: tuple[Any, ...], code: Any) -> None:
+        if not arguments or arguments[0] not in self._models:
+            return
+        if code == SUCCESS and self._on:
+            self._note(self._evidence.shown, f"{call} ran a model that was loaded under the dump")
+        self._run_operator(call, arguments, code)
+
+    def _run_operator(self, call: str, _: tuple[Any, ...], code: Any) -> None:
+        if self._on and code in _DEVICE_ERRORS:
+            self._note(self._evidence.failed, f"{call} returned {code}")
+
+    @staticmethod
+    def _note(notes: list[str], words: str) -> None:
+        if words not in notes:
+            notes.append(words)
