@@ -151,7 +151,10 @@ class Attempt:
         read = partial(read_dump, acl=acl, progress=progress, one_run=self._one_run)
         parts = [
             _with_capture(
-                _received(self._receivers[name], acl=acl) if self.streams else read(self._parts[name]), name
+                _received(self._receivers[name], acl=acl)
+                if name in self._receivers
+                else read(self._parts[name]),
+                name,
             )
             for name in wanted
         ]

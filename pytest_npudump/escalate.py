@@ -11,6 +11,7 @@ from pytest_npudump.compare.describe import describe_tensor
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.definitions import as_printed
 from pytest_npudump.dump.decode import load
 from pytest_npudump.dump.mindspore_rerun import under_first_keys
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
@@ -177,7 +178,7 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     directory = test.attempt.directory
     try:
         judged = test.outcome.comparison if test.outcome else None
-        dump = test.attempt.read(test.progress, acl=_first_run_was_text(test))
+        dump = test.attempt.read(test.progress, acl=_first_run_was_as_device(test))
         if test.part:
             dump = by_rank(dump).get(test.part, dump)
         if test.dump is not None:
@@ -197,10 +198,12 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes + notes)
 
 
-def _first_run_was_text(test: MarkedTest) -> bool:
-    """Whether the first run's statistics are CANN's own, printed with few digits, and not computed here."""
+def _first_run_was_as_device(test: MarkedTest) -> bool:
+    """Whether the first run's statistics are CANN's own, printed with few digits, or computed as those."""
     records = test.dump.records if test.dump else ()
-    return any(record.stats is not None and record.stats.digits is not None for record in records)
+    comparison = test.outcome.comparison if test.outcome else None
+    printed = any(record.stats is not None and record.stats.digits is not None for record in records)
+    return printed or as_printed(test.request, comparison.golden if comparison else None)
 
 
 def _wanted_records(dump: Dump, plan: Plan, comparison: Comparison | None) -> dict[str, TensorRecord]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.calls import compare_runs, under_golden_keys
 from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.definitions import as_printed
 from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, GoldenMissingError
@@ -81,7 +82,8 @@ def collect(test: MarkedTest, golden: Golden | None) -> Dump:
     attempt = test.attempt
     activity = test.runtime.activity
     try:
-        dump = attempt.read(test.progress)
+        compared = None if golden is None or test.settings.update_golden else golden.table
+        dump = attempt.read(test.progress, acl=as_printed(test.request, compared))
     except DumpError as error:
         # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
         seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)

@@ -16,7 +16,7 @@ import numpy as np
 from pytest_npudump.compare.first import first_divergence, origin_of
 from pytest_npudump.compare.numbers import differing
 from pytest_npudump.compare.order import ABSENT, align
-from pytest_npudump.compare.table import MEASURED, STATISTICS, UNKNOWN_SHAPE
+from pytest_npudump.compare.table import EXTREMES, MEASURED, STATISTICS, UNKNOWN_SHAPE
 from pytest_npudump.compare.verdict import (
     EXTRA,
     FAIL,
@@ -47,6 +47,11 @@ _UNAPPROVED = "the golden has no value to compare with: approve anew"
 _EQUAL = "must be equal"
 _BARE = "no statistic on both sides, so that only dtype and shape were compared"
 _ODD = "NaN or Inf in the golden's max, min or avg, which then say little of all other elements"
+_HIDDEN = (
+    "max and min not compared: CANN prints NaN for both where the first element is NaN, and the other side "
+    "was computed from the tensors"
+)
+_NAN = STATISTICS.index("nan")
 _ODD_ADVICE = '; compare these tensors element by element, with dump_data="tensor" and golden_tensors'
 
 
@@ -100,6 +105,8 @@ def compare_tables(
     both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
     pairs = Pairs(golden, actual, alignment.golden[both], alignment.actual[both])
     judged, lost, gained, notes = _judgeable(pairs, approved=approved)
+    hidden = _hidden_by_print(pairs)
+    judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
     reasons = _reasons(pairs, judged, lost | gained, tolerances)
     failing = tuple(_failing(golden, actual, alignment, both, reasons))
     first = first_divergence(failing)
@@ -107,9 +114,14 @@ def compare_tables(
     agree[list(reasons)] = False
     bare = agree & ~judged.any(axis=1)
     odd, blind = _not_finite(pairs)
+    blind |= hidden
     notes += [
         f"{text}: {int(rows.sum())} of {len(rows)} tensors (first: {pairs.key(int(np.argmax(rows)))}){advice}"
-        for rows, text, advice in ((bare, _BARE, ""), (odd, _ODD, _ODD_ADVICE))
+        for rows, text, advice in (
+            (bare, _BARE, ""),
+            (odd, _ODD, _ODD_ADVICE),
+            (hidden, _HIDDEN, ""),
+        )
         if rows.any()
     ]
     return Comparison(
@@ -163,6 +175,25 @@ def _not_finite(pairs: Pairs) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         count = pairs.golden.counts[int(pairs.here[row])]
         odd[row] = count is None or cells[row, MEASURED:][known[row, MEASURED:]].sum() < count
     return odd, odd & ~np.asarray(finite[:, :_NEEDED].any(axis=1))
+
+
+def _hidden_by_print(pairs: Pairs) -> NDArray[np.bool_]:
+    """Pairs, (m,), of which one side is CANN's print with NaN for max and min, which the other side computed.
+
+    CANN's writer prints that where the first element is NaN, whatever the others are. Both sides have to have
+    the same number of NaN: where there are more, or not known to be as many, a NaN is a difference.
+    """
+    golden, actual = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
+    here, there = pairs.known()
+    known = (here & there)[:, [*range(EXTREMES), _NAN]].all(axis=1)
+    same = known & (golden[:, _NAN] == actual[:, _NAN]) & (golden[:, _NAN] > 0)
+    printed = [pairs.golden.digits[pairs.here] > 0, pairs.actual.digits[pairs.there] > 0]
+    nan = [np.isnan(values[:, :EXTREMES]) for values in (golden, actual)]
+    hidden = [
+        printed[side] & nan[side].all(axis=1) & ~printed[1 - side] & ~nan[1 - side].any(axis=1)
+        for side in (0, 1)
+    ]
+    return np.asarray(same & (hidden[0] | hidden[1]))
 
 
 def _names(columns: NDArray[np.bool_]) -> list[str]:

@@ -1,8 +1,9 @@
 """``acl.mdl.dump_reg_callback``: have pyACL hand its dump to a function, and be sure that all of it came.
 
 CANN calls the function from a thread of its own, which needs Python's lock for it. pyACL keeps that lock in
-its calls, ``acl.mdl.finalize_dump()`` included, which waits for that thread: with a chunk left over both would
-wait for ever. So the rest is waited for before, with the lock free. The emulator calls within the execution.
+its calls, ``acl.mdl.finalize_dump()`` included, which waits for that thread: with a chunk left over both
+would wait for ever. So the rest is waited for before, with the lock free. The emulator calls within the
+execution.
 """
 
 from __future__ import annotations

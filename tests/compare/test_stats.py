@@ -438,3 +438,30 @@ def test_a_reason_carries_numbers_and_the_rule_that_decided(judge: Callable[...,
     assert str(reason) == (
         "max: 4.0 -> 5.0, off by 1, allowed 0.08 [rtol=0.01 atol=0 layer=conv* (marker: winograd)]"
     )
+
+
+NAN_FIRST = {"max": math.nan, "min": math.nan, "avg": math.nan, "nan": 2, "pos_inf": 0, "neg_inf": 0}
+COMPUTED = {**NAN_FIRST, "max": 3.5, "min": -2.0}
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["golden printed", "dump printed"])
+def test_extremes_that_cann_prints_as_nan_say_nothing_of_computed_ones(
+    make_table: Callable[..., StatsTable], order: int
+) -> None:
+    sides = [{**NAN_FIRST, "digits": 6, "count": 9}, {**COMPUTED, "digits": None, "count": 9}]
+    golden, actual = (make_table(("a:output.0", "float32", (9,), side)) for side in sides[::order])
+    comparison = compare_tables(golden, actual, Tolerances("exact"))
+    assert comparison.ok
+    assert comparison.unjudged == 1
+    assert any("max and min not compared: CANN prints NaN" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"nan": 3}, {"nan": None}, {"pos_inf": 1}, {"max": math.nan}, {"avg": 0.5}, {"digits": 6}]
+)
+def test_they_hide_no_other_difference(
+    make_table: Callable[..., StatsTable], changed: dict[str, Any]
+) -> None:
+    golden = make_table(("a:output.0", "float32", (9,), {**COMPUTED, "digits": None, "count": 9} | changed))
+    actual = make_table(("a:output.0", "float32", (9,), {**NAN_FIRST, "digits": 6, "count": 9}))
+    assert not compare_tables(golden, actual, Tolerances()).ok

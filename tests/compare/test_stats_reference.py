@@ -96,8 +96,21 @@ def expected_failures(dtype: str, golden: Any, actual: Any, left_out: Any, bound
     return failures
 
 
+def extremes_hidden(golden: Any, actual: Any) -> bool:
+    """CANN's print of a tensor that begins with NaN against the statistics that were computed of it."""
+    for printed, computed in ((golden, actual), (actual, golden)):
+        sides = [side[name] for side in (printed, computed) for name in ("max", "min", "nan")]
+        if printed["digits"] and not computed["digits"] and None not in sides:
+            nan = [math.isnan(printed[n]) and not math.isnan(computed[n]) for n in ("max", "min")]
+            if all(nan) and printed["nan"] == computed["nan"] > 0:
+                return True
+    return False
+
+
 def passes(name: str, dtype: str, golden: Any, actual: Any, bounds: Any) -> Any:
     g, a = golden[name], actual[name]
+    if name in {"max", "min"} and extremes_hidden(golden, actual):
+        return True
     if math.isnan(g) or math.isnan(a):
         return math.isnan(g) and math.isnan(a)
     if math.isinf(g) or math.isinf(a) or g == a:
