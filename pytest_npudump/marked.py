@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.marker_arguments import parse_marker
 from pytest_npudump.marker_combinations import check_combination
+from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
         )
     try:
         request = request_of(item)
+        rank = current_rank()
+        if rank is not None and hasattr(item.config, "workerinput"):
+            return f"this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)"
         _check_config(request, settings.runtime, item.config.rootpath)
         if request.tolerances or request.preset or settings.tolerances or settings.preset:
             from pytest_npudump.reference.tolerating import check_reference  # noqa: PLC0415 - it needs numpy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.goldens import Goldens
@@ -20,21 +21,37 @@ if TYPE_CHECKING:
     from pytest_npudump.isolation.child import Child
     from pytest_npudump.options import Settings
     from pytest_npudump.places import Places
+    from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.runtime.base import Runtime
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What all tests of a session share.
+
+    Attributes:
+        settings: the options.
+        places: where goldens and dumps lie.
+        exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
+    """
+
+    settings: Settings
+    places: Places
+    exchange: Exchange | None = None
+
+
 def marked_test(
-    item: pytest.Item, runtime: Runtime, *, settings: Settings, places: Places, directory: Path | None = None
+    item: pytest.Item, runtime: Runtime, context: Context, directory: Path | None = None
 ) -> MarkedTest:
     """Return the record of a test that has not run yet.
 
     Args:
         item: the test.
         runtime: what runs its models.
-        settings: the options of the session.
-        places: where its golden and its dumps lie.
+        context: what it shares with the other tests.
         directory: where its dumps go; None for a new one.
     """
+    settings, places = context.settings, context.places
     request = request_of(item)
     identity = str(Identity.of(item))
     variant = settings.golden_variant
@@ -54,20 +71,19 @@ def marked_test(
         directory=directory or places.dumps(identity),
         progress=progress_of(item.config),
         reference=Reference.of(request, item.path.parent, rules),
+        exchange=context.exchange,
     )
 
 
-def record_in_child(
-    item: pytest.Item, runtime: Runtime, child: Child, *, settings: Settings, places: Places
-) -> MarkedTest:
+def record_in_child(item: pytest.Item, runtime: Runtime, context: Context, child: Child) -> MarkedTest:
     """Return the record of a test whose run this process is for, its earlier runs included."""
     child.producer(dict(runtime.producer()))
-    test = marked_test(item, runtime, settings=settings, places=places, directory=child.task.directory)
+    test = marked_test(item, runtime, context, child.task.directory)
     if child.task.run > 1:
         test.adopt(child.judged())
     return test
 
 
-def record_in_parent(item: pytest.Item, name: str, *, settings: Settings, places: Places) -> MarkedTest:
+def record_in_parent(item: pytest.Item, name: str, context: Context) -> MarkedTest:
     """Return the record of a test that runs in a process of its own, under the runtime called ``name``."""
-    return marked_test(item, RemoteRuntime(name), settings=settings, places=places)
+    return marked_test(item, RemoteRuntime(name), context)

@@ -62,7 +62,12 @@ OPTIONS: tuple[Option, ...] = (
         default=False,
         help="end the run with an error before the first test where no NPU answers",
     ),
-    Option("device", default="0", help="device id that models are loaded on", metavar="ID"),
+    Option(
+        "device",
+        default="auto",
+        help="device id that models are loaded on; auto is LOCAL_RANK of a distributed run, else 0",
+        metavar="ID",
+    ),
     Option(
         "golden-dir",
         default="golden",
@@ -154,7 +159,7 @@ class Settings:
     update_golden: bool
     runtime: str
     require_npu: bool
-    device: int
+    device: int | None
     golden_dir: str
     golden_variant: str
     preset: str
@@ -192,7 +197,9 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
     return value
 
 
-def _device(text: str) -> int:
+def _device(text: str) -> int | None:
+    if text == "auto":
+        return None
     if not text.strip().isdecimal():
         raise RequestError(f"--npudump-device is {text!r}, expected a device id such as 0")
     return int(text)

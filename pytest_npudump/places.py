@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump import _compat
 from pytest_npudump.golden.naming import golden_path
-from pytest_npudump.marked import Identity
+from pytest_npudump.marked import Identity, request_of
 
 if TYPE_CHECKING:
     import pytest
 
     from pytest_npudump.options import Settings
+    from pytest_npudump.ranks.rank import Rank
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]+")
 _SHOWN = 80
@@ -24,13 +25,16 @@ _SHOWN = 80
 class Places:
     """The folders of one session."""
 
-    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, rank: Rank | None = None) -> None:
         self._config = config
         self._settings = settings
+        self._rank = rank
         self._base: Path | None = None
 
     def golden(self, item: pytest.Item, variant: str = "") -> Path:
-        """Return the golden file of a test, or that of a variant."""
+        """Return the golden file of a test, or that of a variant; each rank's own, unless they share one."""
+        if self._rank is not None and request_of(item).ranks == "each":
+            variant = f"{variant}@{self._rank.variant}" if variant else self._rank.variant
         identity = Identity.of(item)
         return golden_path(
             self._config.rootpath / self._settings.golden_dir,
@@ -51,5 +55,7 @@ class Places:
             self._base = Path(given).absolute() if given else _compat.base_temp(self._config) / "npudump"
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
+        if self._rank is not None:
+            plain = f"rank{self._rank.number}-{plain}"
         names = (self._base / f"{plain}-{digest}-{number}" for number in count(1))
         return next(directory for directory in names if not directory.exists())

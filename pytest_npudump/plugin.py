@@ -82,7 +82,8 @@ def pytest_make_collect_report(
             report.outcome = "failed"
             report.longrepr = "\n".join(f"npu_dump: {problem}" for problem in problems)
             report.result = []
-        _bring_in_runner(collector.config)
+        else:
+            _bring_in_runner(collector.config)
     elif report.failed and "No module named 'acl'" in str(report.longrepr):
         report.sections.append(
             ("npudump", "on a machine without an NPU, --npudump-runtime=emulator provides the module acl")

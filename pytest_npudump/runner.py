@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump import _compat
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.isolation.task import CHILD
 from pytest_npudump.marked import Identity, is_marked, request_of
 from pytest_npudump.places import Places
+from pytest_npudump.ranks.agreement import stand_aside
+from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import is_glob
 from pytest_npudump.runtime.select import Choice, choose, load
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.fixture import NpuDump
     from pytest_npudump.isolation.child import Child
     from pytest_npudump.options import Settings
+    from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.session import MarkedTest
 
@@ -35,6 +38,7 @@ class Runner:
 
     Attributes:
         places: where goldens and dumps of its tests lie.
+        exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
@@ -43,7 +47,8 @@ class Runner:
         self._choice: Choice | None = None
         self._runtime: Runtime | None = None
         self._child: Child | None = config.pluginmanager.get_plugin(CHILD)
-        self.places = Places(config, settings)
+        self.exchange = _join_ranks(self._child)
+        self.places = Places(config, settings, self.exchange.rank if self.exchange else None)
 
     def runtime(self) -> Runtime:
         """Return the runtime of this session, loaded when a test first needs it.
@@ -52,7 +57,9 @@ class Runner:
             RuntimeUnavailableError: the one chosen cannot work here.
         """
         if self._runtime is None:
-            self._runtime = load(self._chosen(), self._settings.device)
+            local = self.exchange.rank.local if self.exchange is not None else 0
+            device = self._settings.device if self._settings.device is not None else local
+            self._runtime = load(self._chosen(), device)
         return self._runtime
 
     def _chosen(self) -> Choice:
@@ -115,6 +122,8 @@ class Runner:
                 if self._child is None:
                     test.clean_up()
                 del item.stash[TEST]
+            if self.exchange is not None:
+                stand_aside(self.exchange, str(Identity.of(item)))
             item.stash[_OURS] = False
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
@@ -160,12 +169,13 @@ class Runner:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> list[pytest.TestReport]:
         from pytest_npudump.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
-        from pytest_npudump.marked_tests import record_in_parent  # noqa: PLC0415 - the same
+        from pytest_npudump.marked_tests import Context, record_in_parent  # noqa: PLC0415 - the same
 
         item.stash[_RESULT] = {}
         item.stash[_ENDED] = True
         name = self._chosen().name
-        test = record_in_parent(item, name, settings=self._settings, places=self.places)
+        context = Context(self._settings, self.places, self.exchange)
+        test = record_in_parent(item, name, context)
 
         def conclude() -> None:
             self._conclude(item, test)
@@ -304,12 +314,25 @@ class Runner:
             self._runtime.close()
 
     def _marked_test(self, item: pytest.Item) -> MarkedTest:
-        from pytest_npudump.marked_tests import marked_test, record_in_child  # noqa: PLC0415 - with a test
+        from pytest_npudump import marked_tests  # noqa: PLC0415 - with the first test that runs
 
-        known: dict[str, Any] = {"settings": self._settings, "places": self.places}
+        context = marked_tests.Context(self._settings, self.places, self.exchange)
         if self._child is not None:
-            return record_in_child(item, self.runtime(), self._child, **known)
-        return marked_test(item, self.runtime(), **known)
+            return marked_tests.record_in_child(item, self.runtime(), context, self._child)
+        return marked_tests.marked_test(item, self.runtime(), context)
+
+
+def _join_ranks(child: Child | None) -> Exchange | None:
+    """Let this process talk with the other ranks of a distributed run; None where it is no such run."""
+    rank = current_rank()
+    if rank is None:
+        return None
+    from pytest_npudump.ranks.exchange import Exchange  # noqa: PLC0415 - only in a distributed run
+
+    try:
+        return Exchange(rank, child.task.meeting_place if child is not None else None)
+    except ConfigError as error:
+        raise pytest.UsageError(f"npudump: {error}") from None
 
 
 def _same_case(one: pytest.Item, other: pytest.Item) -> bool:

@@ -43,7 +43,6 @@ class Judged:
         outcome: what it showed.
         plan: what the second run is to dump.
         dump: what it left.
-        attempt: the run itself.
         accompanies: whether the second run takes place for the other ranks' sake.
         part: the rank or device of the dump that was judged.
     """
@@ -51,7 +50,6 @@ class Judged:
     outcome: Outcome
     plan: Plan
     dump: Dump | None
-    attempt: Attempt
     accompanies: bool = False
     part: str = ""
 
@@ -176,12 +174,12 @@ class MarkedTest:
         """Return what the first run came to; only where :attr:`wants_second_run` says so."""
         assert self.outcome is not None  # noqa: S101 - the same
         assert self._plan is not None  # noqa: S101 - the same
-        return Judged(self.outcome, self._plan, self.dump, self.attempt, self._accompanies, self.part)
+        return Judged(self.outcome, self._plan, self.dump, self._accompanies, self.part)
 
     def adopt(self, judged: Judged) -> None:
         """Go on from a first run that took place in another process."""
         self.outcome, self.dump, self._plan = judged.outcome, judged.dump, judged.plan
-        self.attempts, self.part = [judged.attempt], judged.part
+        self.attempts, self.part = [Attempt(1, self.directory / "run1", self.request)], judged.part
         self._accompanies = judged.accompanies
 
     def die(self, why: str) -> None:

@@ -21,12 +21,14 @@ NOT_DEFAULT = {
     "runtime": "emulator",
     "escalate": "off",
     "keep-dumps": "all",
+    "isolation": "process",
+    "isolation-timeout": "90.5",
 }
 DEFAULTS = Settings(
     update_golden=False,
     runtime="auto",
     require_npu=False,
-    device=0,
+    device=None,
     golden_dir="golden",
     golden_variant="",
     preset="",
@@ -35,6 +37,8 @@ DEFAULTS = Settings(
     dump_dir="",
     dump_limit=1 << 30,
     keep_dumps="failed",
+    isolation="auto",
+    isolation_timeout=1800.0,
     allow_update_in_ci=False,
 )
 
@@ -45,7 +49,7 @@ def other_value(option: Option) -> str:
 
 def resolved(option: Option, text: str) -> object:
     """Return what Settings make of ``text``: written out here, not computed by the module."""
-    known: dict[str, object] = {"device": 3, "dump-limit": 2048, "escalate": False}
+    known: dict[str, object] = {"device": 3, "dump-limit": 2048, "escalate": False, "isolation-timeout": 90.5}
     return True if isinstance(option.default, bool) else known.get(option.name, text)
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from pytest_npudump.session import MarkedTest
+
 _MAIN = "from pytest_npudump.isolation.child import main; main()"
 _GOOD = (0, 1)
 """Exit codes of a pytest that ran what it was to run."""
@@ -54,19 +56,20 @@ class ChildRun:
     output: tuple[tuple[str, str], ...]
 
 
-def run_child(item: pytest.Item, run: int, directory: Path, timeout: float) -> ChildRun:
+def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
     """Run a test once in a new interpreter and its own process group, and wait for its end.
 
     Args:
         item: the test; its session's hooks get the child's warnings.
+        test: its record: where its dumps go, and how long it may take.
         run: 1 for the run that is judged, 2 for the one that explains.
-        directory: of the test's dumps.
-        timeout: seconds it may take.
     """
+    timeout = test.request.timeout or test.settings.isolation_timeout
+    meeting_place = test.exchange.folder if test.exchange is not None else None
     ours, theirs = socket.socketpair()
     with closing(ours):
         with closing(theirs):
-            task = Task.of(item, run, directory, theirs.fileno())
+            task = Task.of(item, run, test.directory, theirs.fileno(), meeting_place)
             death = _run(task, item.config.invocation_params.dir, timeout)
         captured = [*_captured(ours)]
     said: dict[str, Any] = {}

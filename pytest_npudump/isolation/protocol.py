@@ -64,8 +64,7 @@ class Isolated:
         return [*abandoned, *self._ended(second)]
 
     def _run(self, number: int) -> ChildRun:
-        timeout = self.test.request.timeout or self.test.settings.isolation_timeout
-        run = run_child(self.item, number, self.test.directory, timeout)
+        run = run_child(self.item, self.test, number)
         self.test.runtime = RemoteRuntime(self.test.runtime.name, run.producer)
         if self.item.config.getoption("capture") == "no":
             sys.stdout.write("".join(f"{text}\n" for _, text in run.output))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pytest_npudump.config.acl_json import AclJson
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ class UnknownActivity:
     likely_cause: str = "the process ended before its dump was complete"
     released: bool = False
     programs: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
 
 
 @dataclass(slots=True)

@@ -63,6 +63,7 @@ class Task:
         options: of pytest and its plugins, plain values only.
         path: Python's module search path.
         socket: the descriptor over which the child hands its output's files to the parent.
+        meeting_place: folder in which the ranks of a distributed run meet; None where it is no such run.
         worker: what pytest-xdist told the parent, where that is a worker; else None.
     """
 
@@ -74,10 +75,13 @@ class Task:
     options: Mapping[str, Any]
     path: tuple[str, ...]
     socket: int
+    meeting_place: Path | None = None
     worker: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, item: pytest.Item, run: int, directory: Path, socket: int) -> Task:
+    def of(
+        cls, item: pytest.Item, run: int, directory: Path, socket: int, meeting_place: Path | None
+    ) -> Task:
         """Return the task of running ``item`` in a process of its own."""
         config = item.config
         given = {name: value for name, value in vars(config.option).items() if name != "file_or_dir"}
@@ -95,6 +99,7 @@ class Task:
             options=options,
             path=tuple(sys.path),
             socket=socket,
+            meeting_place=meeting_place,
             worker={name: value for name, value in worker.items() if _is_plain(value)} if worker else None,
         )
 

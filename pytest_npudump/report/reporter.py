@@ -19,6 +19,8 @@ class Reporter:
     """Keeps failures within one budget of lines for the whole run, and prints the line at its end."""
 
     def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._failures: dict[str, str] = {}
         self._lines_left = BUDGET if config.option.verbose <= 0 else None
         self._results: list[Mapping[str, Any]] = []
 
@@ -29,6 +31,8 @@ class Reporter:
         if result is None:
             return
         self._results.append(result)
+        words = result.get("first") or result["status"]
+        self._failures[str(result.get("test", report.nodeid))] = str(words) if report.failed else ""
         if report.failed and "short" in result and self._lines_left is not None:
             self._shorten(report, result)
 
@@ -51,3 +55,16 @@ class Reporter:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
 
             terminalreporter.write_line(summary_line(self._results))
+            self._compare_notes(terminalreporter)
+
+    def _compare_notes(self, terminalreporter: Any) -> None:
+        """Have rank 0 of a distributed run print which ranks differ."""
+        runner = self._config.pluginmanager.get_plugin("npudump-runner")
+        if runner is None or runner.exchange is None:
+            return
+        from pytest_npudump.ranks.summary import compare_notes, printed  # noqa: PLC0415 - only in such a run
+
+        for line in compare_notes(runner.exchange, self._failures):
+            terminalreporter.write_line(f"npudump: {line}")
+        terminalreporter.flush()
+        printed(runner.exchange)

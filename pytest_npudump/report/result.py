@@ -53,6 +53,8 @@ def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
     if outcome.reference is not None:
         result["reference"] = outcome.reference.summary()
         result["first"] = result.get("first") or result["reference"]["first"]
+    if test.exchange is not None:
+        result["rank"] = test.exchange.rank.number
     if outcome.findings:
         result["findings"] = len(outcome.findings)
     if escalation is not None:

@@ -43,18 +43,27 @@ def shown(path: Path | None) -> str:
 
 def headline(test: MarkedTest) -> str:
     """Return the first line, which is also the line of pytest's short summary."""
+    return f"npudump: {_whose(test)}{_what(test)}"
+
+
+def _whose(test: MarkedTest) -> str:
+    """Return which rank the failure is of, "" where there is only one."""
+    ranks = [str(test.exchange.rank)] if test.exchange is not None else []
+    return "".join(f"{name}: " for name in [*ranks, test.part] if name)
+
+
+def _what(test: MarkedTest) -> str:
     outcome = test.outcome
     assert outcome is not None  # noqa: S101 - there is no failure without a judgement
     if outcome.comparison is not None and outcome.comparison.first is not None:
-        return f"npudump: {sentence(outcome.comparison.first)}"
+        return sentence(outcome.comparison.first)
     if outcome.findings:
-        return f"npudump: {finding_sentence(outcome.findings[0])}"
+        return finding_sentence(outcome.findings[0])
     if outcome.problems:
-        return f"npudump: {outcome.problems[0]}"
+        return outcome.problems[0]
     if outcome.reference is not None and outcome.reference.failing:
-        return f"npudump: {reference_sentence(outcome.reference)}"
-    problem = test.escalation.problem if test.escalation else ""
-    return f"npudump: {problem}"
+        return reference_sentence(outcome.reference)
+    return test.escalation.problem if test.escalation else ""
 
 
 def failure_text(test: MarkedTest, details: Details, *, verbose: bool) -> str:

@@ -26,7 +26,7 @@ SETTINGS = Settings(
     update_golden=False,
     runtime="emulator",
     require_npu=False,
-    device=0,
+    device=None,
     golden_dir="golden",
     golden_variant="",
     preset="default",
@@ -35,6 +35,8 @@ SETTINGS = Settings(
     dump_dir="",
     dump_limit=1 << 30,
     keep_dumps="failed",
+    isolation="auto",
+    isolation_timeout=1800.0,
     allow_update_in_ci=False,
 )
 

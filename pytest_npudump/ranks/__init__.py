@@ -1,0 +1,1 @@
+"""Distributed runs: which rank this process is, and what the ranks of a node tell each other."""

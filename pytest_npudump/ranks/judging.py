@@ -1,0 +1,81 @@
+"""One golden for all ranks: each rank of a dump is compared with it, and what is recorded holds for all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump import outcome as status
+from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.session import MarkedTest
+
+    Judge = Callable[[MarkedTest, Golden | None, StatsTable], Outcome]
+
+_FEW = 8
+
+
+def recorded_elsewhere(test: MarkedTest, table: StatsTable) -> Outcome | None:
+    """Return the outcome of an update on a rank that leaves the shared golden to rank 0; None on others."""
+    if test.exchange is None or test.request.ranks != "same" or test.exchange.rank.number == 0:
+        return None
+    note = f"{test.exchange.rank}: rank 0 records the golden that all ranks share"
+    return Outcome(status.UNCHANGED, test.goldens.path, notes=(note,), tensors=len(table))
+
+
+def judge_parts(
+    test: MarkedTest, golden: Golden | None, parts: Mapping[str, Dump], compare: Judge, record: Judge
+) -> Outcome:
+    """Judge each rank, or device, of a dump by the golden they share; the first that fails is reported.
+
+    Args:
+        test: the test; its dump and its part become those of the rank that is reported.
+        golden: the shared golden; None where there is none.
+        parts: the dump of each, by name.
+        compare: compares one of them with the golden.
+        record: writes the golden from one of them.
+
+    Raises:
+        GoldenError: the golden's tensors cannot be read.
+    """
+    if test.settings.update_golden:
+        return _record(test, golden, parts, record)
+    outcomes: dict[str, Outcome] = {}
+    dumps: dict[str, Dump] = {}
+    for name, dump in parts.items():
+        test.dump = dump
+        outcomes[name] = compare(test, golden, StatsTable.from_records(dump.records))
+        dumps[name] = test.dump
+    bad = [name for name, outcome in outcomes.items() if not outcome.good]
+    shown = (bad or [*outcomes])[0]
+    test.dump, test.part = dumps[shown], shown
+    note = f"{_list(bad)} of {len(parts)} differ; shown is {shown}" if bad else f"{len(parts)} ranks agree"
+    return replace(outcomes[shown], notes=(note, *outcomes[shown].notes))
+
+
+def _record(test: MarkedTest, golden: Golden | None, parts: Mapping[str, Dump], record: Judge) -> Outcome:
+    """Record the first rank, if every other one passes a comparison with it."""
+    (first, dump), *others = parts.items()
+    table = StatsTable.from_records(dump.records)
+    for name, other in others:
+        comparison = compare_tables(table, StatsTable.from_records(other.records), test.tolerances)
+        if comparison.first is not None:
+            problem = (
+                f"nothing was recorded: ranks='same', and {name} differs from {first} in "
+                f"{comparison.first.key} ({len(comparison.failing)} tensors); give each rank a golden of its "
+                f"own with ranks='each'"
+            )
+            return Outcome(status.ERROR, test.goldens.path, problems=(problem,), tensors=len(table))
+    test.dump, test.part = dump, first
+    return record(test, golden, table)
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names[:_FEW]) + (" ..." if len(names) > _FEW else "")

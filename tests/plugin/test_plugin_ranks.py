@@ -1,0 +1,182 @@
+"""Several ranks: each with its golden or all with one, run again together, named where they differ."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+BODY = """
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with open(f"runs-{os.environ['RANK']}", "a") as file:
+        file.write("run\\n")
+    name = "changed.onnx" if os.environ["RANK"] == os.environ.get("CHANGED") else "small.onnx"
+    with npu_dump.load_model(name) as model:
+        model.run(image)
+"""
+
+
+def write(project: Project, marker: str = "", before: str = "", body: str = BODY) -> None:
+    project.model(change=0.5)
+    project.path.joinpath("small.onnx").rename(project.path / "changed.onnx")
+    project.model()
+    project.test_file(
+        f"import os, shutil\n@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{before}{body}"
+    )
+
+
+def launch(project: Project, *options: str, size: int = 2, **variables: str) -> list[tuple[int, str]]:
+    """Run pytest as every one of ``size`` ranks at once; return exit codes and outputs in order."""
+    command = [sys.executable, "-m", "pytest", "--npudump-runtime=emulator", *options]
+    processes = [
+        subprocess.Popen(
+            [*command, f"--basetemp={project.path}/temp-{number}"],
+            cwd=project.path,
+            env={**os.environ, "RANK": str(number), "WORLD_SIZE": str(size), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in range(size)
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
+
+
+def goldens(project: Project) -> list[str]:
+    return sorted(path.name for path in project.path.joinpath("golden").rglob("*.yaml"))
+
+
+def runs(project: Project, number: int) -> int:
+    return len(project.path.joinpath(f"runs-{number}").read_text().splitlines())
+
+
+def test_each_rank_has_a_golden_of_its_own_and_the_one_that_differs_is_named(project: Project) -> None:
+    write(project)
+    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
+    assert goldens(project) == ["test_small@rank0of2.yaml", "test_small@rank1of2.yaml"]
+    assert [code for code, _ in launch(project)] == [0, 0]
+    before = [runs(project, 0), runs(project, 1)]
+    (good, first), (bad, second) = launch(project, CHANGED="1")
+    assert (good, bad) == (0, 1)
+    assert "npudump: test_small.py::test_small fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
+    assert "npudump: rank 1 of 2: block/conv.2 (Conv output.0) differs" in second
+    assert "second run: the failure reproduced" in second
+    # A model whose ranks wait for each other hangs unless all of them run again.
+    assert [runs(project, 0) - before[0], runs(project, 1) - before[1]] == [2, 2]
+
+
+def test_ranks_share_one_golden_that_rank_0_records(project: Project) -> None:
+    write(project, "ranks='same'")
+    (_, first), (_, second) = launch(project, "--npudump-update-golden")
+    assert "1 recorded" in first
+    assert "rank 0 records the golden that all ranks share" in second
+    assert goldens(project) == ["test_small.yaml"]
+    (good, first), (bad, second) = launch(project, CHANGED="1")
+    assert (good, bad) == (0, 1)
+    assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
+
+
+def test_isolated_ranks_agree_too(project: Project) -> None:
+    write(project, "isolation='process'")
+    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
+    (good, first), (bad, second) = launch(project, CHANGED="1")
+    assert (good, bad) == (0, 1)
+    assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
+    assert "second run: the failure reproduced" in second
+
+
+def test_rank_whose_body_fails_keeps_nobody_waiting(project: Project) -> None:
+    write(project, before="    assert os.environ['RANK'] != os.environ.get('BROKEN')\n")
+    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
+    (good, first), (bad, _) = launch(project, CHANGED="0", BROKEN="1")
+    assert (good, bad) == (1, 1)
+    assert "second run: " in first
+    assert "fails on 2 of 2 ranks: 0 (block/conv.2:output.0), 1 (not compared)" in first
+
+
+def test_golden_of_another_number_of_ranks_does_not_count(project: Project) -> None:
+    write(project)
+    launch(project, "--npudump-update-golden")
+    ((code, output),) = launch(project, size=1)
+    assert code == 1
+    assert "no golden file" in output
+
+
+def test_xdist_and_ranks_do_not_go_together(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    project.marked()
+    result = project.run("-n1")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*this is rank 0 of 2, and all ranks run one test at a time: leave out -n*"])
+
+
+def test_variables_of_a_launcher_are_nobody_s_business_without_a_marked_test(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "nonsense")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    project.test_file("def test_plain():\n    pass\n")
+    project.run().assert_outcomes(passed=1)
+    project.marked()
+    result = project.run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*the variable RANK is 'nonsense', expected a number from 0"])
+
+
+SEVERAL = """
+    folder = next(npu_dump._test.attempt.dump_path.glob("*"))
+    shutil.copytree(folder / "0", folder / "1")
+    if os.environ.get("CHANGED"):
+        (path,) = (folder / "1").rglob("Softmax.head_softmax.*.csv")
+        path.write_text(path.read_text().replace("0.", "0.9"))
+"""
+
+
+@pytest.fixture
+def several(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A test whose dump holds two devices that computed the same."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    write(project, "ranks='same'", body=BODY + SEVERAL)
+    return project
+
+
+def test_devices_of_one_dump_share_a_golden_that_names_none(several: Project) -> None:
+    several.record()
+    assert "device" not in several.golden.read_text().split("tensors:")[1]
+    several.run().assert_outcomes(passed=1)
+
+
+def test_device_that_differs_from_the_shared_golden_is_named(
+    several: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several.record()
+    monkeypatch.setenv("CHANGED", "1")
+    result = several.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: device 1: head/softmax (Softmax output.0) differs: *",
+            "note: device 1 of 2 differ; shown is device 1",
+        ]
+    )
+
+
+def test_golden_is_not_recorded_where_devices_that_share_it_differ(
+    several: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHANGED", "1")
+    result = several.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: nothing was recorded: ranks='same', and device 1 differs from device 0 in *"]
+    )
+    assert not several.path.joinpath("golden").exists()
