@@ -207,7 +207,8 @@ def _next(text: str, end: int) -> Iterator[int]:
     if end >= len(text):
         yield len(text)
         return
-    yield from (end + len(joint) for joint in _JOINTS if text.startswith(joint, end))
+    starts = (end + len(joint) for joint in _JOINTS if text.startswith(joint, end))
+    yield from (start for start in starts if start < len(text))
 
 
 def _output(node: Node, slot: int, how: str) -> Counterpart | None:

@@ -1,0 +1,69 @@
+"""The mapping file is read strictly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.errors import RequestError
+from pytest_npudump.reference.mapping import NameMap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KNOWN = frozenset({"conv/1", "relu_1", "tensor_7", "12"})
+
+
+def read(tmp_path: Path, text: str | bytes) -> NameMap:
+    path = tmp_path / "map.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return NameMap.read(path, KNOWN)
+
+
+def test_names_and_globs_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
+    found = read(tmp_path, 'fused_1: relu_1\n"att*": tensor_7\n"3": "12"\n')
+    assert [(e.layer, e.target, e.line) for e in found.entries] == [
+        ("fused_1", "relu_1", 1),
+        ("att*", "tensor_7", 2),
+        ("3", "12", 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fused: relu_2\n", "line 1: the reference has no node or tensor 'relu_2'; did you mean 'relu_1'?"),
+        ("a: relu_1\nb: zzz\n", "line 2: the reference has no node or tensor 'zzz'; look the names up"),
+        ("a: 12\n", "line 1: 'a' is mapped to 12, expected .*in quotes, if it is a number"),
+        ("a:\n", "line 1: 'a' is mapped to None"),
+        ("a: ''\n", "line 1: 'a' is mapped to ''"),
+        ("'': relu_1\n", "line 1: '' is mapped to 'relu_1'"),
+        ("a: [relu_1]\n", r"line 1: 'a' is mapped to \['relu_1'\]"),
+        ("a: {b: relu_1}\n", "line 1: 'a' is mapped to"),
+        ("a: true\n", "line 1: 'a' is mapped to True"),
+        ("- relu_1\n", "line 1: expected a mapping at the top level"),
+        ("a: relu_1\na: conv/1\n", "line 2: the key 'a' occurs twice"),
+        ("a: &x relu_1\nb: *x\n", "line 1: anchors and aliases are not accepted"),
+        ("a: !!str relu_1\n", "line 1: tags are not accepted"),
+        ("a: relu_1\n---\nb: relu_1\n", "one document"),
+        ("", "line 1: the file is empty"),
+        ("a: 'relu_1\n", "not YAML"),
+        (b"a: \xff\n", "cannot be read"),
+    ],
+)
+def test_bad_file_is_refused_with_its_line(tmp_path: Path, text: str | bytes, message: str) -> None:
+    with pytest.raises(RequestError, match=message) as raised:
+        read(tmp_path, text)
+    assert str(tmp_path / "map.yaml") in str(raised.value)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"reference_map: .*nowhere\.yaml cannot be read"):
+        NameMap.read(tmp_path / "nowhere.yaml", KNOWN)
+
+
+def test_entries_about_no_layer_are_told(tmp_path: Path) -> None:
+    found = read(tmp_path, 'a/b: relu_1\n"gone*": relu_1\nc: relu_1\n')
+    (unused,) = found.unused(["a_b", "c", "d"])
+    assert "line 2: no layer of the dump is called 'gone*'" in unused
