@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_npudump.request import DumpRequest
@@ -33,7 +33,7 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
         yield f"its directory {dump_path} is gone or cannot be written; the test must leave it alone"
     if activity.programs:
-        yield _by_program(request, activity.programs, dump_path)
+        yield _by_program(request, activity, dump_path)
     if activity.likely_cause:
         yield activity.likely_cause
     if activity.released:
@@ -61,12 +61,14 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     yield _filtered(request)
 
 
-def _by_program(request: DumpRequest, programs: Sequence[str], dump_path: Path) -> str:
+def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
     filters = _filters(request)
+    ran = f"{' and '.join(activity.programs)} ran and dumped nothing"
+    known = activity.evidence.missing or activity.evidence.shown
     return (
-        f"{' and '.join(programs)} ran and dumped nothing: it has to hand that acl.json to aclInit, or to "
-        f"aclmdlSetDump behind aclmdlInitDump, before it loads its model, and to run the model; its output "
-        f"is in {dump_path.parent}"
+        f"{'; '.join((ran, *known))}: it has to hand that acl.json to aclInit, or to aclmdlSetDump behind "
+        f"aclmdlInitDump, before it loads its model, and to run the model; its output is in "
+        f"{dump_path.parent}"
     ) + (f"; or a filter matched nothing: {filters}" if filters else "")
 
 

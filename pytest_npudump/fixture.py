@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.layers import select_layers
 from pytest_npudump.runtime.external import TIMEOUT, ExternalRun, command_of, run_program
-from pytest_npudump.runtime.placed_config import placed
+from pytest_npudump.runtime.placed_config import Placed, placed
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike
@@ -32,7 +32,7 @@ class NpuDump:
         directory: folder of the paths a test may give to :meth:`load_model` (the test file's own).
     """
 
-    _test: MarkedTest
+    _test: MarkedTest = field(repr=False)
     directory: Path
 
     def load_model(self, path: str | os.PathLike[str]) -> ModelSession:
@@ -155,10 +155,11 @@ class NpuDump:
         target = self.directory / Path(acl_json)
         test = self._test
         self._refuse_second_run(words)
+        self._refuse_environment(words, env or {})
         test.runtime.hand_over(f"{words[0]} (with {target})", tuple(self.directory / Path(m) for m in models))
         try:
-            with placed(target, test.attempt.config):
-                return run_program(
+            with placed(target, test.attempt.config) as place:
+                done = run_program(
                     words,
                     cwd=self.directory / Path(cwd),
                     output=test.attempt.directory,
@@ -166,8 +167,34 @@ class NpuDump:
                     check=check,
                     env=env,
                 )
+                self._note_evidence(done, place)
+                return done
         except NpudumpError as error:
             raise error.with_traceback(None) from None  # the failure ends at the test's line
+
+    def _note_evidence(self, done: ExternalRun, place: Placed) -> None:
+        """Keep what shows that the program ran under the dump, where a healthy run leaves no file."""
+        program, evidence = done.command[0], self._test.runtime.activity.evidence
+        read = place.was_read()
+        if read is None:
+            why = place.unknown or f"{place.target} was replaced or changed while the program ran"
+            evidence.missing.append(f"whether {program} read its acl.json cannot be known: {why}")
+        elif not read:
+            evidence.missing.append(f"{program} never read {place.target}")
+        elif done.returncode:
+            evidence.missing.append(f"{program} read {place.target} and ended with {done.returncode}")
+        else:
+            evidence.shown.append(f"{program} read {place.target}")
+
+    def _refuse_environment(self, words: tuple[str, ...], env: Mapping[str, str]) -> None:
+        """Refuse variables that would send the dump of a failed operator where nobody looks for it."""
+        if self._test.request.scene != "exception":
+            return
+        from pytest_npudump.scenes.exception_places import refused_environment  # noqa: PLC0415 - only there
+
+        why = refused_environment(env, os.environ)
+        if why:
+            raise RequestError(f"run({words[0]!r}, ...): {why}")
 
     def _refuse_without_acl_json(self, call: str) -> None:
         runtime = self._test.runtime

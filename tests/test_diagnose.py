@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError
 from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime.base import Evidence
 
 MODEL = Path("models/net.om")
 
@@ -24,6 +25,7 @@ class Activity:
     released: bool = False
     likely_cause: str = ""
     programs: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
 
 
 def explain(path: Path, activity: Activity, **request: Any) -> str:
@@ -44,6 +46,16 @@ CASES: list[tuple[Activity, dict[str, Any], str]] = [
         Activity(programs=("./main (with acl.json)",), released=True, initialised=False, models=()),
         {"layers": ("conv9",)},
         "./main (with acl.json) ran and dumped nothing*aclInit*a filter matched nothing: layers=['conv9']",
+    ),
+    (
+        Activity(programs=("./main (with x)",), evidence=Evidence(missing=["./main never read x"])),
+        {},
+        "./main (with x) ran and dumped nothing; ./main never read x: it has to hand that acl.json to *",
+    ),
+    (
+        Activity(programs=("./main (with x)",), evidence=Evidence(shown=["./main read x"])),
+        {},
+        "./main (with x) ran and dumped nothing; ./main read x: it has to hand that acl.json to aclInit*",
     ),
     (
         Activity(initialised=False, models=(), executions=0),

@@ -32,7 +32,7 @@ def read_run(test: MarkedTest) -> Dump:
 def ran_under_dump(activity: Activity) -> bool:
     """Whether anything shows that a model ran while the dump was on, where a healthy run leaves no file."""
     here = activity.initialised and activity.executions and not activity.released
-    return bool(here or activity.evidence.shown)
+    return bool(here or activity.evidence.shown) and not activity.evidence.missing
 
 
 def unreadable(dump: Dump) -> tuple[str, ...]:

@@ -326,3 +326,62 @@ def test_a_folder_that_goes_away_is_an_error_that_says_where_the_file_is(
         placed(target, config),
     ):
         pass
+
+
+def test_a_program_that_reads_the_file_is_seen(target: Path, config: Path) -> None:
+    with placed(target, config) as place:
+        assert place.unknown == ""
+        assert place.was_read() is False
+        subprocess.run([sys.executable, "-c", "import sys; open(sys.argv[1]).read()", target], check=True)
+        assert place.was_read() is True
+
+
+def test_a_program_that_only_looks_for_the_file_has_not_read_it(target: Path, config: Path) -> None:
+    target.write_text("{}")
+    with placed(target, config) as place:
+        subprocess.run([sys.executable, "-c", "import os, sys; os.stat(sys.argv[1])", target], check=True)
+        assert place.was_read() is False
+    with placed(target, config) as place:
+        assert place.was_read() is False, "what an earlier run read counts for nothing"
+
+
+@pytest.mark.parametrize("change", ["replace", "append", "remove"])
+def test_of_a_file_that_was_changed_meanwhile_nothing_is_known(
+    target: Path, config: Path, change: str
+) -> None:
+    with placed(target, config) as place:
+        if change == "append":
+            with target.open("a") as file:
+                file.write(" ")
+        else:
+            target.unlink()
+            if change == "replace":
+                target.write_text("{}")
+        assert place.was_read() is None
+
+
+def test_where_reading_leaves_no_trace_nothing_is_known(
+    target: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = type(target).read_bytes
+
+    def without_a_trace(path: Path) -> bytes:
+        before = path.stat()
+        content = read(path)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return content
+
+    monkeypatch.setattr(type(target), "read_bytes", without_a_trace)
+    with placed(target, config) as place:
+        assert "does not record when a file is read" in place.unknown
+        assert place.was_read() is None
+
+
+def test_watching_changes_neither_the_time_of_change_nor_what_is_put_back(target: Path, config: Path) -> None:
+    target.write_bytes(ODD)
+    os.utime(target, ns=(10**18, 10**18))
+    before = target.stat()
+    with placed(target, config):
+        target.read_bytes()
+    after = target.stat()
+    assert (after.st_mtime_ns, after.st_ino, target.read_bytes()) == (before.st_mtime_ns, before.st_ino, ODD)
