@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.compare.tensors import compare_tensors, examine_tensors
 from pytest_npudump.dump.decode import load, raw_bytes, why_opaque
 from pytest_npudump.dump.host import host_array, is_private
 from pytest_npudump.dump.layouts import LayoutError
@@ -135,15 +135,21 @@ def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord)
         one, other = host_array(one, golden, pair.layout), host_array(other, actual, pair.layout)
     except LayoutError as error:
         found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
-    first = tensor_stats(one)
-    second = first if golden.dtype == actual.dtype and _same(one, other) else tensor_stats(other)
-    found = replace(
+    try:
+        examined = examine_tensors(one, other, rtol=pair.rtol, atol=pair.atol, worst=_WORST)
+        first, second, difference = examined.golden, examined.actual, examined.difference
+        note = found.note
+    except RequestError as error:
+        first, second, difference = tensor_stats(one), tensor_stats(other), None
+        note = "; ".join(filter(None, (found.note, f"elements not compared: {error}")))
+    return replace(
         found,
         golden=_described(golden, first, one, pair, found.layout),
         actual=_described(actual, second, other, pair, found.layout),
         golden_stats=first,
+        difference=difference,
+        note=note,
     )
-    return _difference(pair, one, other, found)
 
 
 def _array(record: TensorRecord) -> Array:
@@ -165,13 +171,6 @@ def _difference(pair: Pair, one: Array, other: Array, found: Elements) -> Elemen
         note = f"elements not compared: {error}"
         return replace(found, note="; ".join(filter(None, (found.note, note))))
     return replace(found, difference=difference)
-
-
-def _same(one: Array, other: Array) -> bool:
-    """Whether two arrays are the same bytes, as after a run without noise; False where it is not cheap."""
-    if one.shape != other.shape or not (one.flags.c_contiguous and other.flags.c_contiguous):
-        return False
-    return not any(unequal for unequal in _unequal_bytes(one, other))
 
 
 def _unequal_bytes(one: Array, other: Array) -> Iterator[int]:

@@ -18,10 +18,14 @@ from pytest_npudump.compare.tensors_chunks import paired_chunks
 from pytest_npudump.compare.tensors_fast import FAST_TYPES, FastComparer
 from pytest_npudump.compare.tensors_sums import Sums, add_chunk, dot_scale
 from pytest_npudump.compare.tensors_worst import Worst
+from pytest_npudump.dump.stats_float import Kernel
+from pytest_npudump.dump.stats_running import running_array
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors_worst import WorstElement
+    from pytest_npudump.dump.records import Stats
+    from pytest_npudump.dump.stats_running import Running
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,20 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """Two tensors that were read once.
+
+    Attributes:
+        difference: how far one is from the other.
+        golden, actual: the statistics of each.
+    """
+
+    difference: TensorDifference
+    golden: Stats
+    actual: Stats
+
+
 def compare_tensors(
     golden: np.ndarray, actual: np.ndarray, *, rtol: float, atol: float, worst: int = 5
 ) -> TensorDifference:
@@ -109,19 +127,39 @@ def compare_tensors(
         RequestError: the shapes differ, a tolerance is negative or NaN, or integers are to be compared
             with another type.
     """
+    return examine_tensors(golden, actual, rtol=rtol, atol=atol, worst=worst).difference
+
+
+def examine_tensors(
+    golden: np.ndarray, actual: np.ndarray, *, rtol: float, atol: float, worst: int = 5
+) -> Examined:
+    """Compare as :func:`compare_tensors`, and have the statistics of both with it: each chunk is read once.
+
+    Raises:
+        RequestError: as :func:`compare_tensors`.
+        DecodeError: the values of an array have no numeric meaning.
+    """
     _check(golden, actual, rtol, atol)
     sums, found = Sums(), Worst(worst, golden.shape)
     fast = None
+    sides: tuple[Kernel | Running, Kernel | Running]
     if golden.dtype == actual.dtype and golden.dtype.name in FAST_TYPES:
-        fast = FastComparer(sums, found, rtol=rtol, atol=atol)
+        fast = FastComparer(sums, found, golden.dtype, rtol=rtol, atol=atol)
+        sides = (fast.golden, fast.actual)
+    else:
+        sides = (running_array(golden.dtype), running_array(actual.dtype))
     with np.errstate(all="ignore"):
         sums.scale = dot_scale(golden, actual)
         offset = 0
         for one, other in paired_chunks(golden, actual):
             if fast is None or not fast.add(one, other, offset):
                 add_chunk(sums, found, one, other, offset=offset, rtol=rtol, atol=atol)
+                sides[0].add(one)
+                sides[1].add(other)
             offset += one.size
-    return _difference(golden, sums, found, rtol, atol)
+        totals = [side.totals if isinstance(side, Kernel) else side.totals() for side in sides]
+        first, second = (total.stats() for total in totals)
+    return Examined(_difference(golden, sums, found, rtol, atol), first, second)
 
 
 def _check(golden: np.ndarray, actual: np.ndarray, rtol: float, atol: float) -> None:

@@ -1,7 +1,8 @@
 """The quick way to add a chunk of 16 or 32-bit floats: in float32, into buffers that are used again.
 
 It refuses a chunk that float32 cannot do justice to: NaN, infinities, and values whose squares leave the
-range. The sums are those of :mod:`pytest_npudump.dump.stats_sums`, with their bounds.
+range. The sums are those of :mod:`pytest_npudump.dump.stats_sums`, with their bounds. The statistics of both
+chunks are added too: they and the comparison need the same float32, extremes and squares.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.stats_half import BFLOAT16, FLOAT16, in_order, to_float32
+from pytest_npudump.dump.stats_float import Float32
+from pytest_npudump.dump.stats_half import BFLOAT16, FLOAT16, Half, in_order
 from pytest_npudump.dump.stats_sums import block_dot, block_sum
+from pytest_npudump.dump.stats_totals import Totals
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors_sums import Sums
     from pytest_npudump.compare.tensors_worst import Worst
+    from pytest_npudump.dump.stats_float import Kernel, Measured
 
 FAST_TYPES = frozenset({"float16", "bfloat16", "float32"})
 
 _LOW, _HIGH = 1e-14, 1e18
 _TINY = 1e-30
 """Tolerances below this would lose digits in float32."""
-_FLOAT16_MAX = 65504.0
-_FLOAT16_GAP = 32.0
-"""NaN and infinities come out of the conversion as 65536 and more, at least this far from any number."""
 _PROBE = 2048
 _FEW = 64
 """Below one in so many it is cheaper to decide all elements beyond the margin in float64."""
@@ -36,69 +37,65 @@ _MARGIN = 1e-6
 
 
 class FastComparer:
-    """Adds chunks to ``sums`` and ``worst``; owns the buffers."""
+    """Adds chunks to ``sums`` and ``worst``, and to the statistics of both sides; owns the buffers."""
 
-    def __init__(self, sums: Sums, worst: Worst, *, rtol: float, atol: float) -> None:
+    def __init__(self, sums: Sums, worst: Worst, dtype: np.dtype, *, rtol: float, atol: float) -> None:
         self._sums, self._worst = sums, worst
         self._rtol, self._atol = rtol, atol
         self._usable = all(tolerance == 0 or _TINY < tolerance < 1 / _TINY for tolerance in (rtol, atol))
         self._buffers: dict[str, np.ndarray] = {}
+        self.golden, self.actual = _kernel(dtype), _kernel(dtype)
 
     def add(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> bool:
-        """Add a chunk of shape (n,), or return False and leave all as it was."""
-        if not self._usable:
+        """Add a chunk of shape (n,) each, or return False and leave all as it was."""
+        first = self.golden.measure(golden) if self._usable else None
+        if first is None or not _fits(first.magnitude):
             return False
-        half = golden.dtype == np.float16
-        one = self._float32("golden", golden)
         if _equal(golden, actual):
-            return self._add_equal(one, half=half)
-        other = self._float32("actual", actual)
+            self._add_equal(first)
+            return True
+        second = self.actual.measure(actual)
+        if second is None or not self._add_distant(first, second, (golden, actual), offset):
+            return False
+        self.golden.take(first)
+        self.actual.take(second)
+        return True
+
+    def _add_distant(
+        self, first: Measured, second: Measured, pair: tuple[np.ndarray, np.ndarray], offset: int
+    ) -> bool:
+        one, other = first.values, second.values
         difference = np.subtract(other, one, out=self._buffer("difference", one))
         distance = np.abs(difference, out=self._buffer("distance", one))
+        highest = float(np.maximum.reduce(distance))
+        if not _fits(highest):
+            return False
         magnitude = np.abs(one, out=self._buffer("magnitude", one))
-        highest, largest = float(np.maximum.reduce(distance)), float(np.maximum.reduce(magnitude))
-        if half and (largest > _FLOAT16_MAX or (highest >= _FLOAT16_GAP and _beyond(actual))):
-            return False
-        if not (largest < _HIGH and highest < _HIGH) or (0 < largest < _LOW) or (0 < highest < _LOW):
-            return False
-        self._add_dots(one, difference)
+        self._add_dots(first, difference)
         relative = self._add_relative(distance, magnitude, highest)
         if not self._all_within(highest, relative):
             self._sums.outside += self._outside(one, other, distance, magnitude)
         self._sums.max_abs = max(self._sums.max_abs, highest)
         if highest > self._worst.threshold:
-            if golden.dtype.itemsize == 2:  # noqa: PLR2004 - bytes of a half
+            if pair[0].dtype.itemsize == 2:  # noqa: PLR2004 - bytes of a half
                 distance = in_order(distance, self._buffer("difference", distance))
-            self._worst.add(distance, golden, actual, offset)
-        self._add_ulp(golden, actual)
+            self._worst.add(distance, *pair, offset)
+        self._add_ulp(*pair)
         return True
 
     def _all_within(self, highest: float, relative: float) -> bool:
         """Whether the largest distance, or the largest relative one, alone is within tolerance."""
         return highest <= self._atol * (1 - _MARGIN) or relative <= self._rtol * (1 - _MARGIN)
 
-    def _add_equal(self, values: np.ndarray, *, half: bool) -> bool:
+    def _add_equal(self, found: Measured) -> None:
         """Add a chunk that is the same in both."""
-        high, low = float(np.maximum.reduce(values)), float(np.minimum.reduce(values))
-        magnitude = max(high, -low)
-        if not magnitude < _HIGH or 0 < magnitude < _LOW or (half and magnitude > _FLOAT16_MAX):
-            return False
-        squares = block_dot(values, values)
-        self._sums.golden_squares += squares
-        self._sums.actual_squares += squares
-        self._sums.product += squares
-        zeros = 0
-        if low <= 0 <= high:
-            zeros = int(np.count_nonzero(np.equal(values, 0, out=self._flags(values.size))))
-        self._sums.relative_count += values.size - zeros
-        self._sums.take_ulp(0, 0.0, values.size)
-        return True
-
-    def _float32(self, name: str, chunk: np.ndarray) -> np.ndarray:
-        if chunk.dtype.itemsize == 4:  # noqa: PLR2004 - bytes of float32
-            return chunk
-        kind = FLOAT16 if chunk.dtype == np.float16 else BFLOAT16
-        return to_float32(chunk, kind, self._room(name, chunk.size))
+        self.golden.take(found)
+        self.actual.take(found)
+        self._sums.golden_squares += found.squares
+        self._sums.actual_squares += found.squares
+        self._sums.product += found.squares
+        self._sums.relative_count += found.values.size - found.zero
+        self._sums.take_ulp(0, 0.0, found.values.size)
 
     def _outside(
         self, one: np.ndarray, other: np.ndarray, distance: np.ndarray, magnitude: np.ndarray
@@ -127,9 +124,9 @@ class FastComparer:
         within = np.abs(other[places] - golden) <= self._atol + self._rtol * np.abs(golden)
         return beyond - int(np.count_nonzero(within))
 
-    def _add_dots(self, golden: np.ndarray, difference: np.ndarray) -> None:
-        squares, apart = block_dot(golden, golden), block_dot(difference, difference)
-        across = block_dot(golden, difference)
+    def _add_dots(self, golden: Measured, difference: np.ndarray) -> None:
+        squares, apart = golden.squares, block_dot(difference, difference)
+        across = block_dot(golden.values, difference)
         self._sums.golden_squares += squares
         self._sums.difference_squares += apart
         self._sums.product += squares + across
@@ -198,6 +195,17 @@ class FastComparer:
         return found[:size]
 
 
+def _kernel(dtype: np.dtype) -> Kernel:
+    if dtype.name == "float32":
+        return Float32(Totals())
+    return Half(Totals(), FLOAT16 if dtype.name == "float16" else BFLOAT16)
+
+
+def _fits(magnitude: float) -> bool:
+    """Whether squares of values up to ``magnitude`` stay in the range of float32; 0 is no value."""
+    return not magnitude or _LOW <= magnitude < _HIGH
+
+
 def _nonzero(magnitudes: np.ndarray) -> int:
     """Elements of float32 that are not 0, none of which is negative: numpy counts integers faster."""
     return int(np.count_nonzero(magnitudes.view(np.int32)))
@@ -218,9 +226,3 @@ def _equal(golden: np.ndarray, actual: np.ndarray) -> bool:
     codes = np.dtype(f"u{golden.dtype.itemsize}")
     one, other = golden.view(codes), actual.view(codes)
     return np.array_equal(one[:_PROBE], other[:_PROBE]) and np.array_equal(one, other)
-
-
-def _beyond(chunk: np.ndarray) -> bool:
-    """Whether float16 codes hold NaN or an infinity, which the conversion to float32 does not keep."""
-    high = np.maximum.reduce(chunk.view(np.int16))
-    return bool(high > FLOAT16.largest or np.maximum.reduce(chunk.view(np.uint16)) > FLOAT16.largest | 0x8000)

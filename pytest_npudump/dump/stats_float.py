@@ -17,7 +17,8 @@ square in float32 is added in float64.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,25 +36,71 @@ _SQUARE_LOW, _SQUARE_HIGH = 1e-14, 1e18
 """Largest magnitudes between which float32 squares neither overflow nor lose digits to underflow."""
 
 
-class Float32:
-    """Adds chunks of float32 to totals; owns the buffers that this takes."""
+class Measured(NamedTuple):
+    """What a chunk without NaN and infinities adds to the totals.
+
+    Attributes:
+        values: its n elements, float32 of shape (n,), in any order; overwritten by the next chunk.
+        low, high: the smallest and the largest.
+        zero: how many are 0 or -0.
+        sum, squares: the sum of the elements, and of their squares.
+    """
+
+    values: np.ndarray
+    low: float
+    high: float
+    zero: int
+    sum: float
+    squares: float
+
+    @property
+    def magnitude(self) -> float:
+        """The largest magnitude."""
+        return max(-self.low, self.high)
+
+
+class Kernel(ABC):
+    """Adds chunks of one type to totals."""
 
     def __init__(self, totals: Totals) -> None:
         self.totals = totals
-        self._flags = np.empty(0, np.bool_)
+
+    @abstractmethod
+    def measure(self, chunk: np.ndarray) -> Measured | None:
+        """Measure a contiguous chunk of shape (n,), n > 0; None where it holds NaN or infinities."""
+
+    def take(self, found: Measured) -> None:
+        """Add what was measured of a chunk."""
+        self.totals.extend(found.low, found.high)
+        self.totals.count += found.values.size
+        self.totals.zero += found.zero
+        self.totals.sum += found.sum
+        self.totals.squares += found.squares
 
     def add(self, chunk: np.ndarray) -> None:
-        """Add a contiguous chunk, float32 of shape (n,), n > 0."""
+        """Add a contiguous chunk of shape (n,), n > 0."""
+        found = self.measure(chunk)
+        if found is None:
+            add_masked(self.totals, chunk.astype(np.float32, copy=False))
+        else:
+            self.take(found)
+
+
+class Float32(Kernel):
+    """Adds chunks of float32 to totals; owns the buffers that this takes."""
+
+    def __init__(self, totals: Totals) -> None:
+        super().__init__(totals)
+        self._flags = np.empty(0, np.bool_)
+
+    def measure(self, chunk: np.ndarray) -> Measured | None:
+        """As :meth:`Kernel.measure`; the values are the chunk itself."""
         ends = extremes(chunk, _LARGEST)
         if ends is None:
-            add_masked(self.totals, chunk)
-            return
+            return None
         low, high = ends
-        self.totals.extend(low, high)
-        self.totals.count += chunk.size
-        if low <= 0 <= high:
-            self.totals.zero += self._zeros(chunk)
-        self.add_sums(chunk, max(-low, high))
+        zero = self._zeros(chunk) if low <= 0 <= high else 0
+        return Measured(chunk, low, high, zero, *sums(chunk, max(-low, high)))
 
     def _zeros(self, chunk: np.ndarray) -> int:
         """Zeros of both signs; that there are none is seen in a quarter of the time that counting takes."""
@@ -62,13 +109,15 @@ class Float32:
         flags = np.equal(chunk, 0, out=self._flags[: chunk.size])
         return int(np.count_nonzero(flags)) if np.logical_or.reduce(flags) else 0
 
-    def add_sums(self, chunk: np.ndarray, magnitude: float) -> None:
-        """Add sum and squares of a finite chunk of float32 whose largest magnitude is given."""
-        if _SQUARE_LOW < magnitude < _SQUARE_HIGH:
-            self.totals.sum += block_sum(chunk)
-            self.totals.squares += block_dot(chunk, chunk)
-        else:
-            _add_sums_64(self.totals, chunk.astype(np.float64))
+
+def sums(values: np.ndarray, magnitude: float) -> tuple[float, float]:
+    """Sum, and sum of the squares, of finite float32 of shape (n,) whose largest magnitude is given."""
+    if not magnitude:
+        return 0.0, 0.0
+    if not _SQUARE_LOW < magnitude < _SQUARE_HIGH:
+        values = values.astype(np.float64)
+        return float(np.add.reduce(values)), block_dot(values, values)
+    return block_sum(values), block_dot(values, values)
 
 
 def extremes(chunk: np.ndarray, largest: int) -> tuple[float, float] | None:
@@ -104,11 +153,6 @@ def _codes(chunk: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     return chunk.view(signed), chunk.view(codes), sign
 
 
-def _add_sums_64(totals: Totals, chunk: np.ndarray) -> None:
-    totals.sum += float(np.add.reduce(chunk))
-    totals.squares += block_dot(chunk, chunk)
-
-
 def add_masked(totals: Totals, chunk: np.ndarray) -> None:
     """Add a chunk that holds NaN or infinities, float32 or float64 of shape (n,)."""
     finite = chunk[np.isfinite(chunk)].astype(np.float64)
@@ -125,4 +169,5 @@ def add_masked(totals: Totals, chunk: np.ndarray) -> None:
     if finite.size:
         totals.extend(float(finite.min()), float(finite.max()))
         totals.zero += int(finite.size - np.count_nonzero(finite))
-        _add_sums_64(totals, finite)
+        totals.sum += float(np.add.reduce(finite))
+        totals.squares += block_dot(finite, finite)

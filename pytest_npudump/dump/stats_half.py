@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.stats_float import Float32, add_masked, extremes, zero_codes
+from pytest_npudump.dump.stats_float import Kernel, Measured, extremes, sums, zero_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,28 +61,24 @@ FLOAT16 = HalfType(0x7BFF, _split_float16)
 BFLOAT16 = HalfType(0x7F7F, _split_bfloat16)
 
 
-class Half:
+class Half(Kernel):
     """Adds chunks of a 16-bit type to totals; owns the buffers that this takes."""
 
     def __init__(self, totals: Totals, kind: HalfType) -> None:
-        self.totals = totals
+        super().__init__(totals)
         self._kind = kind
-        self._sums = Float32(totals)
         self._values = np.empty(0, np.float32)
         self._flags = np.empty(0, np.bool_)
 
-    def add(self, chunk: np.ndarray) -> None:
-        """Add a contiguous chunk of shape (n,), n > 0."""
+    def measure(self, chunk: np.ndarray) -> Measured | None:
+        """As :meth:`Kernel.measure`; :func:`in_order` puts the values into the order of the elements."""
         ends = extremes(chunk, self._kind.largest)
         if ends is None:
-            add_masked(self.totals, chunk.astype(np.float32))
-            return
+            return None
         low, high = ends
-        self.totals.extend(low, high)
-        self.totals.count += chunk.size
-        if low <= 0 <= high:
-            self.totals.zero += self._zeros(chunk)
-        self._sums.add_sums(self._float32(chunk), max(-low, high))
+        zero = self._zeros(chunk) if low <= 0 <= high else 0
+        values = self._float32(chunk)
+        return Measured(values, low, high, zero, *sums(values, max(-low, high)))
 
     def _zeros(self, chunk: np.ndarray) -> int:
         """Zeros of both signs."""
