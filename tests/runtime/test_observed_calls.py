@@ -1,0 +1,132 @@
+"""Calls of pyACL that are looked at while they pass, against a stand-in that records them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.observed_calls import ObservedCalls
+
+
+class Acl:
+    """A module ``acl`` whose functions return what ``answers`` says, else success."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {"load_from_file": (7, 0), "load_from_mem": (8, 0)}
+        self.calls: list[tuple[Any, ...]] = []
+        names = ("set_dump", "finalize_dump", "load_from_file", "load_from_mem", "execute", "execute_async")
+        self.mdl = SimpleNamespace(**{name: self._function(name) for name in names})
+        self.op = SimpleNamespace(execute_v2=self._function("op"))
+
+    def _function(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            self.calls.append((name, *arguments))
+            return self.answers.get(name, 0)
+
+        return call
+
+
+@pytest.fixture
+def acl() -> Acl:
+    return Acl()
+
+
+@pytest.fixture
+def watched(acl: Acl) -> tuple[Acl, Evidence, ObservedCalls]:
+    evidence = Evidence()
+    calls = ObservedCalls(acl, "ours".__eq__, evidence)
+    calls.watch()
+    return acl, evidence, calls
+
+
+def test_a_model_loaded_and_run_behind_the_configuration_is_evidence(watched: Any) -> None:
+    acl, evidence, _ = watched
+    assert acl.mdl.set_dump("ours") == 0
+    assert acl.mdl.load_from_file("m.om") == (7, 0)
+    assert evidence.shown == []
+    for _ in range(3):
+        assert acl.mdl.execute(7, 1, 2) == 0
+    assert evidence.shown == ["acl.execute ran a model that was loaded under the dump"]
+    assert acl.calls[-1] == ("execute", 7, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("answers", "path", "model"),
+    [
+        ({"set_dump": 100009}, "ours", 7),
+        ({}, "another", 7),
+        ({"load_from_file": (7, 145002)}, "ours", 7),
+        ({"execute": 145003}, "ours", 7),
+        ({}, "ours", 9),
+    ],
+    ids=["refused", "another-file", "not-loaded", "not-run", "another-model"],
+)
+def test_anything_less_is_none(watched: Any, answers: dict[str, Any], path: str, model: int) -> None:
+    acl, evidence, _ = watched
+    acl.answers |= answers
+    acl.mdl.set_dump(path)
+    acl.mdl.load_from_file("m.om")
+    acl.mdl.execute(model, 1, 2)
+    assert (evidence.shown, evidence.failed) == ([], [])
+
+
+def test_what_runs_behind_the_end_of_the_dump_is_none(watched: Any) -> None:
+    acl, evidence, _ = watched
+    acl.mdl.set_dump("ours")
+    acl.mdl.load_from_mem(1, 2)
+    acl.mdl.finalize_dump()
+    acl.mdl.execute(8, 1, 2)
+    assert evidence.shown == []
+
+
+@pytest.mark.parametrize("code", [507011, 507015, 507899])
+def test_an_error_of_the_device_is_kept(watched: Any, code: int) -> None:
+    acl, evidence, _ = watched
+    acl.answers |= {"execute": code, "op": code}
+    acl.mdl.load_from_file("m.om")
+    acl.op.execute_v2("Add")
+    assert evidence.failed == []
+    acl.mdl.set_dump("ours")
+    acl.mdl.load_from_file("m.om")
+    assert acl.mdl.execute(7, 1, 2) == code
+    assert acl.op.execute_v2("Add") == code
+    assert evidence.failed == [f"acl.execute returned {code}", f"acl.execute_v2 returned {code}"]
+
+
+def test_every_function_is_put_back(acl: Acl) -> None:
+    before = {**vars(acl.mdl), **vars(acl.op)}
+    calls = ObservedCalls(acl, "ours".__eq__, Evidence())
+    calls.watch()
+    assert acl.mdl.execute is not before["execute"]
+    calls.stop()
+    assert {**vars(acl.mdl), **vars(acl.op)} == before
+    calls.stop()
+
+
+def test_a_function_that_a_fixture_replaced_is_left_alone_and_never_wrapped_twice(watched: Any) -> None:
+    acl, _, calls = watched
+    ours = acl.mdl.execute
+    acl.mdl.execute = replacement = lambda *_: 1
+    calls.stop()
+    assert acl.mdl.execute is replacement
+    acl.mdl.execute = ours  # as monkeypatch does at its end
+    evidence = Evidence()
+    again = ObservedCalls(acl, "ours".__eq__, evidence)
+    again.watch()
+    again.stop()
+    assert acl.mdl.execute.__name__ == "call"
+
+
+def test_a_module_without_single_operators_or_that_cannot_be_changed_is_no_error() -> None:
+    class Fixed:
+        __slots__ = ()
+
+        def execute(self, *_: object) -> int:
+            return 0
+
+    calls = ObservedCalls(SimpleNamespace(mdl=Fixed()), bool, Evidence())
+    calls.watch()
+    calls.stop()
