@@ -74,20 +74,20 @@ class Finding:
         reproduced: whether the statistics of both runs agree; None where the second run has no such tensor.
         differences: the statistics in which the two runs disagree, as ``name: (first, second)``.
         difference: element-wise, where a golden tensor exists.
-        reference: the same against the ONNX reference, where the tensor differs from that.
         description: of the tensor by itself, where none exists.
         path: the dumped file.
         note: why something is missing.
+        reference: element-wise against the ONNX reference, where the tensor differs from that.
     """
 
     key: TensorKey
     reproduced: bool | None
     differences: Mapping[str, tuple[object, object]] = field(default_factory=dict)
     difference: TensorDifference | None = None
-    reference: TensorDifference | None = None
     description: TensorDescription | None = None
     path: Path | None = None
     note: str = ""
+    reference: TensorDifference | None = None
 
 
 @dataclass(frozen=True, slots=True)

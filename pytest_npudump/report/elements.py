@@ -25,9 +25,8 @@ def finding_lines(finding: Finding, *, worst: int) -> list[str]:
     for difference, side in ((finding.difference, "golden"), (finding.reference, "reference")):
         if difference is not None:
             lines += [f"  {key}: {line}" for line in _difference_lines(difference, worst, side)]
-    if finding.description is not None:
-        missing = "" if finding.reference is not None else f", {_NO_GOLDEN}"
-        lines.append(f"  {key}: {tensor_words(finding.description)}{missing}")
+    if finding.description is not None and finding.reference is None:
+        lines.append(f"  {key}: {tensor_words(finding.description)}, {_NO_GOLDEN}")
     if finding.note:
         lines.append(f"  {key}: {finding.note}")
     return lines

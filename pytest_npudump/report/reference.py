@@ -25,8 +25,14 @@ def reference_sentence(result: ReferenceResult) -> str:
     return f"against the reference {result.model.name}: {sentence(found.first, against='reference')}"
 
 
-def reference_lines(outcome: Outcome, rows: int | None) -> list[str]:
-    """Describe what differs from the reference: ``rows`` tensors of it, all of them with None."""
+def reference_lines(outcome: Outcome, rows: int | None, *, brief: bool = False) -> list[str]:
+    """Describe what differs from the reference.
+
+    Args:
+        outcome: of the test.
+        rows: tensors to list; None for all of them.
+        brief: whether to say nothing but what differs.
+    """
     result = outcome.reference
     if result is None or result.good or result.comparison is None:
         return []
@@ -35,10 +41,12 @@ def reference_lines(outcome: Outcome, rows: int | None) -> list[str]:
     against = f"{len(failing)} of {found.compared} tensors fail against {result.model.name}"
     lines = [f"reference:  {against}; {result.compared} of {result.layers} layers have a counterpart"]
     if failing:
-        lines += [f"{_INDENT}{_first(result)}"]
+        lines += [] if brief else [f"{_INDENT}{_first(result)}"]
         lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS)
     if rows is not None and len(failing) > rows:
         lines.append(f"  ... and {len(failing) - rows} more")
+    if brief:
+        return lines
     rule = next((reason.rule for reason in found.first.reasons if reason.rule), "") if found.first else ""
     if rule:
         lines.append(f"{_INDENT}rule: {rule}")

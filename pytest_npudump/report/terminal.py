@@ -113,8 +113,9 @@ def _reference_lines(outcome: Outcome, room: int | None) -> list[str]:
     """Return what differs from the reference: briefly where the golden has its own table above."""
     if room is None:
         return reference_lines(outcome, None)
-    beside = outcome.comparison is not None and outcome.comparison.failing
-    return reference_lines(outcome, _FEWEST_ROWS if beside else max(_FEWEST_ROWS, min(ROWS, room)))
+    if outcome.comparison is not None and outcome.comparison.failing:
+        return reference_lines(outcome, _FEWEST_ROWS, brief=True)
+    return reference_lines(outcome, max(_FEWEST_ROWS, min(ROWS, room)))
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
