@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump import _compat
+from pytest_npudump.attempts import run_here, run_in_child
+from pytest_npudump.concluding import body_failed, conclude, first_line
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.isolation.task import CHILD
+from pytest_npudump.item_state import ENDED, OURS, RESULT, TEST, only_setup, will_run_again
 from pytest_npudump.marked import Identity, is_marked, request_of
 from pytest_npudump.places import Places
 from pytest_npudump.ranks.agreement import stand_aside
@@ -18,7 +20,7 @@ from pytest_npudump.request import is_glob
 from pytest_npudump.runtime.select import Choice, choose, load
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator
 
     from pytest_npudump.fixture import NpuDump
     from pytest_npudump.isolation.child import Child
@@ -26,11 +28,6 @@ if TYPE_CHECKING:
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.session import MarkedTest
-
-TEST = pytest.StashKey["MarkedTest"]()
-_OURS = pytest.StashKey[bool]()
-_ENDED = pytest.StashKey[bool]()
-_RESULT = pytest.StashKey[dict[str, Any]]()
 
 
 class Runner:
@@ -112,7 +109,7 @@ class Runner:
         if not is_marked(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        item.stash[_OURS] = True
+        item.stash[OURS] = True
         try:
             for report in self._reports(item, nextitem):
                 item.ihook.pytest_runtest_logreport(report=report)
@@ -124,36 +121,20 @@ class Runner:
                 del item.stash[TEST]
             if self.exchange is not None:
                 stand_aside(self.exchange, str(Identity.of(item)))
-            item.stash[_OURS] = False
+            item.stash[OURS] = False
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
     def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
         if self._child is not None:
-            return self._reports_of_child(item, self._child)
+            return run_in_child(item, self._child)
         if self._is_isolated(item):
             return self._reports_from_children(item, nextitem)
-        properties = tuple(item.user_properties)
-        first = self._attempt(item, nextitem, properties)
-        test = item.stash.get(TEST, None)
-        if test is None or not test.wants_second_run or not _may_run_again(item):
-            return first
-        second = self._attempt(item, nextitem, properties)
-        abandoned = [report for report in first if report.failed]
-        return abandoned + self._with_failed_setup(item, second)
-
-    def _with_failed_setup(
-        self, item: pytest.Item, second: list[pytest.TestReport]
-    ) -> list[pytest.TestReport]:
-        """Put the first run's failure in place of the second run's setup, where that has failed."""
-        if second[0].passed:
-            return second
-        item.stash[TEST].abandon_second_run(f"setup of the second run: {_why(second[0])}")
-        return [self._failed_call(item, item.stash[TEST]), second[-1]]
+        return run_here(item, nextitem)
 
     def _is_isolated(self, item: pytest.Item) -> bool:
         """Whether the test runs in processes of its own: its marker says, else its scene or the runtime."""
-        if _only_setup(item) or _compat.may_be_skipped(item):
+        if only_setup(item) or _compat.may_be_skipped(item):
             return False
         try:
             choice = self._chosen()
@@ -171,57 +152,14 @@ class Runner:
         from pytest_npudump.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
         from pytest_npudump.marked_tests import Context, record_in_parent  # noqa: PLC0415 - the same
 
-        item.stash[_RESULT] = {}
-        item.stash[_ENDED] = True
+        item.stash[RESULT] = {}
+        item.stash[ENDED] = True
         name = self._chosen().name
         context = Context(self._settings, self.places, self.exchange)
         test = record_in_parent(item, name, context)
 
-        def conclude() -> None:
-            self._conclude(item, test)
-
-        def result() -> dict[str, Any]:
-            return item.stash[_RESULT]
-
         stopping = item.session.shouldfail or item.session.shouldstop
-        return Isolated(item, test, conclude, result).reports(None if stopping else nextitem)
-
-    def _reports_of_child(self, item: pytest.Item, child: Child) -> list[pytest.TestReport]:
-        reports = self._attempt(item, None, tuple(item.user_properties))
-        test = item.stash.get(TEST, None)
-        again = test is not None and test.wants_second_run and _may_run_again(item)
-        if test is not None and child.task.run > 1:
-            reports = self._with_failed_setup(item, reports)
-        child.concluded(test, again=again)
-        return reports
-
-    def _attempt(
-        self, item: pytest.Item, nextitem: pytest.Item | None, properties: Sequence[tuple[str, object]]
-    ) -> list[pytest.TestReport]:
-        _compat.begin_attempt(item, properties)
-        item.stash[_RESULT] = {}
-        item.stash[_ENDED] = False
-        try:
-            reports = [_compat.run_phase(item, "setup")]
-            if reports[0].passed:
-                if item.config.getoption("setupshow", default=False):
-                    _compat.show_setup(item)
-                if not _only_setup(item):
-                    reports.append(_compat.run_phase(item, "call"))
-            following = item.parent if _will_run_again(item) else nextitem
-            if item.session.shouldfail or item.session.shouldstop:
-                following = None
-            reports.append(_compat.run_phase(item, "teardown", nextitem=following))
-        finally:
-            _compat.end_attempt(item)
-        return reports
-
-    def _failed_call(self, item: pytest.Item, test: MarkedTest) -> pytest.TestReport:
-        """Make the report of a failure whose second run never got to its body."""
-        item.stash[_ENDED] = True
-        call = pytest.CallInfo.from_call(lambda: self._conclude(item, test), "call")
-        report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
-        return report
+        return Isolated(item, test).reports(None if stopping else nextitem)
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Switch the dump on, after skip marks have been heeded and before the first fixture."""
@@ -230,7 +168,7 @@ class Runner:
         try:
             if TEST not in item.stash:
                 item.stash[TEST] = self._marked_test(item)
-            if not _only_setup(item):
+            if not only_setup(item):
                 item.stash[TEST].start()
         except NpudumpError as error:
             raise pytest.fail.Exception(f"npudump: {error}", pytrace=False) from None
@@ -245,46 +183,19 @@ class Runner:
             try:
                 result = yield
             finally:
-                item.stash[_ENDED] = True
+                item.stash[ENDED] = True
         except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
-            self._body_failed(item, test, f"{type(error).__name__}: {_first_line(str(error))}")
+            body_failed(item, test, f"{type(error).__name__}: {first_line(str(error))}")
             raise
         if _compat.failed_outside_of_the_call(item):
-            self._body_failed(item, test, "it failed")
+            body_failed(item, test, "it failed")
             return result
         try:
             test.finish()
         except NpudumpError as error:
             raise pytest.fail.Exception(f"npudump: {error}", pytrace=False) from None
-        self._conclude(item, test)
+        conclude(item, test)
         return result
-
-    def _body_failed(self, item: pytest.Item, test: MarkedTest, words: str) -> None:
-        test.stop()
-        if test.outcome is None:
-            item.add_report_section(
-                "call", "npudump", "the test's body did not pass: its dump was not compared"
-            )
-            return
-        _compat.forget_failure(item)
-        test.abandon_second_run(f"body of the second run: {words}")
-        self._conclude(item, test)
-
-    def _conclude(self, item: pytest.Item, test: MarkedTest) -> None:
-        """Fail the test where its outcome is bad and no further run will say more."""
-        if _will_run_again(item):
-            return
-        from pytest_npudump.report.result import result_json, write_details  # noqa: PLC0415 - after a run
-        from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
-
-        details = None if test.good else write_details(test)
-        result = result_json(test, details)
-        item.user_properties.append(("npudump", json.dumps(result, separators=(",", ":"))))
-        item.stash[_RESULT] = result
-        if details is not None:
-            item.stash[_RESULT] = {**result, "short": short_lines(test)}
-            text = failure_text(test, details, verbose=self._config.option.verbose > 0)
-            raise pytest.fail.Exception(text, pytrace=False) from None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
@@ -299,11 +210,11 @@ class Runner:
         """Attach what was compared to the report, as plain data that reaches xdist's controller."""
         report = yield
         # Reports of subtests, which come while the body runs, are not the test's.
-        ended = item.stash.get(_ENDED, False) or TEST not in item.stash
-        if call.when == "call" and ended and is_marked(item) and not _only_setup(item):
-            result = item.stash.get(_RESULT, {})
+        ended = item.stash.get(ENDED, False) or TEST not in item.stash
+        if call.when == "call" and ended and is_marked(item) and not only_setup(item):
+            result = item.stash.get(RESULT, {})
             vars(report)["npudump"] = result or {"status": "not compared", "test": item.nodeid}
-            if not result and report.passed and not _will_run_again(item):
+            if not result and report.passed and not will_run_again(item):
                 report.outcome = "failed"
                 report.longrepr = "npudump: the test passed without having been compared with its golden"
         return report
@@ -340,30 +251,3 @@ def _same_case(one: pytest.Item, other: pytest.Item) -> bool:
     specs: list[Any] = [getattr(item, "callspec", None) for item in (one, other)]
     cases = [getattr(spec, "indices", None) for spec in specs]
     return str(Identity.of(one)) == str(Identity.of(other)) and cases[0] == cases[1]
-
-
-def _only_setup(item: pytest.Item) -> bool:
-    return bool(item.config.getoption("setuponly", default=False))
-
-
-def _will_run_again(item: pytest.Item) -> bool:
-    """Whether this plugin runs the test's protocol and is going to run the test once more."""
-    test = item.stash.get(TEST, None)
-    return (
-        item.stash.get(_OURS, False) and test is not None and test.wants_second_run and _may_run_again(item)
-    )
-
-
-def _may_run_again(item: pytest.Item) -> bool:
-    """Whether a second run is allowed: not for tests that may fail, nor in a session about to stop."""
-    stopping = item.session.shouldfail or item.session.shouldstop
-    return not stopping and item.get_closest_marker("xfail") is None
-
-
-def _why(report: pytest.TestReport) -> str:
-    crash = getattr(report.longrepr, "reprcrash", None)
-    return _first_line(crash.message if crash else report.longreprtext) or report.outcome
-
-
-def _first_line(text: str) -> str:
-    return next(iter(text.strip().splitlines()), "")

@@ -146,7 +146,7 @@ def _words(death: str, said: Mapping[str, Any]) -> str:
             f"collected {said['collected'][1]} tests of its file, and not this one: the ids of its "
             f"parameters must be the same in every process"
         )
-    return f"{death or 'ended without a result'}{_point(said)}"
+    return f"{death or 'ended with exit code 0 and no result'}{_point(said)}"
 
 
 def _point(said: Mapping[str, Any]) -> str:

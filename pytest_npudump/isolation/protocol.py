@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_npudump import _compat
+from pytest_npudump.concluding import conclude
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.isolation.mailbox import load_bytes
 from pytest_npudump.isolation.parent import ChildRun, run_child
 from pytest_npudump.isolation.remote import RemoteRuntime
+from pytest_npudump.item_state import RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,14 +31,10 @@ class Isolated:
     Attributes:
         item: the test.
         test: its record in this process.
-        conclude: fails the test by its record, or passes it.
-        result: what it then has to say to the reports of the session.
     """
 
     item: pytest.Item
     test: MarkedTest
-    conclude: Callable[[], None]
-    result: Callable[[], dict[str, Any]]
 
     def reports(self, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
         """Run the test, a second time where the first one asks for it, and return the reports that count."""
@@ -94,9 +92,9 @@ class Isolated:
         return [self._concluded(run), self._report("teardown", lambda: None)]
 
     def _concluded(self, run: ChildRun) -> pytest.TestReport:
-        report = self._report("call", self.conclude)
+        report = self._report("call", lambda: conclude(self.item, self.test))
         report.sections += run.output
-        vars(report)["npudump"] = self.result()
+        vars(report)["npudump"] = self.item.stash[RESULT]
         return report
 
     def _failed_end(self, run: ChildRun) -> pytest.TestReport:

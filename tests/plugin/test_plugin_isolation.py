@@ -106,7 +106,7 @@ def test_failing_fixture_is_an_error_at_setup(project: Project) -> None:
 DEATHS = [
     ("os.kill(os.getpid(), signal.SIGSEGV)", "was ended by SIGSEGV, during the test's body"),
     ("os._exit(7)", "ended with exit code 7, during the test's body"),
-    ("os._exit(0)", "ended without a result, during the test's body"),
+    ("os._exit(0)", "ended with exit code 0 and no result, during the test's body"),
     ("time.sleep(60)", "did not end within 12 seconds and was ended, during the test's body"),
 ]
 
