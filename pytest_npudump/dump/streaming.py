@@ -129,6 +129,7 @@ class DumpReceiver:
 
     def __init__(self, dump_path: Path) -> None:
         self.dump_path = dump_path
+        self._roots = (dump_path, dump_path.resolve())
         self._lock = threading.Lock()
         self._files: dict[Path, _File] = {}
         self._problems: list[FormatError] = []
@@ -162,14 +163,15 @@ class DumpReceiver:
     def _take(self, chunk: Mapping[str, Any]) -> None:
         path = self._path(chunk["file_name"])
         with self._lock:
-            file = self._files.setdefault(path, _File(path))
+            file = self._files.get(path) or self._files.setdefault(path, _File(path))
         with file.lock:
             file.take(chunk)
 
     def _path(self, name: str) -> Path:
-        for root in (self.dump_path, self.dump_path.resolve()):
-            if Path(name).is_relative_to(root) and Path(name) != root:
-                return self.dump_path / Path(name).relative_to(root)
+        path = Path(name)
+        for root in self._roots:
+            if path != root and path.is_relative_to(root):
+                return self.dump_path / path.relative_to(root)
         raise FormatError(
             name,
             f"came by callback and is not below {self.dump_path}: it belongs to another dump of the process",

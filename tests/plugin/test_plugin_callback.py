@@ -245,3 +245,14 @@ def test_an_emulator_that_is_left_as_it_was_found(project: Project) -> None:
     written = list(project.path.joinpath("dumps").rglob("*.csv"))
     assert len(written) == 5
     assert all("test_second" in str(path) for path in written)
+
+
+def test_a_process_of_its_own_receives_its_dump(project: Project) -> None:
+    project.marked(f'{CALLBACK}, isolation="process"')
+    project.record(KEEP, "--npudump-dump-dir=dumps")
+    assert not _dump_files(project)
+    project.run().assert_outcomes(passed=1)
+    project.model(change=0.01)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*second run: the failure reproduced*"])
