@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.compare.tensors import compare_tensors, examine_tensors
+from pytest_npudump.dump.stats import tensor_stats
 from pytest_npudump.errors import RequestError
 
 TYPES = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16]
@@ -311,3 +313,39 @@ def test_no_pair_of_arrays_passes_that_the_definition_fails(
         same = np.array_equal(golden, actual, equal_nan=True)
     assert same == (compare_tensors(golden, actual, rtol=0, atol=0).outside == 0)
     assert same or found.worst
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [*TYPES, np.int32, np.uint8, np.complex64, ml_dtypes.float8_e4m3fn, np.dtype(">f4"), np.dtype(">f2")],
+    ids=lambda d: np.dtype(d).str,
+)
+@pytest.mark.parametrize("special", [None, math.nan, math.inf])
+@pytest.mark.parametrize("count", [0, 1, 5001, 600011])
+def test_the_statistics_that_come_with_a_comparison_are_those_of_each_side_alone(
+    dtype: Any, special: float | None, count: int
+) -> None:
+    rng = np.random.default_rng(count)
+    golden = (rng.standard_normal(count) * 20).astype(dtype)
+    golden[: count // 3] = 0
+    actual = golden.copy()
+    actual[300000:] = golden[300000:] * np.asarray(2).astype(dtype)
+    if special is not None and golden.dtype.kind not in "iu" and count > 1:
+        golden[count // 2], actual[-1] = special, special
+    found = examine_tensors(golden, actual, rtol=1e-3, atol=0)
+    for side, array in ((found.golden, golden), (found.actual, actual)):
+        expected = tensor_stats(array)
+        bare = {"avg": None, "l2norm": None}
+        np.testing.assert_equal(replace(side, **bare), replace(expected, **bare))
+        # Neighbours that are added in one row are others where the pieces are cut elsewhere.
+        sums = [[stats.avg or 0.0, stats.l2norm or 0.0] for stats in (side, expected)]
+        np.testing.assert_allclose(*sums, rtol=1e-8, atol=1e-8)
+    assert found.difference == compare_tensors(golden, actual, rtol=1e-3, atol=0) or special is not None
+
+
+def test_a_comparison_of_values_too_large_to_square_has_statistics_too() -> None:
+    golden = np.full(300000, 3e30, np.float32)
+    found = examine_tensors(golden, golden * np.float32(2), rtol=1e-3, atol=0)
+    assert (found.golden.max, found.actual.max) == (golden.max(), 2 * golden.max())
+    assert found.golden.l2norm == pytest.approx(math.sqrt(300000) * float(golden[0]), rel=1e-9)
+    assert found.difference.outside == 300000
