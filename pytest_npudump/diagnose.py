@@ -57,7 +57,7 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
         ) + (f"; or a filter matched nothing: {filters}" if filters else "")
     if not activity.executions:
         names = ", ".join(path.name for path in activity.models)
-        yield f"{names} was loaded but never run"
+        yield f"{names} was loaded but never run to its end"
     yield _filtered(request)
 
 

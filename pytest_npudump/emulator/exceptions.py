@@ -113,5 +113,5 @@ def from_environment(environ: Mapping[str, str]) -> ExceptionDump | None:
     if scene in _SCENES:
         return ExceptionDump(SCENE_TYPES[scene], exception_path({}, Path.cwd(), environ) or _HERE)
     collect = environ.get("NPU_COLLECT_PATH", "")
-    usable = exception_path({}, Path.cwd(), {"ASCEND_DUMP_PATH": collect})
+    usable = exception_path({}, Path.cwd(), {"ASCEND_DUMP_PATH": collect}) if collect else ""
     return ExceptionDump(NORM, usable) if usable else None

@@ -112,8 +112,9 @@ class PyAclModel:
         if self._closed:
             raise RequestError(f"the model {self.path} is closed; run it inside its with block")
         inputs = self._check_inputs(arrays)
+        results = self._execute(inputs)
         self._on_run()
-        return self._execute(inputs)
+        return results
 
     def _check_inputs(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         __tracebackhide__ = True

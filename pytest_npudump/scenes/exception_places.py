@@ -1,8 +1,8 @@
 """Where the exception dumps of a run lie: in its own directory, or where the environment sends them.
 
 CANN takes ``ASCEND_DUMP_PATH``, else ``ASCEND_WORK_PATH`` in place of ``dump_path`` (8.5.0 knows the second
-only). ``NPU_COLLECT_PATH`` and ``ASCEND_DUMP_SCENE`` switch a dump of their own on, beside which the test's
-is ignored. All of them are looked at, for what is newer than the run.
+only). ``NPU_COLLECT_PATH``, ``NPU_COLLECT_PATH_EXE`` (to GE) and ``ASCEND_DUMP_SCENE`` switch a dump of their
+own on, beside which the test's is ignored. All of them are looked at, for what is newer than the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.attempt import Attempt
     from pytest_npudump.dump.tree import DumpFile
 
-PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH")
+PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
 SWITCH = "ASCEND_DUMP_SCENE"
 _FOLDER = "data-dump"
 _BELOW = Path("extra-info", _FOLDER)

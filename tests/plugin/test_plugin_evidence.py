@@ -219,3 +219,19 @@ def test_pyacl_is_what_it_was_behind_the_test(application: Project) -> None:
     before = {name: getattr(pytest_npudump.emulator.acl.mdl, name) for name in ("execute", "set_dump")}
     application.run().assert_outcomes(passed=1)
     assert before == {name: getattr(pytest_npudump.emulator.acl.mdl, name) for name in before}
+
+
+def test_a_run_that_failed_and_was_passed_over_is_no_run_without_overflow(application: Project) -> None:
+    body = """
+    from pytest_npudump.emulator.faults import fail
+    fail("block/square")
+    with npu_dump.load_model("half.onnx") as model:
+        with pytest.raises(Exception, match="507011"):
+            model.run(np.full((2, 3), 2, np.float16))
+    """
+    write_test(application, "scene='overflow'", body)
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: no overflow is recorded, and nothing shows*half.onnx was loaded but *"]
+    )
