@@ -1,0 +1,152 @@
+"""The main flow on the real MindSpore: recorded, compared, a regression found, its layers dumped again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+pytestmark = pytest.mark.mindspore
+
+SMALL = """
+@pytest.mark.npu_dump({marker})
+def test_small():
+    filled(Small())(Tensor(X))
+"""
+LAYERS = [
+    "Default/fc1-Dense/MatMul-op0",
+    "Default/fc1-Dense/BiasAdd-op0",
+    "Default/relu-ReLU/ReLU-op0",
+    "Default/fc2-Dense/MatMul-op0",
+    "Default/fc2-Dense/BiasAdd-op0",
+]
+
+
+def small_in_float64() -> dict[str, np.ndarray]:
+    """Outputs of the small net's layers, with the weights that ``filled`` gives it."""
+    rng = np.random.default_rng(3)
+    shapes = {"fc1.weight": (3, 4), "fc1.bias": (3,), "fc2.weight": (2, 3), "fc2.bias": (2,)}
+    weights = {
+        name: rng.normal(scale=0.5, size=shape).astype(np.float32).astype(np.float64)
+        for name, shape in shapes.items()
+    }
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4).astype(np.float64)
+    values = [x @ weights["fc1.weight"].T]
+    values += [values[-1] + weights["fc1.bias"]]
+    values += [np.maximum(values[-1], 0)]
+    values += [values[-1] @ weights["fc2.weight"].T]
+    values += [values[-1] + weights["fc2.bias"]]
+    return dict(zip(LAYERS, values, strict=True)) | weights | {"x": x}
+
+
+def test_golden_holds_every_layer_and_parameter_by_its_raw_name_as_numpy_computes_them(
+    project: Project,
+) -> None:
+    project.tests(SMALL.format(marker=""))
+    project.record()
+    expected = small_in_float64()
+    rows = {line.split(":output.0 ")[0]: line.split()[2:] for line in project.golden("test_small")}
+    assert list(rows)[:5] == LAYERS
+    assert rows.keys() == expected.keys()
+    for layer, (shape, *statistics) in rows.items():
+        value = expected[layer]
+        assert shape == "x".join(map(str, value.shape))
+        norm = float(np.linalg.norm(value))
+        wanted = [value.max(), value.min(), value.mean(), norm, 0, 0, 0]
+        np.testing.assert_allclose([float(text) for text in statistics], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_another_run_is_equal_to_the_last_bit_and_leaves_nothing(project: Project) -> None:
+    project.tests(SMALL.format(marker='preset="exact", golden_tensors=["*"]'))
+    project.record()
+    result = project.run()
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 10 of 10 tensors compared (mindspore)"])
+    assert "note:" not in result.stdout.str()
+    assert list(project.path.joinpath("dumps").iterdir()) == []
+
+
+def test_a_perturbed_weight_is_found_first_where_it_is_used_and_only_what_fails_is_dumped_again(
+    project: Project,
+) -> None:
+    project.tests(SMALL.format(marker='golden_tensors=["*fc2*"]'))
+    project.record()
+    result = project.run(change="fc2.weight=0.25")
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: Default/fc2-Dense/MatMul-op0 (MatMul output.0) differs: *",
+            (
+                "first:*output 0 of Default/fc2-Dense/MatMul-op0 is the first tensor that differs; every "
+                "tensor dumped before it agrees*"
+            ),
+            "golden:*3 of 10 tensors fail against *",
+            "second run: the failure reproduced (3 layers dumped as tensors)",
+            "*Default_fc2-Dense_MatMul-op0:output.0: against the golden tensor: max abs *",
+        ]
+    )
+    failing = ["Default_fc2-Dense_BiasAdd-op0", "Default_fc2-Dense_MatMul-op0", "fc2_weight"]
+    assert project.files("run2") == failing
+    assert len(project.files("run1")) == 10
+
+
+def test_a_nan_that_relu_hides_from_the_output_is_found_where_it_appears(project: Project) -> None:
+    """On the CPU ReLU makes 0 of NaN: the output of the net is what it was, or another number."""
+    project.tests("""
+        @pytest.mark.npu_dump
+        def test_small():
+            assert np.isfinite(filled(Small())(Tensor(X)).asnumpy()).all()
+        """)
+    project.record()
+    project.run(change="fc1.weight=nan").stdout.fnmatch_lines(
+        [
+            "npudump: Default/fc1-Dense/MatMul-op0 (MatMul output.0) differs: * is nan instead of *",
+            "second run: the failure reproduced *",
+        ]
+    )
+    assert project.failing()[:2] == LAYERS[:2]
+    findings = {finding["layer"]: finding for finding in project.report()["escalation"]["findings"]}
+    assert findings["Default_fc1-Dense_MatMul-op0"]["tensor"]["nan"] == 2
+
+
+def test_graphs_and_iterations_keep_their_keys_where_the_second_run_lacks_the_first_graph(
+    project: Project,
+) -> None:
+    """The sixth call goes to the iteration of the second: MindSpore counts so."""
+    project.tests("""
+        @pytest.mark.npu_dump
+        def test_graphs():
+            small, other = filled(Small()), filled(Other())
+            for net in (small, small, small, other, small, other):
+                net(Tensor(X))
+        """)
+    project.record()
+    project.run("-v").stdout.fnmatch_lines(["*1 of 1 tests good, 52 of 52 tensors compared*"])
+    result = project.run(change="fc3.bias=0.25")
+    result.stdout.fnmatch_lines(["golden:*6 of 52 tensors fail*", "second run: the failure reproduced (3 *"])
+    findings = project.report()["escalation"]["findings"]
+    assert [finding["reproduced"] for finding in findings] == [True] * 6
+    assert set(project.files("run2")) == {
+        "Default_fc3-Dense_BiasAdd-op0",
+        "Default_relu-ReLU_ReLU-op1",
+        "fc3_bias",
+    }
+
+
+def test_turns_of_a_loop_are_told_apart_in_both_runs(project: Project) -> None:
+    project.tests("""
+        @pytest.mark.npu_dump
+        def test_loop():
+            filled(Loop())(Tensor(X), Tensor(3))
+        """)
+    project.record()
+    keys = [line.split(":output.0")[0] for line in project.golden("test_loop")]
+    for turn in ("", ",turn=1", ",turn=2"):
+        assert f"Default/relu-ReLU/ReLU-op0#model=net/1{turn}" in keys
+    project.run().stdout.fnmatch_lines(["*1 of 1 tests good*"])
+    project.run(change="fc.bias=0.25").stdout.fnmatch_lines(
+        ["npudump: Default/fc-Dense/BiasAdd-op0 *", "second run: the failure reproduced *"]
+    )
+    assert project.files("run2").count("Default_relu-ReLU_ReLU-op0") == 3
