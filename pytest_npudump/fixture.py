@@ -94,7 +94,7 @@ class NpuDump:
         """Have TorchAir dump the graphs that are compiled with the configuration returned.
 
         From here on the dump is left to TorchAir, which reads the setting with the first graph of a process:
-        tests that use it need a process each.
+        tests that use it, and their second runs, need ``isolation="process"``.
 
         Args:
             config: the ``torchair.CompilerConfig`` to fill, in mode ``max-autotune``; None for a new one.
