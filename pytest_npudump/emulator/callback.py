@@ -58,16 +58,16 @@ def _hand_over(
     process: Process, function: Callable[[dict[str, object]], object], path: str, content: Content
 ) -> None:
     """Call ``function`` for each chunk; what it raises is lost, and the chunk with it."""
-    for data, last in slices(content):
+    for parts, last in slices(content):
+        size = sum(part.size for part in parts)
         with process.lock:
-            address = process.memory.allocate(data.size, "host", -1)
-            memory = process.memory.find(address, data.size)
-        assert memory is not None  # noqa: S101 - it was allocated just now
-        memory[:] = data
+            address = process.memory.allocate(size, "host", -1)
+            memory = process.memory.find(address, size)
+        np.concatenate(parts, out=memory)
         chunk = {
             "file_name": path,
             "data_buf": address,
-            "buf_len": data.size,
+            "buf_len": size,
             "is_last_chunk": int(last),
             "offset": _APPEND,
             "flag": 0,
@@ -82,15 +82,18 @@ def _hand_over(
                 process.memory.free(address, "host")
 
 
-def slices(content: Content) -> Iterator[tuple[np.ndarray, bool]]:
-    """Cut a file, whose first part is its header, as the device's writer does; True comes with the last."""
+def slices(content: Content) -> Iterator[tuple[list[np.ndarray], bool]]:
+    """Cut a file, whose first part is its header, as the device's writer does; True comes with the last.
+
+    Each slice is given as the parts it is made of, uint8.
+    """
     parts = [np.frombuffer(part, np.uint8) for part in content if len(part)]
     room = max(SLICE_BYTES, parts[0].size)
     left = sum(part.size for part in parts)
     while left:
-        data = np.concatenate(list(_first(parts, room)))
-        left -= data.size
-        yield data, not left
+        taken = list(_first(parts, room))
+        left -= sum(part.size for part in taken)
+        yield taken, not left
 
 
 def _first(parts: list[np.ndarray], room: int) -> Iterable[np.ndarray]:
