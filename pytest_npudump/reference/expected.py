@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.elements import magnitude
@@ -30,10 +31,14 @@ if TYPE_CHECKING:
 OVERFLOW = "overflow"
 PADDED = "padded"
 LAYOUT = "layout"
-"""What :attr:`Expected.marks` says of a tensor: the reference's values are beyond float16; the statistics
+"""What :attr:`Expected.marks` says of a tensor: the reference's values are beyond 16 bits; the statistics
 count the padding of a layout; the layout cannot be converted."""
 
-_HALF_MAX = float(np.finfo(np.float16).max)
+_LARGEST: dict[str, tuple[float, Any]] = {
+    "float16": (float(np.finfo(np.float16).max), np.float16),
+    "bfloat16": ((2 - 2.0**-7) * 2.0**127, ml_dtypes.bfloat16),
+}
+"""The greatest number of the types that hold fewer than float32."""
 _FAMILIES = {"float": "float", "complex": "complex", "int": "int", "bool": "int"}
 _AXES = {"NHWC": (0, 2, 3, 1), "NDHWC": (0, 2, 3, 4, 1), "HWCN": (2, 3, 1, 0)}
 """Host layouts by the axes of ONNX's NCHW and NCDHW that they consist of."""
@@ -99,24 +104,29 @@ def _elements(reference: Array, host: Array, golden: TensorRecord, rtol: float, 
 
 
 def _in_range(record: TensorRecord, reference: Array) -> tuple[Array, frozenset[str]]:
-    """Return the reference with what float16 cannot hold as the device holds it: infinite, or the largest."""
-    if record.dtype != "float16" or reference.dtype.kind != "f" or reference.dtype == np.float16:
+    """Return the reference with what 16 bits cannot hold as the device holds it: infinite, or the largest."""
+    if record.dtype not in _LARGEST or reference.dtype.kind != "f":
         return reference, frozenset()
+    largest, dtype = _LARGEST[record.dtype]
     extreme = magnitude(tensor_stats(reference))
-    if extreme is None or extreme <= _HALF_MAX:
+    if extreme is None or extreme <= largest:
         return reference, frozenset()
     stats = record.stats
     limits = [v for v in (stats.max, stats.min) if v is not None] if stats else []
-    saturated = limits and all(abs(v) <= _HALF_MAX for v in limits) and max(map(abs, limits)) == _HALF_MAX
-    if saturated:
+    if limits and all(abs(v) <= largest for v in limits) and max(map(_printed, limits)) == _printed(largest):
         finite = np.isfinite(reference)
-        return np.where(finite, np.clip(reference, -_HALF_MAX, _HALF_MAX), reference), frozenset({OVERFLOW})
+        return np.where(finite, np.clip(reference, -largest, largest), reference), frozenset({OVERFLOW})
     with np.errstate(over="ignore"):
-        halves = reference.astype(np.float16)
+        halves = reference.astype(dtype)
         infinite = np.isinf(halves)
         if not infinite.any():
             return reference, frozenset()
         return np.where(infinite, halves.astype(reference.dtype), reference), frozenset({OVERFLOW})
+
+
+def _printed(value: float) -> str:
+    """Return a magnitude with the digits that ACL's statistics carry."""
+    return f"{abs(value):.6g}"
 
 
 def _as(record: TensorRecord, reference: Array, *, stats: Stats) -> TensorRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.table import MEASURED
 from pytest_npudump.compare.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_npudump.request import DumpRequest
 
 _MARKS = {
-    OVERFLOW: "have values beyond float16: infinities, or the largest value, were expected",
+    OVERFLOW: "have values beyond the type's range: infinities, or its largest value, were expected",
     PADDED: (
         "have padding in their statistics: the extremes were judged from one side, mean and norm not at all; "
         "dump_data='tensor' compares them in full"
@@ -131,10 +132,11 @@ class Reference:
             for rule in replace(tolerances, rules=self.tolerances.rules).unmatched(comparison.actual)
             if rule.source == MARKER_RULES and rule.against == REFERENCE
         ]
-        if not comparison.failing and comparison.unjudged == comparison.compared:
+        valued = comparison.actual.known[:, :MEASURED].any()
+        if not comparison.failing and (comparison.unjudged == comparison.compared or not valued):
             problems.append(
-                f"no value was compared with {self.path.name}: the dump has no statistics of these "
-                f'{comparison.compared} tensors (ACL has none of bfloat16); use dump_data="tensor"'
+                f"no value was compared with {self.path.name}: the dump tells neither max, min, avg nor "
+                f'l2norm of these {comparison.compared} tensors (ACL has none of bfloat16); use dump_data="tensor"'
             )
         return tuple(problems)
 

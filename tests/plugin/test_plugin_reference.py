@@ -11,6 +11,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from pytest_npudump.demo.model import change_weights, find_model
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -393,6 +395,38 @@ def test_nan_that_the_reference_does_not_have_fails_whatever_the_tolerance(conve
     result = converted.run(DUMPS)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["npudump: against the reference reference.onnx: block/conv.2 *"])
+
+
+def test_dump_that_tells_no_value_fails_the_test(converted: Project) -> None:
+    converted.marked(f"{REFERENCE}, dump_stats=['Nan']")
+    result = converted.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: no value was compared with reference.onnx: *"])
+    converted.marked(f"{REFERENCE}, dump_stats=['Max', 'L2norm']")
+    converted.run(DUMPS).assert_outcomes(passed=1)
+    converted.model(change=0.01)
+    converted.run(DUMPS).assert_outcomes(failed=1)
+
+
+CLASSIFIER = """
+    picture = np.random.default_rng(3).normal(size=(1, 3, 48, 192)).astype(np.float32)
+    with npu_dump.load_model("classifier.onnx") as model:
+        model.run(picture)
+"""
+
+
+def test_real_model_is_compared_layer_by_layer_and_a_changed_weight_found_at_its_layer(
+    converted: Project,
+) -> None:
+    for name in ("classifier.onnx", "original.onnx"):
+        converted.path.joinpath(name).write_bytes(find_model().read_bytes())
+    converted.marked("reference='original.onnx'", body=CLASSIFIER)
+    found = result_of(converted)["reference"]
+    assert (found["good"], found["compared"], found["layers"]) == (True, 259, 259)
+    change_weights(converted.path / "classifier.onnx", "Conv@21", 0.01)
+    found = result_of(converted, DUMPS)["reference"]
+    assert not found["good"]
+    assert found["first"] == "Conv@21:output.0"
 
 
 def test_tolerance_of_the_marker_counts(converted: Project) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -208,6 +209,15 @@ def test_device_that_saturates_is_expected_to_show_the_largest_value(
     halves = np.clip(BIG, -65504, 65504).astype(np.float16)
     fields = stored(tmp_path, halves) if elements else {}
     found = expect(make_record(KEY, halves, **fields), BIG)
+    assert found.marks == {OVERFLOW}
+    assert reasons(found) == set()
+
+
+def test_values_beyond_bfloat16_are_expected_to_be_infinite(make_record: Record, tmp_path: Path) -> None:
+    mask = np.array([[np.finfo(np.float32).min, 0.0]], np.float32)
+    halves = mask.astype(ml_dtypes.bfloat16)
+    assert np.isinf(halves.astype(np.float32)).any()
+    found = expect(make_record(KEY, None, **stored(tmp_path, halves)), mask)
     assert found.marks == {OVERFLOW}
     assert reasons(found) == set()
 
