@@ -20,7 +20,7 @@ from pytest_npudump.config.adump_types import type_reasons
 from pytest_npudump.config.adump_warnings import adump_warnings, unknown_key_warnings
 from pytest_npudump.config.profile import DEFAULT_VERSION, profile_for, profile_warnings
 from pytest_npudump.config.strict_json import StrictJsonError, parse
-from pytest_npudump.config.verdict import AdumpVerdict, Reason, shown
+from pytest_npudump.config.verdict import MOST_REASONS, AdumpVerdict, Reason, few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 ACL_SUCCESS = 0
 ACL_ERROR_INVALID_DUMP_CONFIG = 100009
 ACL_ERROR_INTERNAL_ERROR = 500000
-
-MOST_REASONS = 50
-"""How many reasons a verdict carries; CANN itself stops at the first."""
 
 _C_BLANK = " \t\n\v\f\r"
 _LEGACY = ("8.5.0", "9.0.0")
@@ -98,7 +95,7 @@ def _refused(reasons: tuple[Reason, ...], dump: object = None) -> AdumpVerdict:
     return AdumpVerdict(
         accepted=False,
         reasons=reasons,
-        warnings=tuple(unknown_key_warnings(held)),
+        warnings=tuple(few(unknown_key_warnings(held), "unknown keys")),
         code=ACL_ERROR_INVALID_DUMP_CONFIG,
         dump=held,
     )

@@ -14,7 +14,7 @@ from pytest_npudump.config.adump_keys import (
     RANGE_KEYS,
     SCENE_TYPES,
 )
-from pytest_npudump.config.verdict import shown
+from pytest_npudump.config.verdict import few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -64,7 +64,7 @@ def unknown_key_warnings(dump: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _warnings(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
-    yield from unknown_key_warnings(dump)
+    yield from few(unknown_key_warnings(dump), "unknown keys")
     if profile == "8.5.0" and "dump_kernel_data" in dump:
         yield "dump_kernel_data: unknown to CANN 8.5.0, ignored"
     scene = dump.get("dump_scene", "")
@@ -107,10 +107,10 @@ def _data(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
     if dump.get("dump_level") == "op":
         yield 'dump_level: "op" switches the dump of aclnn operators (eager kernels) off'
     if profile in ("8.5.0", "9.0.0"):
-        yield from _stats(dump)
+        yield from few(_stats(dump), "dump_stats")
     # CANN 8.5.0 does not look into the list of a watcher, so that anything may stand there.
     if listed and not (profile == "8.5.0" and dump.get("dump_scene") == "watcher"):
-        yield from _items(_objects(dump["dump_list"]))
+        yield from few(_items(_objects(dump["dump_list"])), "dump_list")
 
 
 def _stats(dump: Mapping[str, Any]) -> Iterator[str]:

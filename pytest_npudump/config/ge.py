@@ -13,7 +13,7 @@ from pytest_npudump.config.adump_keys import EXAMPLES, OPTIONS, SCENE_TYPES
 from pytest_npudump.config.adump_path import MAX_BYTES, PATH_CHARACTERS, getline_split, remote_path
 from pytest_npudump.config.steps import MAX_INTERVALS
 from pytest_npudump.config.strict_json import StrictJsonError, parse
-from pytest_npudump.config.verdict import Reason, Verdict, one_of, shown
+from pytest_npudump.config.verdict import Reason, Verdict, few, one_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -253,6 +253,6 @@ def _warnings(dump: dict[str, Any]) -> Iterator[str]:
     scene = dump.get("dump_scene", "")
     if scene not in SCENE_TYPES and dump.get("dump_level") == "kernel":
         yield 'dump_level: "kernel" switches GE\'s dump of models off'
-    for index, item in enumerate(_array(dump, "dump_list")):
-        if _is_skipped(item):
-            yield f"dump_list[{index}]: skipped by GE, for its model_name or layer is empty"
+    skipped = (index for index, item in enumerate(_array(dump, "dump_list")) if _is_skipped(item))
+    reason = "skipped by GE, for its model_name or layer is empty"
+    yield from few((f"dump_list[{index}]: {reason}" for index in skipped), "dump_list")

@@ -14,7 +14,7 @@ from pytest_npudump.config.mindspore_e2e import e2e_reasons
 from pytest_npudump.config.mindspore_state import ParserState
 from pytest_npudump.config.mindspore_warnings import mindspore_warnings
 from pytest_npudump.config.strict_json import StrictJsonError, parse
-from pytest_npudump.config.verdict import Reason, Verdict, shown
+from pytest_npudump.config.verdict import Reason, Verdict, few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ def validate(
     written = state.e2e and state.has_devices
     return Verdict(
         accepted=True,
-        warnings=(*state.warnings, *mindspore_warnings(root)),
+        warnings=(*few(state.warnings, "common_dump_settings"), *mindspore_warnings(root)),
         need_dump=written,
         dump_type=("sync" if synchronous else "async") if written else "",
     )

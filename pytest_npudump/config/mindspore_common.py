@@ -43,6 +43,7 @@ _NET_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _ITERATION = re.compile(r"all|[0-9|-]+")
 _NAME_REGEX = re.compile(r"name-regex\((.*)\)", re.DOTALL)
 _ANY = range(1 << 32)
+_MOST_ESCAPED = 20
 
 
 def common_reasons(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
@@ -124,10 +125,9 @@ def _kernels(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
     names = [_kernel_name(kernel) for kernel in kernels]
     for index, name in enumerate(names):
         yield from _kernel_regex(name, f"{_PATH}.kernels[{index}]")
-        if "\\" in name:
-            state.warn(
-                f"{_PATH}.kernels[{index}]: a backslash is read as two, so \\d and the like match nothing"
-            )
+    escaped = [index for index, name in enumerate(names) if "\\" in name]
+    for index in escaped[:_MOST_ESCAPED]:
+        state.warn(f"{_PATH}.kernels[{index}]: a backslash is read as two, so \\d and the like match nothing")
     if not any(names):
         state.warn(f"{_PATH}.kernels: names nothing, so every kernel is dumped")
 

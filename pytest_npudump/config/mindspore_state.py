@@ -31,12 +31,11 @@ class ParserState:
     file_format: str = "bin"
     saved_data: str = "tensor"
     has_devices: bool = True
-    warnings: list[str] = field(default_factory=list)
+    warnings: dict[str, None] = field(default_factory=dict)
 
     def warn(self, text: str) -> None:
         """Keep a warning, unless it is there already."""
-        if text not in self.warnings:
-            self.warnings.append(text)
+        self.warnings[text] = None
 
 
 def unsigned_reasons(holder: Mapping[str, Any], key: str, allowed: range, path: str) -> Iterator[Reason]:

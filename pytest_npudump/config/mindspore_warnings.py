@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.mindspore_common import KEYS as COMMON_KEYS
 from pytest_npudump.config.mindspore_e2e import KEYS as E2E_KEYS
-from pytest_npudump.config.verdict import shown
+from pytest_npudump.config.verdict import few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,8 @@ _BOUNDS = 2
 
 def mindspore_warnings(root: dict[str, Any]) -> tuple[str, ...]:
     """Return the warnings for a configuration that the parser takes."""
-    return (*_unknown(root), *_iterations(root["common_dump_settings"]["iteration"]))
+    iterations = _iterations(root["common_dump_settings"]["iteration"])
+    return (*few(_unknown(root), "unknown keys"), *few(iterations, "common_dump_settings.iteration"))
 
 
 def _unknown(root: dict[str, Any]) -> Iterator[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import re
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.steps import step_reasons
 from pytest_npudump.config.strict_json import StrictJsonError, parse
-from pytest_npudump.config.verdict import Reason, Verdict, one_of, shown
+from pytest_npudump.config.verdict import MOST_REASONS, Reason, Verdict, few, one_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,9 +59,8 @@ def validate(text: bytes, *, cwd: Path | None = None) -> Verdict:
 def validate_options(options: Mapping[str, Any], *, cwd: Path | None = None) -> Verdict:
     """Return what TorchAir makes of these options, set one after the other."""
     base = Path.cwd() if cwd is None else cwd
-    reasons = tuple(
-        reason for name, value in options.items() for reason in _option_reasons(name, value, base)
-    )
+    wrong = (reason for name, value in options.items() for reason in _option_reasons(name, value, base))
+    reasons = tuple(islice(wrong, MOST_REASONS))
     if reasons:
         return Verdict(accepted=False, reasons=reasons)
     need_dump = bool(options.get("enable_dump")) or options.get("dump_config_path") is not None
@@ -144,8 +144,9 @@ def _warnings(options: Mapping[str, Any]) -> Iterator[str]:
         yield "enable_dump: false, so nothing is dumped"
     if enabled and file is not None:
         yield "dump_config_path: replaced by the other options once a graph is compiled; write one of the two"
-    for reason in step_reasons(options.get("dump_step", "").removesuffix("\n")):
-        yield f"{reason.item}: {reason.problem}; aclmdlSetDump refuses it, and TorchAir does not say so"
+    steps = step_reasons(options.get("dump_step", "").removesuffix("\n"))
+    consequence = "aclmdlSetDump refuses it, and TorchAir does not say so"
+    yield from few((f"{reason.item}: {reason.problem}; {consequence}" for reason in steps), "dump_step")
     if options.get("dump_step", "").endswith("\n"):
         yield "dump_step: ends in a line end, which aclmdlSetDump refuses and TorchAir does not say so"
     if options.get("quant_dumpable"):

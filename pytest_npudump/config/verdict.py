@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _SHOWN = 60
+MOST_REASONS = 50
+"""How many reasons a verdict carries, and warnings of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,14 @@ class AdumpVerdict(Verdict):
             "dump_path": self.dump_path or None,
             "kernel_data": list(self.kernel_data),
         }
+
+
+def few(warnings: Iterable[str], kind: str) -> Iterator[str]:
+    """Yield the first :data:`MOST_REASONS` of ``warnings``, and one line for the rest, not worked out."""
+    remaining = iter(warnings)
+    yield from islice(remaining, MOST_REASONS)
+    if next(remaining, None) is not None:
+        yield f"{kind}: more warnings of this kind, not listed"
 
 
 def shown(value: object) -> str:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.config.adump import MOST_REASONS, validate
+from pytest_npudump.config.adump import validate
 from pytest_npudump.config.profile import PROFILES
+from pytest_npudump.config.verdict import MOST_REASONS
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -220,6 +221,17 @@ def test_a_flood_of_mistakes_is_cut(tmp_path: Path) -> None:
     assert len(wrong.reasons) == MOST_REASONS
     unknown = check({"dump_path": ".", "dump_op_switch": "on"} | {f"x{n}": 1 for n in range(5000)}, tmp_path)
     assert unknown.warnings[-1] == "dump: 4980 more unknown keys, ignored"
+
+
+@pytest.mark.parametrize(
+    "item", [{"model_name": "m"}, {"layr": 1}, {"opname_blacklist": [{"pos": ["in"] * 99}]}, {"layer": []}]
+)
+def test_a_flood_of_warnings_is_cut(item: Any, tmp_path: Path) -> None:
+    dump = {"dump_path": ".", "dump_op_switch": "on", "dump_level": "op", "dump_list": [item] * 5000}
+    verdict = check(dump, tmp_path)
+    assert verdict.accepted
+    assert len(verdict.warnings) < 3 * MOST_REASONS
+    assert any("more warnings of this kind, not listed" in text for text in verdict.warnings)
 
 
 def test_nesting_without_end_is_refused(tmp_path: Path) -> None:

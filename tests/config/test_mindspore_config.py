@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.config.mindspore import DEVICES, validate
+from pytest_npudump.config.verdict import MOST_REASONS
 
 if TYPE_CHECKING:
     from pytest_npudump.config.verdict import Verdict
@@ -131,6 +132,24 @@ def test_a_dump_for_no_device_writes_nothing_but_on_cpu(device: str, *, written:
     assert verdict.accepted
     assert verdict.need_dump is written
     assert verdict.dump_type == ("sync" if written else "")
+
+
+@pytest.mark.parametrize(
+    ("common", "e2e"),
+    [
+        ({"dump_mode": 1, "kernels": [f"a\\{n}" for n in range(20_000)]}, None),
+        ({"iteration": "2-1|" * 20_000}, None),
+        ({f"x{n}": 1 for n in range(20_000)}, None),
+        (
+            {"saved_data": "statistic", "statistic_category": ["md5"] * 20_000},
+            {"enable": True, "stat_calc_mode": "device"},
+        ),
+    ],
+)
+def test_a_flood_of_warnings_is_cut(common: dict[str, Any], e2e: dict[str, Any] | None) -> None:
+    verdict = check(common, e2e, "Ascend")
+    assert verdict.accepted
+    assert 0 < len(verdict.warnings) < 3 * MOST_REASONS
 
 
 VALUES = st.recursive(

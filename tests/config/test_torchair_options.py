@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.config.torchair import OPTIONS, validate, validate_options
+from pytest_npudump.config.verdict import MOST_REASONS
 
 # The expressions that TorchAir itself uses; the first takes exponential time, so the strings stay short.
 THEIR_STEP = r"^(((\d+)|(\d+-{0,1}\d+))\|{0,1})*$"
@@ -77,6 +78,13 @@ def test_what_is_lost_behind_torchair_is_said(options: dict[str, Any], warning: 
     verdict = validate_options(options)
     assert verdict.accepted
     assert [text for text in verdict.warnings if warning in text]
+
+
+def test_a_flood_of_mistakes_is_cut() -> None:
+    assert len(validate_options({f"dump_mode{n}": 1 for n in range(5000)}).reasons) == MOST_REASONS
+    verdict = validate_options({"dump_step": "|".join(["2-1"] * 99)})
+    assert verdict.accepted
+    assert len(verdict.warnings) < 2 * MOST_REASONS
 
 
 @given(
