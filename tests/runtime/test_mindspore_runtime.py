@@ -1,0 +1,337 @@
+"""The MindSpore adapter over a stand-in; ``tests/mindspore`` has the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.errors import ConfigError, MissingExtraError, RuntimeUnavailableError
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime import select
+from pytest_npudump.runtime.mindspore import MindSporeRuntime, require_ascend
+from pytest_npudump.runtime.mindspore_activity import MindSporeActivity
+from pytest_npudump.runtime.select import Choice, choose, load, require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+VARIABLES = ("MINDSPORE_DUMP_CONFIG", "MS_ACL_DUMP_CFG_PATH")
+ORDER = "execution_order/ms_execution_order_graph_0.csv"
+RUNS = "execution_order/ms_global_execution_order_graph_0.csv"
+
+
+class MindSpore(ModuleType):
+    """What the adapter uses of MindSpore 2.10.0."""
+
+    def __init__(self, target: str = "CPU") -> None:
+        super().__init__("mindspore")
+        self.__version__ = "2.10.0"
+        self.target = target
+        self.calls: list[tuple[object, ...]] = []
+        self._c_expression = SimpleNamespace(synchronize=lambda: self.calls.append(("synchronize",)))
+        self.hal = SimpleNamespace(get_device_name=lambda device: f"Ascend910B{device}")
+        self.nn = SimpleNamespace(GraphCell=lambda graph: graph)
+
+    def get_context(self, name: str) -> str:
+        assert name == "device_target"
+        return self.target
+
+    def set_device(self, target: str, device: int) -> None:
+        self.calls.append(("set_device", target, device))
+
+    def load(self, path: str) -> Callable[..., Any]:
+        if Path(path).read_bytes() != b"mindir":
+            raise RuntimeError("Load MindIR failed,\n   a lot of words")
+        return lambda *tensors: tuple(SimpleNamespace(asnumpy=lambda t=t: t * 2) for t in tensors)
+
+    def Tensor(self, array: np.ndarray) -> np.ndarray:  # noqa: N802 - MindSpore's own name
+        return array
+
+
+@pytest.fixture(autouse=True)
+def _unused_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(MindSporeRuntime, "_read", [])
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("mindspore", "mindspore.graph.api", "mindspore.common.api"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield
+    assert not any(name in os.environ for name in VARIABLES)
+
+
+@pytest.fixture
+def dump_path(tmp_path: Path) -> Path:
+    path = tmp_path / "dump"
+    path.mkdir()
+    return path
+
+
+def started(runtime: MindSporeRuntime, dump_path: Path, **request: Any) -> Path:
+    config = dump_path.parent / runtime.config_name
+    runtime.write_config(config, DumpRequest(**request), dump_path)
+    runtime.start(config)
+    return config
+
+
+def leave(
+    dump_path: Path, *names: str, text: str = "NodeExecutionOrder-FullNameWithScope\nDefault/a-op0\n"
+) -> None:
+    """Leave what MindSpore leaves beside its tensors."""
+    for name in (".dump_metadata/data_dump.json", *names):
+        path = dump_path / "rank_0" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_the_variable_names_the_configuration_between_start_and_stop(dump_path: Path) -> None:
+    mindspore = MindSpore()
+    runtime = MindSporeRuntime(mindspore)
+    config = started(runtime, dump_path)
+    assert os.environ["MINDSPORE_DUMP_CONFIG"] == str(config)
+    assert json.loads(config.read_text())["common_dump_settings"]["path"] == str(dump_path)
+    assert mindspore.calls == []
+    runtime.stop()
+    assert mindspore.calls == [("synchronize",)]
+    runtime.stop()
+    runtime.close()
+    assert mindspore.calls == [("synchronize",)]
+
+
+def test_variables_of_the_user_are_put_aside_and_put_back(
+    dump_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "/theirs.json")
+    runtime = MindSporeRuntime(MindSpore())
+    started(runtime, dump_path)
+    assert "MS_ACL_DUMP_CFG_PATH" not in os.environ
+    runtime.stop()
+    assert [os.environ.pop(name) for name in VARIABLES] == ["/theirs.json"] * 2
+
+
+def test_single_operators_are_dumped_by_an_acl_json(dump_path: Path) -> None:
+    runtime = MindSporeRuntime(MindSpore("Ascend"))
+    config = started(runtime, dump_path, scene="op")
+    assert os.environ["MS_ACL_DUMP_CFG_PATH"] == str(config)
+    assert "MINDSPORE_DUMP_CONFIG" not in os.environ
+    section = json.loads(config.read_text())["dump"]
+    assert (section["dump_op_switch"], section["dump_data"]) == ("on", "tensor")
+    runtime.stop()
+    assert "no aclop kernel ran on Ascend" in runtime.activity.likely_cause
+
+
+def test_a_request_the_device_cannot_do_writes_no_file(dump_path: Path) -> None:
+    config = dump_path.parent / "data_dump.json"
+    with pytest.raises(ConfigError, match="MindSpore writes no statistics on CPU"):
+        MindSporeRuntime(MindSpore()).write_config(config, DumpRequest(dump_data="stats"), dump_path)
+    assert not config.exists()
+    ascend = MindSporeRuntime(MindSpore("Ascend"))
+    ascend.write_config(config, DumpRequest(dump_data="stats"), dump_path)
+    assert json.loads(config.read_text())["common_dump_settings"]["saved_data"] == "statistic"
+    ascend.write_config(config, DumpRequest(dump_data="stats"), dump_path, layers=(), dump_data="tensor")
+    assert json.loads(config.read_text())["common_dump_settings"]["saved_data"] == "tensor"
+
+
+def test_a_process_that_has_read_a_configuration_gets_no_second_one(dump_path: Path) -> None:
+    runtime = MindSporeRuntime(MindSpore())
+    config = started(runtime, dump_path)
+    leave(dump_path)
+    runtime.stop()
+    with pytest.raises(RuntimeUnavailableError, match=r"never reads another.*isolation='process'"):
+        MindSporeRuntime(MindSpore()).start(config)
+
+
+def test_a_process_that_compiled_nothing_may_go_on(dump_path: Path) -> None:
+    runtime = MindSporeRuntime(MindSpore())
+    config = started(runtime, dump_path)
+    runtime.stop()
+    runtime.start(config)
+    runtime.stop()
+
+
+@pytest.mark.parametrize("name", ["mindspore.graph.api", "mindspore.common.api"])
+@pytest.mark.parametrize(
+    "caches",
+    [
+        {"ms_compile_cache": {"phase"}, "cells_compile_cache": {}},
+        {"ms_compile_cache": set(), "cells_compile_cache": {1: set(), 2: {"phase"}}},
+    ],
+)
+def test_a_graph_compiled_before_the_test_is_refused(
+    dump_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, caches: dict[str, Any]
+) -> None:
+    compiler = SimpleNamespace(**caches)
+    monkeypatch.setitem(sys.modules, name, compiler)
+    with pytest.raises(RuntimeUnavailableError, match=r"compiled a graph in this process before.*isolation="):
+        started(MindSporeRuntime(MindSpore()), dump_path)
+    compiler.ms_compile_cache = set()
+    compiler.cells_compile_cache = {1: set()}
+    runtime = MindSporeRuntime(MindSpore())
+    started(runtime, dump_path)
+    runtime.stop()
+
+
+def test_captures_are_refused(dump_path: Path) -> None:
+    runtime = MindSporeRuntime(MindSpore())
+    config = started(runtime, dump_path)
+    runtime.stop()
+    with pytest.raises(RuntimeUnavailableError, match=r"npu_dump\.capture\(\): .* make it two tests"):
+        runtime.start(config, resumed=True)
+
+
+def test_the_device_is_set_once_and_only_where_it_is_not_the_default(dump_path: Path) -> None:
+    ascend = MindSpore("Ascend")
+    runtime = MindSporeRuntime(ascend, device=3)
+    config = started(runtime, dump_path)
+    runtime.stop()
+    runtime.start(config)
+    runtime.stop()
+    assert [call for call in ascend.calls if call[0] == "set_device"] == [("set_device", "Ascend", 3)]
+    for mindspore, device in ((MindSpore("Ascend"), 0), (MindSpore("CPU"), 3)):
+        runtime = MindSporeRuntime(mindspore, device=device)
+        runtime.start(config)
+        runtime.stop()
+        assert mindspore.calls == [("synchronize",)]
+
+
+def test_an_operator_that_failed_is_told_and_the_variable_is_gone(dump_path: Path) -> None:
+    def fail() -> None:
+        raise RuntimeError("Gather:\n  index 99")
+
+    mindspore = MindSpore()
+    mindspore._c_expression.synchronize = fail
+    runtime = MindSporeRuntime(mindspore)
+    started(runtime, dump_path)
+    with pytest.raises(RuntimeUnavailableError, match="while the dump was on: Gather: index 99"):
+        runtime.stop()
+
+
+def test_versions_without_synchronize_are_waited_for_by_their_executor(
+    dump_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mindspore = MindSpore()
+    del mindspore._c_expression.synchronize
+    runtime = MindSporeRuntime(mindspore)
+    config = started(runtime, dump_path)
+    with pytest.raises(RuntimeUnavailableError, match="no known way to wait"):
+        runtime.stop()
+    executor = SimpleNamespace(sync=lambda: mindspore.calls.append(("sync",)))
+    monkeypatch.setitem(sys.modules, "mindspore.common.api", SimpleNamespace(_pynative_executor=executor))
+    runtime.start(config)
+    runtime.stop()
+    assert mindspore.calls == [("sync",)]
+
+
+def test_producer_names_version_and_device() -> None:
+    cpu = {"runtime": "mindspore", "mindspore": "2.10.0", "device_target": "CPU"}
+    assert MindSporeRuntime(MindSpore()).producer() == cpu
+    ascend = MindSporeRuntime(MindSpore("Ascend"), device=1).producer()
+    assert ascend == {**cpu, "device_target": "Ascend", "soc": "Ascend910B1"}
+
+
+def test_a_mindir_file_is_a_session(tmp_path: Path) -> None:
+    tmp_path.joinpath("net.mindir").write_bytes(b"mindir")
+    runtime = MindSporeRuntime(MindSpore())
+    with runtime.load_model(tmp_path / "net.mindir") as model:
+        (output,) = model.run(np.ones(3, np.float32))
+        np.testing.assert_array_equal(output, np.full(3, 2, np.float32))
+    model.close()
+    with pytest.raises(RuntimeUnavailableError, match=r"net\.mindir is closed"):
+        model.run(np.ones(3, np.float32))
+    assert runtime.activity.models == (tmp_path / "net.mindir",)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("net.om", r"loads \.mindir files only.*GRAPH_MODE.*--npudump-runtime=acl"),
+        ("absent.mindir", "there is no file"),
+        ("broken.mindir", "cannot load .*: Load MindIR failed, a lot of words"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_refused(tmp_path: Path, name: str, message: str) -> None:
+    tmp_path.joinpath("broken.mindir").write_bytes(b"else")
+    with pytest.raises(RuntimeUnavailableError, match=message):
+        MindSporeRuntime(MindSpore()).load_model(tmp_path / name)
+
+
+def test_cause_of_an_empty_dump_follows_what_mindspore_left(dump_path: Path) -> None:
+    activity = MindSporeActivity(dump_path)
+    assert "compiled no graph" in activity.likely_cause
+    leave(dump_path)
+    assert activity.was_read
+    assert "compiled no graph" in activity.likely_cause
+    leave(dump_path, ORDER)
+    assert activity.likely_cause == "MindSpore compiled a graph which then never ran"
+    activity.iteration = "7"
+    assert "dump_step='7' selects none of its runs" in activity.likely_cause
+    leave(dump_path, RUNS, text="0\n1\n")
+    assert activity.executions == 2
+    assert "wrote no tensor: look for its [ERROR] lines" in activity.likely_cause
+    activity.kernels = ("Default/b-op0",)
+    assert activity.likely_cause.endswith("MindSpore lists 1: Default/a-op0")
+
+
+def test_cause_of_an_empty_dump_is_the_path_where_it_is_gone(dump_path: Path) -> None:
+    dump_path.rmdir()
+    assert "cannot write to" in MindSporeActivity(dump_path).likely_cause
+    assert "cannot write to" in MindSporeActivity().likely_cause
+
+
+def test_lists_that_cannot_be_read_count_for_nothing(dump_path: Path) -> None:
+    leave(dump_path, ORDER)
+    dump_path.joinpath("rank_0", RUNS).mkdir()
+    activity = MindSporeActivity(dump_path, kernels=("x",))
+    assert activity.executions == 0
+    assert activity.likely_cause == "MindSpore compiled a graph which then never ran"
+
+
+def test_taking_the_configuration_and_starting_programs_change_no_variable(dump_path: Path) -> None:
+    runtime = MindSporeRuntime(MindSpore())
+    config = started(runtime, dump_path)
+    runtime.release()
+    runtime.hand_over("python train.py", (Path("net.mindir"),))
+    assert os.environ["MINDSPORE_DUMP_CONFIG"] == str(config)
+    assert (runtime.activity.released, runtime.activity.programs) == (True, ("python train.py",))
+    runtime.stop()
+
+
+def test_mindspore_is_chosen_only_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "probe_acl", lambda: (None, "no acl"))
+    monkeypatch.setattr(select, "find_spec", lambda _: None)
+    assert choose("auto") == Choice("emulator", "--npudump-runtime=auto, no acl")
+    with pytest.raises(MissingExtraError, match=r"pytest-npudump\[mindspore\]"):
+        choose("mindspore")
+    monkeypatch.setitem(sys.modules, "mindspore", MindSpore())
+    assert choose("mindspore") == Choice("mindspore", "--npudump-runtime=mindspore")
+    assert choose("mindspore").needs_process
+    chosen = choose("auto")
+    assert chosen.name == "emulator"
+    assert chosen.why.endswith("tests import mindspore, which --npudump-runtime=mindspore dumps")
+    runtime = load(choose("mindspore"), 2)
+    assert isinstance(runtime, MindSporeRuntime)
+    assert (runtime.name, runtime.device) == ("mindspore", 2)
+
+
+def test_an_npu_is_required_of_mindspore_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mindspore", MindSpore("Ascend"))
+    require("mindspore")
+    monkeypatch.setitem(sys.modules, "mindspore", MindSpore("CPU"))
+    with pytest.raises(RuntimeUnavailableError, match="finds no Ascend device and runs on CPU"):
+        require("mindspore")
+
+
+def test_a_mindspore_that_cannot_be_imported_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.joinpath("mindspore.py").write_text("raise ImportError('libmindspore_core.so:\\n no such file')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(RuntimeUnavailableError, match=r"cannot be imported: libmindspore_core\.so: no such"):
+        require_ascend("--npudump-require-npu")
