@@ -63,12 +63,11 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
 
 def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
     filters = _filters(request)
-    ran = f"{' and '.join(activity.programs)} ran and dumped nothing"
-    known = activity.evidence.missing or activity.evidence.shown
+    known = "; ".join([*activity.evidence.missing, *activity.evidence.shown])
     return (
-        f"{'; '.join((ran, *known))}: it has to hand that acl.json to aclInit, or to aclmdlSetDump behind "
-        f"aclmdlInitDump, before it loads its model, and to run the model; its output is in "
-        f"{dump_path.parent}"
+        f"{' and '.join(activity.programs)} ran and dumped nothing: {f'{known}; ' if known else ''}it has to "
+        f"hand that acl.json to aclInit, or to aclmdlSetDump behind aclmdlInitDump, before it loads its "
+        f"model, and to run the model; its output is in {dump_path.parent}"
     ) + (f"; or a filter matched nothing: {filters}" if filters else "")
 
 

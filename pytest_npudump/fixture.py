@@ -174,17 +174,18 @@ class NpuDump:
 
     def _note_evidence(self, done: ExternalRun, place: Placed) -> None:
         """Keep what shows that the program ran under the dump, where a healthy run leaves no file."""
-        program, evidence = done.command[0], self._test.runtime.activity.evidence
+        program, name = Path(done.command[0]).name, place.target.name
+        evidence = self._test.runtime.activity.evidence
         read = place.was_read()
         if read is None:
             why = place.unknown or f"{place.target} was replaced or changed while the program ran"
-            evidence.missing.append(f"whether {program} read its acl.json cannot be known: {why}")
+            evidence.missing.append(f"whether {program} read {name} cannot be known: {why}")
         elif not read:
-            evidence.missing.append(f"{program} never read {place.target}")
+            evidence.missing.append(f"{program} never read {name}")
         elif done.returncode:
-            evidence.missing.append(f"{program} read {place.target} and ended with {done.returncode}")
+            evidence.missing.append(f"{program} read {name} and ended with {done.returncode}")
         else:
-            evidence.shown.append(f"{program} read {place.target}")
+            evidence.shown.append(f"{program} read {name}")
 
     def _refuse_environment(self, words: tuple[str, ...], env: Mapping[str, str]) -> None:
         """Refuse variables that would send the dump of a failed operator where nobody looks for it."""

@@ -48,14 +48,14 @@ CASES: list[tuple[Activity, dict[str, Any], str]] = [
         "./main (with acl.json) ran and dumped nothing*aclInit*a filter matched nothing: layers=['conv9']",
     ),
     (
-        Activity(programs=("./main (with x)",), evidence=Evidence(missing=["./main never read x"])),
+        Activity(programs=("./main (with x)",), evidence=Evidence(missing=["main never read x"])),
         {},
-        "./main (with x) ran and dumped nothing; ./main never read x: it has to hand that acl.json to *",
+        "./main (with x) ran and dumped nothing: main never read x; it has to hand that acl.json to *",
     ),
     (
-        Activity(programs=("./main (with x)",), evidence=Evidence(shown=["./main read x"])),
+        Activity(programs=("./main (with x)",), evidence=Evidence(shown=["main read x"])),
         {},
-        "./main (with x) ran and dumped nothing; ./main read x: it has to hand that acl.json to aclInit*",
+        "./main (with x) ran and dumped nothing: main read x; it has to hand that acl.json to aclInit*",
     ),
     (
         Activity(initialised=False, models=(), executions=0),

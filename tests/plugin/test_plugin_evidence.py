@@ -78,9 +78,7 @@ def test_an_application_that_never_reads_its_configuration_does_not_pass(
     write_test(application, marker, RUN.replace(', "acl.json"]', "]"))
     result = application.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [f"npudump: *nothing shows that*; {'*'} never read *acl.json: it has to hand *"]
-    )
+    result.stdout.fnmatch_lines(["npudump: *nothing shows that*never read acl.json; it has to hand *"])
 
 
 @pytest.mark.parametrize("marker", SCENES)
@@ -141,9 +139,7 @@ def test_a_model_scene_says_that_the_application_never_read_its_configuration(ap
     write_test(application, "", RUN.replace(', "acl.json"]', "]"))
     result = application.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*the dump holds nothing: *ran and dumped nothing; *never read *acl.json: *"]
-    )
+    result.stdout.fnmatch_lines(["*the dump holds nothing: *ran and dumped nothing: *never read acl.json; *"])
 
 
 @pytest.mark.parametrize("variable", ["ASCEND_WORK_PATH", "ASCEND_DUMP_SCENE"])

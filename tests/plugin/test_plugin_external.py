@@ -108,7 +108,9 @@ def test_an_application_that_does_not_read_the_file_dumps_nothing_and_fails(appl
     write_test(application, '    npu_dump.run(COMMAND, acl_json="acl.json")\n')
     result = application.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*the dump holds nothing: *acl.json) ran and dumped nothing: it has to*"])
+    result.stdout.fnmatch_lines(
+        ["*the dump holds nothing: *acl.json) ran and dumped nothing: *never read acl.json; it has to*"]
+    )
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
 
 
