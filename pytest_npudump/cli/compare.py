@@ -22,6 +22,7 @@ DESCRIPTION = (
     "Compare two dumps, or a golden file and a dump. Statistics are always compared; where both sides hold a "
     "tensor, its elements are too, in the host's layout, and a tensor passes only if both agree: no element "
     "is farther off than the extremes may be, and the tensor as a vector (relative_l2) no farther than rtol. "
+    "With an ONNX model in place of GOLDEN the layers are compared with onnxruntime's. "
     "Exit 0: within tolerance; 1: a difference; 2: an unreadable or empty input, after printing the rest."
 )
 
@@ -29,7 +30,7 @@ DESCRIPTION = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "golden", type=Path, metavar="GOLDEN", help="a golden file, a dump's directory, or one file of a dump"
+        "golden", type=Path, metavar="GOLDEN", help="a golden file, a dump, or an ONNX model"
     )
     parser.add_argument(
         "actual", type=Path, metavar="ACTUAL", help="a dump's directory, or one file of a dump"
@@ -39,6 +40,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--atol", type=float, help="absolute tolerance of floating-point values")
     parser.add_argument("--tolerances", type=Path, metavar="FILE", help="YAML file of tolerance rules")
     parser.add_argument("-v", "--verbose", action="store_true", help="list every failing tensor")
+    parser.add_argument(
+        "--inputs",
+        type=Path,
+        action="append",
+        metavar="FILE.npz",
+        help="what the ONNX model is given, an array an input; once for each execution in the dump",
+    )
+    parser.add_argument(
+        "--map", type=Path, metavar="FILE", help="YAML file of layers that the ONNX model names otherwise"
+    )
     add_latest_option(parser)
     add_layout_option(parser)
     add_executor_option(parser)
@@ -47,6 +58,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print the verdict, and return 0, 1 or 2."""
+    if arguments.golden.suffix == ".onnx":
+        from pytest_npudump.cli import compare_reference  # noqa: PLC0415 - only for ONNX models
+
+        return compare_reference.run(arguments)
+    if arguments.inputs or arguments.map:
+        raise RequestError("--inputs and --map: only with an ONNX model in place of GOLDEN")
     tolerances = _tolerances(arguments)
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)

@@ -132,11 +132,12 @@ class Reference:
             for rule in replace(tolerances, rules=self.tolerances.rules).unmatched(comparison.actual)
             if rule.source == MARKER_RULES and rule.against == REFERENCE
         ]
+        name = self.path.name
         valued = comparison.actual.known[:, :MEASURED].any()
         if not comparison.failing and (comparison.unjudged == comparison.compared or not valued):
             problems.append(
-                f"no value was compared with {self.path.name}: the dump tells neither max, min, avg nor "
-                f'l2norm of these {comparison.compared} tensors (ACL has none of bfloat16); use dump_data="tensor"'
+                f"no value was compared with {name}: the dump tells neither max, min, avg nor l2norm of the "
+                f"{comparison.compared} tensors (ACL has none of bfloat16); use dump_data='tensor'"
             )
         return tuple(problems)
 

@@ -25,15 +25,14 @@ def reference_sentence(result: ReferenceResult) -> str:
     return f"against the reference {result.model.name}: {sentence(found.first, against='reference')}"
 
 
-def reference_lines(outcome: Outcome, rows: int | None, *, brief: bool = False) -> list[str]:
+def reference_lines(result: ReferenceResult | None, rows: int | None, *, brief: bool = False) -> list[str]:
     """Describe what differs from the reference.
 
     Args:
-        outcome: of the test.
+        result: of the comparison; None without a reference.
         rows: tensors to list; None for all of them.
         brief: whether to say nothing but what differs.
     """
-    result = outcome.reference
     if result is None or result.good or result.comparison is None:
         return []
     found = result.comparison

@@ -112,10 +112,10 @@ def _body(test: MarkedTest, *, brief: bool) -> list[str]:
 def _reference_lines(outcome: Outcome, room: int | None) -> list[str]:
     """Return what differs from the reference: briefly where the golden has its own table above."""
     if room is None:
-        return reference_lines(outcome, None)
+        return reference_lines(outcome.reference, None)
     if outcome.comparison is not None and outcome.comparison.failing:
-        return reference_lines(outcome, _FEWEST_ROWS, brief=True)
-    return reference_lines(outcome, max(_FEWEST_ROWS, min(ROWS, room)))
+        return reference_lines(outcome.reference, _FEWEST_ROWS, brief=True)
+    return reference_lines(outcome.reference, max(_FEWEST_ROWS, min(ROWS, room)))
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
