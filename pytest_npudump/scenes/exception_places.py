@@ -102,6 +102,8 @@ def _since(tree: Tree, root: Path, began: int) -> Tree:
     def newer(path: Path) -> bool:
         try:
             return path.stat().st_mtime_ns >= began
+        except FileNotFoundError:  # gone meanwhile: others may clean up what is theirs
+            return False
         except OSError as error:
             raise DumpError(f"{path}: cannot be looked at: {error.strerror}") from error
 

@@ -156,6 +156,13 @@ def test_a_dump_without_a_name_tells_stream_task_and_what_is_in_it(
     assert finding_details(found)[0] == "  input.0: 6 bytes of shape [2, 3], the dump tells no data type"
 
 
+def test_a_dump_that_ge_names_itself_is_one_too(run: Any) -> None:
+    # the exception_dumper.cc of older GE: no stream, microseconds; elsewhere an operator of a model dump
+    shutil.copy(SAMPLE, run.folder() / "GatherV2.GatherV21.1.1733469426252033")
+    (found,) = failed(judge(run))
+    assert (found.kind, found.op_type, found.task, found.layer) == ("norm", "GatherV2", 1, "net/op.name 1")
+
+
 def test_a_custom_dump_goes_by_its_name(run: Any) -> None:
     shutil.copy(SAMPLE, run.folder() / f"my.ring buffer.custom.{STAMP}")
     (found,) = failed(judge(run))
