@@ -9,6 +9,7 @@ element is within tolerance is always decided as in float64. Integers are compar
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from pytest_npudump.compare.tensors_chunks import paired_chunks
 from pytest_npudump.compare.tensors_fast import FAST_TYPES, FastComparer
 from pytest_npudump.compare.tensors_sums import Sums, add_chunk, dot_scale
 from pytest_npudump.compare.tensors_worst import Worst
+from pytest_npudump.dump.stats_buffers import borrowed_buffers
 from pytest_npudump.dump.stats_float import Kernel
 from pytest_npudump.dump.stats_running import running_array
 from pytest_npudump.errors import RequestError
@@ -141,14 +143,16 @@ def examine_tensors(
     """
     _check(golden, actual, rtol, atol)
     sums, found = Sums(), Worst(worst, golden.shape)
-    fast = None
-    sides: tuple[Kernel | Running, Kernel | Running]
-    if golden.dtype == actual.dtype and golden.dtype.name in FAST_TYPES:
-        fast = FastComparer(sums, found, golden.dtype, rtol=rtol, atol=atol)
-        sides = (fast.golden, fast.actual)
-    else:
-        sides = (running_array(golden.dtype), running_array(actual.dtype))
-    with np.errstate(all="ignore"):
+    with ExitStack() as stack:
+        stack.enter_context(np.errstate(all="ignore"))
+        fast = None
+        sides: tuple[Kernel | Running, Kernel | Running]
+        if golden.dtype == actual.dtype and golden.dtype.name in FAST_TYPES:
+            own, first, second = (stack.enter_context(borrowed_buffers()) for _ in range(3))
+            fast = FastComparer(sums, found, golden.dtype, (own, first, second), rtol=rtol, atol=atol)
+            sides = (fast.golden, fast.actual)
+        else:
+            sides = (running_array(golden.dtype), running_array(actual.dtype))
         sums.scale = dot_scale(golden, actual)
         offset = 0
         for one, other in paired_chunks(golden, actual):
@@ -158,8 +162,8 @@ def examine_tensors(
                 sides[1].add(other)
             offset += one.size
         totals = [side.totals if isinstance(side, Kernel) else side.totals() for side in sides]
-        first, second = (total.stats() for total in totals)
-    return Examined(_difference(golden, sums, found, rtol, atol), first, second)
+        ours, theirs = (total.stats() for total in totals)
+    return Examined(_difference(golden, sums, found, rtol, atol), ours, theirs)
 
 
 def _check(golden: np.ndarray, actual: np.ndarray, rtol: float, atol: float) -> None:

@@ -20,6 +20,7 @@ from pytest_npudump.dump.stats_totals import Totals
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors_sums import Sums
     from pytest_npudump.compare.tensors_worst import Worst
+    from pytest_npudump.dump.stats_buffers import Buffers
     from pytest_npudump.dump.stats_float import Kernel, Measured
 
 FAST_TYPES = frozenset({"float16", "bfloat16", "float32"})
@@ -37,14 +38,26 @@ _MARGIN = 1e-6
 
 
 class FastComparer:
-    """Adds chunks to ``sums`` and ``worst``, and to the statistics of both sides; owns the buffers."""
+    """Adds chunks to ``sums`` and ``worst``, and to the statistics of both sides, ``golden`` and ``actual``.
 
-    def __init__(self, sums: Sums, worst: Worst, dtype: np.dtype, *, rtol: float, atol: float) -> None:
+    The ``buffers`` are its own and those of the two sides.
+    """
+
+    def __init__(
+        self,
+        sums: Sums,
+        worst: Worst,
+        dtype: np.dtype,
+        buffers: tuple[Buffers, Buffers, Buffers],
+        *,
+        rtol: float,
+        atol: float,
+    ) -> None:
         self._sums, self._worst = sums, worst
         self._rtol, self._atol = rtol, atol
         self._usable = all(tolerance == 0 or _TINY < tolerance < 1 / _TINY for tolerance in (rtol, atol))
-        self._buffers: dict[str, np.ndarray] = {}
-        self.golden, self.actual = _kernel(dtype), _kernel(dtype)
+        self._buffers = buffers[0]
+        self.golden, self.actual = (_kernel(dtype, buffer) for buffer in buffers[1:])
 
     def add(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> bool:
         """Add a chunk of shape (n,) each, or return False and leave all as it was."""
@@ -65,12 +78,12 @@ class FastComparer:
         self, first: Measured, second: Measured, pair: tuple[np.ndarray, np.ndarray], offset: int
     ) -> bool:
         one, other = first.values, second.values
-        difference = np.subtract(other, one, out=self._buffer("difference", one))
-        distance = np.abs(difference, out=self._buffer("distance", one))
+        difference = np.subtract(other, one, out=self._buffers.floats("difference", one.size))
+        distance = np.abs(difference, out=self._buffers.floats("distance", one.size))
         highest = float(np.maximum.reduce(distance))
         if not _fits(highest):
             return False
-        magnitude = np.abs(one, out=self._buffer("magnitude", one))
+        magnitude = np.abs(one, out=self._buffers.floats("magnitude", one.size))
         self._add_dots(first, difference)
         relative = self._add_relative(distance, magnitude, highest)
         if not self._all_within(highest, relative):
@@ -78,7 +91,7 @@ class FastComparer:
         self._sums.max_abs = max(self._sums.max_abs, highest)
         if highest > self._worst.threshold:
             if pair[0].dtype.itemsize == 2:  # noqa: PLR2004 - bytes of a half
-                distance = in_order(distance, self._buffer("difference", distance))
+                distance = in_order(distance, self._buffers.floats("difference", distance.size))
             self._worst.add(distance, *pair, offset)
         self._add_ulp(*pair)
         return True
@@ -104,10 +117,12 @@ class FastComparer:
         if not self._rtol and not self._atol:
             return _nonzero(distance)
         bound = np.multiply(
-            magnitude, np.float32(self._rtol * (1 - _MARGIN)), out=self._buffer("bound", distance)
+            magnitude,
+            np.float32(self._rtol * (1 - _MARGIN)),
+            out=self._buffers.floats("bound", distance.size),
         )
         np.add(bound, np.float32(self._atol * (1 - _MARGIN)), out=bound)
-        within = np.less_equal(distance, bound, out=self._flags(distance.size))
+        within = np.less_equal(distance, bound, out=self._buffers.flags("flags", distance.size))
         beyond = distance.size - int(np.count_nonzero(within))
         if not beyond:
             return 0
@@ -115,7 +130,7 @@ class FastComparer:
             doubtful = np.logical_not(within, out=within)
         else:
             np.multiply(bound, np.float32(1 + 2 * _MARGIN), out=bound)
-            perhaps = np.less_equal(distance, bound, out=self._flags(distance.size, "perhaps"))
+            perhaps = np.less_equal(distance, bound, out=self._buffers.flags("perhaps", distance.size))
             if distance.size - int(np.count_nonzero(perhaps)) == beyond:
                 return beyond
             doubtful = np.greater(perhaps, within, out=perhaps)
@@ -137,10 +152,10 @@ class FastComparer:
         if not highest:
             self._sums.relative_count += _nonzero(magnitude)
             return 0.0
-        relative = np.divide(distance, magnitude, out=self._buffer("bound", distance))
+        relative = np.divide(distance, magnitude, out=self._buffers.floats("bound", distance.size))
         total, count, top = block_sum(relative), relative.size, 0.0
         if not math.isfinite(total):
-            zero = np.equal(magnitude, 0, out=self._flags(count))
+            zero = np.equal(magnitude, 0, out=self._buffers.flags("flags", count))
             if np.any(distance[zero]):
                 top = math.inf
             relative[zero] = 0
@@ -160,7 +175,7 @@ class FastComparer:
     def _add_ulp(self, golden: np.ndarray, actual: np.ndarray) -> None:
         signed = np.dtype(f"i{golden.dtype.itemsize}")
         one, other = golden.view(signed), actual.view(signed)
-        gap = self._room("distance", golden.size).view(signed)[: golden.size]
+        gap = self._buffers.floats("distance", golden.size).view(signed)[: golden.size]
         flipped = int(np.minimum.reduce(np.bitwise_xor(one, other, out=gap))) < 0
         places = np.flatnonzero(gap < 0) if flipped else None
         # Codes of one sign are in the order of the magnitudes, and their distance fits a code.
@@ -179,26 +194,11 @@ class FastComparer:
         self._sums.ulp_sum += float(gap.sum())
         return int(gap.max())
 
-    def _buffer(self, name: str, like: np.ndarray) -> np.ndarray:
-        return self._room(name, like.size)
 
-    def _room(self, name: str, size: int) -> np.ndarray:
-        found = self._buffers.get(name)
-        if found is None or found.size < size:
-            found = self._buffers[name] = np.empty(size, np.float32)
-        return found[:size]
-
-    def _flags(self, size: int, name: str = "flags") -> np.ndarray:
-        found = self._buffers.get(name)
-        if found is None or found.size < size:
-            found = self._buffers[name] = np.empty(size, np.bool_)
-        return found[:size]
-
-
-def _kernel(dtype: np.dtype) -> Kernel:
+def _kernel(dtype: np.dtype, buffers: Buffers) -> Kernel:
     if dtype.name == "float32":
-        return Float32(Totals())
-    return Half(Totals(), FLOAT16 if dtype.name == "float16" else BFLOAT16)
+        return Float32(Totals(), buffers)
+    return Half(Totals(), FLOAT16 if dtype.name == "float16" else BFLOAT16, buffers)
 
 
 def _fits(magnitude: float) -> bool:

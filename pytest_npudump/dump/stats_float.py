@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pytest_npudump.dump.stats_buffers import Buffers
 from pytest_npudump.dump.stats_sums import block_dot, block_sum
 
 if TYPE_CHECKING:
@@ -60,10 +61,11 @@ class Measured(NamedTuple):
 
 
 class Kernel(ABC):
-    """Adds chunks of one type to totals."""
+    """Adds chunks of one type to totals, in ``buffers`` of its own."""
 
-    def __init__(self, totals: Totals) -> None:
+    def __init__(self, totals: Totals, buffers: Buffers | None = None) -> None:
         self.totals = totals
+        self._buffers = buffers or Buffers()
 
     @abstractmethod
     def measure(self, chunk: np.ndarray) -> Measured | None:
@@ -87,11 +89,7 @@ class Kernel(ABC):
 
 
 class Float32(Kernel):
-    """Adds chunks of float32 to totals; owns the buffers that this takes."""
-
-    def __init__(self, totals: Totals) -> None:
-        super().__init__(totals)
-        self._flags = np.empty(0, np.bool_)
+    """Adds chunks of float32 to totals."""
 
     def measure(self, chunk: np.ndarray) -> Measured | None:
         """As :meth:`Kernel.measure`; the values are the chunk itself."""
@@ -104,9 +102,7 @@ class Float32(Kernel):
 
     def _zeros(self, chunk: np.ndarray) -> int:
         """Zeros of both signs; that there are none is seen in a quarter of the time that counting takes."""
-        if self._flags.size < chunk.size:
-            self._flags = np.empty(chunk.size, np.bool_)
-        flags = np.equal(chunk, 0, out=self._flags[: chunk.size])
+        flags = np.equal(chunk, 0, out=self._buffers.flags("zeros", chunk.size))
         return int(np.count_nonzero(flags)) if np.logical_or.reduce(flags) else 0
 
 

@@ -17,6 +17,7 @@ from pytest_npudump.dump.stats_float import Kernel, Measured, extremes, sums, ze
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_npudump.dump.stats_buffers import Buffers
     from pytest_npudump.dump.stats_totals import Totals
 
 _SIGN = 0x8000
@@ -62,13 +63,11 @@ BFLOAT16 = HalfType(0x7F7F, _split_bfloat16)
 
 
 class Half(Kernel):
-    """Adds chunks of a 16-bit type to totals; owns the buffers that this takes."""
+    """Adds chunks of a 16-bit type to totals."""
 
-    def __init__(self, totals: Totals, kind: HalfType) -> None:
-        super().__init__(totals)
+    def __init__(self, totals: Totals, kind: HalfType, buffers: Buffers | None = None) -> None:
+        super().__init__(totals, buffers)
         self._kind = kind
-        self._values = np.empty(0, np.float32)
-        self._flags = np.empty(0, np.bool_)
 
     def measure(self, chunk: np.ndarray) -> Measured | None:
         """As :meth:`Kernel.measure`; :func:`in_order` puts the values into the order of the elements."""
@@ -77,23 +76,16 @@ class Half(Kernel):
             return None
         low, high = ends
         zero = self._zeros(chunk) if low <= 0 <= high else 0
-        values = self._float32(chunk)
+        values = to_float32(chunk, self._kind, self._buffers.floats("values", chunk.size))
         return Measured(values, low, high, zero, *sums(values, max(-low, high)))
 
     def _zeros(self, chunk: np.ndarray) -> int:
         """Zeros of both signs."""
-        if self._flags.size < chunk.size:
-            self._flags = np.empty(chunk.size, np.bool_)
-        codes, flags, found = chunk.view(np.uint16), self._flags[: chunk.size], 0
+        codes, flags, found = chunk.view(np.uint16), self._buffers.flags("zeros", chunk.size), 0
         for present, code in zip(zero_codes(chunk), (0, _SIGN), strict=True):
             if present:
                 found += int(np.count_nonzero(np.equal(codes, code, out=flags)))
         return found
-
-    def _float32(self, chunk: np.ndarray) -> np.ndarray:
-        if self._values.size < chunk.size:
-            self._values = np.empty(chunk.size, np.float32)
-        return to_float32(chunk, self._kind, self._values[: chunk.size])
 
 
 def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray:
