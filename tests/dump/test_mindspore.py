@@ -245,3 +245,22 @@ def test_a_type_that_the_file_name_calls_otherwise_is_noted(tmp_path: Path) -> N
     save(tmp_path / "rank_0/net/0/0", f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.Int4.npy", 1)
     (record,) = read_dump(tmp_path).records
     assert record.note == "stored as float32, called int4 in the file's name"
+
+
+def test_what_is_known_to_be_one_run_is_read_as_further_executions() -> None:
+    root = DATA / "mindspore-two_runs_same_path"
+    with pytest.raises(DumpError, match="two runs in one dump"):
+        read_dump(root)
+    dump = read_dump(root, one_run=True)
+    assert len(dump.records) == len(list(root.rglob("*.npy")))
+    assert len({record.key for record in dump.records}) == len(dump.records)
+    assert {record.key.turn for record in dump.records} == {0, 1}
+
+
+def test_what_mindspore_adds_to_any_dump_is_no_news(tmp_path: Path) -> None:
+    save(tmp_path / "rank_0" / "N" / "0" / "0", f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.Float32.npy", 1)
+    for name in (".dump_metadata/config.json", "graphs/ms_output_trace_code_graph_0.ir", "notes.txt"):
+        path = tmp_path / "rank_0" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    assert read_dump(tmp_path).notes == ("1 files that are no dump files were not read: rank_0/notes.txt",)
