@@ -11,7 +11,7 @@ from pytest_npudump.compare.describe import describe_tensor
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.compare.tensors import compare_tensors
-from pytest_npudump.definitions import as_printed
+from pytest_npudump.definitions import as_recorded, is_printed
 from pytest_npudump.dump.decode import load
 from pytest_npudump.dump.mindspore_rerun import under_first_keys
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
@@ -178,7 +178,7 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     directory = test.attempt.directory
     try:
         judged = test.outcome.comparison if test.outcome else None
-        dump = test.attempt.read(test.progress, acl=_first_run_was_as_device(test))
+        dump = _read(test)
         if test.part:
             dump = by_rank(dump).get(test.part, dump)
         if test.dump is not None:
@@ -198,12 +198,18 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes + notes)
 
 
-def _first_run_was_as_device(test: MarkedTest) -> bool:
-    """Whether the first run's statistics are CANN's own, printed with few digits, or computed as those."""
+def _read(test: MarkedTest) -> Dump:
+    """Read the second run's dump; its statistics are defined as those of the first."""
+    golden = test.outcome.comparison.golden if test.outcome and test.outcome.comparison else None
+    if golden is not None and is_printed(test.request, golden):
+        return as_recorded(test.attempt.read(test.progress), test.attempt.read(acl=True), golden)
+    return test.attempt.read(test.progress, acl=_first_run_was_text(test))
+
+
+def _first_run_was_text(test: MarkedTest) -> bool:
+    """Whether the first run's statistics are CANN's own, printed with few digits, and not computed here."""
     records = test.dump.records if test.dump else ()
-    comparison = test.outcome.comparison if test.outcome else None
-    printed = any(record.stats is not None and record.stats.digits is not None for record in records)
-    return printed or as_printed(test.request, comparison.golden if comparison else None)
+    return any(record.stats is not None and record.stats.digits is not None for record in records)
 
 
 def _wanted_records(dump: Dump, plan: Plan, comparison: Comparison | None) -> dict[str, TensorRecord]:

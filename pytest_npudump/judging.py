@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.calls import compare_runs, under_golden_keys
 from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.definitions import as_printed
+from pytest_npudump.definitions import as_recorded, is_printed
 from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, GoldenMissingError
@@ -82,8 +82,9 @@ def collect(test: MarkedTest, golden: Golden | None) -> Dump:
     attempt = test.attempt
     activity = test.runtime.activity
     try:
-        compared = None if golden is None or test.settings.update_golden else golden.table
-        dump = attempt.read(test.progress, acl=as_printed(test.request, compared))
+        dump = attempt.read(test.progress)
+        if golden is not None and not test.settings.update_golden and is_printed(test.request, golden.table):
+            dump = as_recorded(dump, attempt.read(acl=True), golden.table)
     except DumpError as error:
         # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
         seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
