@@ -36,7 +36,7 @@ _DEVICES = 16
 _COMMON = "common_dump_settings"
 _E2E = "e2e_dump_settings"
 _INPUT_OUTPUT = MappingProxyType({"all": 0, "input": 1, "output": 2})
-_DEBUG_MODES = MappingProxyType({"overflow": 3, "exception": 4})
+_OVERFLOW = 3
 _CATEGORIES = MappingProxyType(
     {
         "Max": "max",
@@ -55,7 +55,7 @@ _SET_BY_US = MappingProxyType(
         "kernels": "use layers",
         "iteration": "use dump_step",
         "input_output": "use dump_mode",
-        "op_debug_mode": "use scene='overflow' or scene='exception'",
+        "op_debug_mode": "use scene='overflow'",
     }
 )
 _SINCE = MappingProxyType(
@@ -79,7 +79,6 @@ _NOT_IN_MINDSPORE = MappingProxyType(
         "opname_blacklist": "it knows no exceptions; select with layers",
         "opname_range": "it knows no ranges; select with layers",
         "watcher_nodes": "it has no watcher; run the model's .om file with --npudump-runtime=acl",
-        "dump_scene": "it has one exception dump only; leave it out",
     }
 )
 
@@ -128,10 +127,10 @@ def data_dump_settings(
         "path": dump_path,
         "net_name": _NET_NAME,
         "iteration": request.dump_step or "all",
-        "input_output": 0 if request.scene in _DEBUG_MODES else _INPUT_OUTPUT[request.dump_mode],
+        "input_output": 0 if request.scene == "overflow" else _INPUT_OUTPUT[request.dump_mode],
         "kernels": kernels,
         "support_device": list(range(_DEVICES)),
-        "op_debug_mode": _DEBUG_MODES.get(request.scene, 0),
+        "op_debug_mode": _OVERFLOW if request.scene == "overflow" else 0,
         "saved_data": saved,
     }
     common |= {key: value for key, value in own.items() if key in COMMON_KEYS}
@@ -198,6 +197,11 @@ def _impossible(request: DumpRequest) -> Iterator[str]:
             yield f"{name}: not with MindSpore: {way_out}"
     if request.scene == "watcher" and not request.watcher_nodes:
         yield f"scene='watcher': not with MindSpore: {_NOT_IN_MINDSPORE['watcher_nodes']}"
+    if request.scene == "exception":
+        yield (
+            "scene='exception': not with MindSpore: an operator that fails raises in the test, and the "
+            "exception dump that MindSpore 2.9 and later leave by themselves is CANN's; leave scene out"
+        )
     if request.transport != "files":
         yield "transport='callback': not with MindSpore, whose dump goes through files only; leave it out"
     if request.dump_stats and request.dump_data != "stats":
@@ -224,8 +228,6 @@ def _own_keys(request: DumpRequest, version: tuple[int, int]) -> Iterator[str]:
             yield "data_dump['saved_data']: dump_data says it already; leave dump_data out for 'full'"
         elif key == "saved_data" and value != "full":
             yield "data_dump['saved_data']: only 'full' here; dump_data is 'stats' or 'tensor'"
-    if request.scene == "exception" and version < (2, 3):
-        yield "scene='exception': MindSpore has an exception dump from 2.3 on; leave it out"
 
 
 def _device_problems(request: DumpRequest, device: str) -> Iterator[str]:
@@ -239,6 +241,7 @@ def _device_problems(request: DumpRequest, device: str) -> Iterator[str]:
         why = {
             "op": "only aclop kernels, which run on Ascend, heed MS_ACL_DUMP_CFG_PATH",
             "overflow": "op_debug_mode=3 dumps every operator there, whether it overflowed or not",
-            "exception": "op_debug_mode=4 saves no operator's data there",
-        }.get(request.scene, "it is Ascend's alone")
+        }.get(request.scene)
+        if why is None:
+            return
         yield f"scene={request.scene!r}: not with MindSpore on {device}: {why}; use scene='model'"

@@ -44,7 +44,7 @@ class MindSporeActivity:
         models: MindIR files that were loaded.
         kernels: what the configuration selects; empty for everything.
         iteration: which runs of graphs the configuration selects.
-        released: whether the test took the configuration.
+        released: False: nobody but MindSpore can switch the dump on.
         programs: programs that inherited the configuration.
         operators: whether single operators are dumped, which leave none of these files.
         evidence: what shows that programs ran under the dump.

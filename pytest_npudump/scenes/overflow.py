@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 KEY = "overflow"
 """The golden's key for known overflows."""
 
+_BY_MINDSPORE = ("detected by MindSpore",)
+
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
@@ -87,6 +89,7 @@ def judge(test: MarkedTest) -> Outcome:
     except (DumpError, GoldenError) as error:
         return Outcome(status.ERROR, path, problems=(str(error),))
     found, problems = find_overflows(records, dump.records)
+    found += detected_by_mindspore(dump.records)
     problems = (*unreadable(dump), *problems)
     if test.settings.update_golden:
         return _record(test, golden, found, problems)
@@ -138,18 +141,18 @@ def _read(test: MarkedTest) -> tuple[Dump, tuple[Path, ...]]:
     attempt, activity = test.attempt, test.runtime.activity
     tree = find_files(attempt.directory)
     if tree.overflow or tree.files or tree.problems:
-        return _merge(attempt.directory), tuple(tree.overflow)
+        return _merge(attempt.directory, one_run=test.runtime.name == "mindspore"), tuple(tree.overflow)
     if ran_under_dump(activity):
         return Dump(attempt.directory, ()), ()
     why = explain_empty(test.request, activity, attempt.dump_path, "")
     raise DumpError(f"no overflow is recorded, and nothing shows that a model ran under the dump: {why}")
 
 
-def _merge(directory: Path) -> Dump:
+def _merge(directory: Path, *, one_run: bool) -> Dump:
     """Read the dumps around and in the captures of a run, those that hold nothing left out."""
     folders = sorted(path for path in directory.iterdir() if path.is_dir())
     parts = [
-        (folder.name.partition("-")[2], read_dump(folder, stats=False))
+        (folder.name.partition("-")[2], read_dump(folder, stats=False, one_run=one_run))
         for folder in folders
         if any(path.is_file() for path in folder.rglob("*"))
     ]
@@ -193,6 +196,27 @@ def find_overflows(
     return tuple(found.values()), tuple(problems)
 
 
+def detected_by_mindspore(dumped: Iterable[TensorRecord]) -> tuple[Overflow, ...]:
+    """Return the operators that MindSpore dumped because it found that they overflowed, in the order of time.
+
+    Its synchronous dump (``op_debug_mode`` 3) leaves their inputs and outputs as npy files, and no record.
+    """
+    executions: dict[object, list[TensorRecord]] = {}
+    for record in dumped:
+        if record.path.suffix == ".npy" and record.op_type != "Parameter":
+            executions.setdefault(replace(record.key, io="", slot=0), []).append(record)
+    found: dict[str, Overflow] = {}
+    for operator in executions.values():
+        first = operator[0]
+        earlier = found.get(first.key.layer)
+        found[first.key.layer] = (
+            _dumped(operator, _BY_MINDSPORE, first.task or 0, first.stream or 0, first.path)
+            if earlier is None
+            else replace(earlier, executions=earlier.executions + 1)
+        )
+    return tuple(found.values())
+
+
 def _records(path: Path) -> Iterator[tuple[OverflowUnit, ...]]:
     for container in read_container(path):
         for tensor in container.tensors:
@@ -207,6 +231,12 @@ def _overflow(unit: OverflowUnit, path: Path, dumped: Sequence[TensorRecord]) ->
     operator = _operator(task, stream, path, dumped)
     if not operator:
         return Overflow("", "", kinds, task, stream, path)
+    return _dumped(operator, kinds, task, stream, path)
+
+
+def _dumped(
+    operator: Sequence[TensorRecord], kinds: tuple[str, ...], task: int, stream: int, path: Path
+) -> Overflow:
     first = operator[0]
     _, sign, qualifiers = str(first.key).rpartition(":")[0].partition("#")
     return Overflow(

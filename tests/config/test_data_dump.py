@@ -74,7 +74,6 @@ def test_default_dumps_all_outputs_of_all_runs_as_tensors() -> None:
         ({"layers": "Default/a-op0"}, {"dump_mode": 1, "kernels": ["Default/a-op0"]}),
         ({"layers": "[ab]*"}, {"dump_mode": 0, "kernels": []}),
         ({"scene": "overflow"}, {"op_debug_mode": 3, "input_output": 0}),
-        ({"scene": "exception"}, {"op_debug_mode": 4, "input_output": 0}),
         (
             {"scene": "overflow", "data_dump": {"overflow_number": 5}},
             {"op_debug_mode": 3, "overflow_number": 5},
@@ -150,7 +149,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"dump_level": "op", "optype_blacklist": [{"name": "a", "pos": ["input0"]}]},
         "*optype_blacklist: not with MindSpore*",
     ),
-    ({"scene": "exception", "dump_scene": "lite_exception"}, "dump_scene: not with MindSpore*"),
+    ({"scene": "exception"}, "scene='exception': not with MindSpore: an operator that fails raises*"),
     (
         {"scene": "watcher", "layers": ["a"], "watcher_nodes": ["b"]},
         "watcher_nodes: not with MindSpore: it has no watcher; run the model's .om *",
@@ -209,7 +208,6 @@ def test_what_mindspore_would_refuse_or_ignore_is_refused_with_the_way_out(
         ({"data_dump": {"saved_data": "full"}}, "CPU", "*MindSpore writes no statistics on CPU*saved_data*"),
         ({"scene": "op"}, "CPU", "scene='op': not with MindSpore on CPU: only aclop kernels*"),
         ({"scene": "overflow"}, "GPU", "scene='overflow': not with MindSpore on GPU: op_debug_mode=3 *"),
-        ({"scene": "exception"}, "CPU", "scene='exception': not with MindSpore on CPU: *"),
     ],
 )
 def test_what_only_ascend_can_do_is_refused_elsewhere(
@@ -255,8 +253,6 @@ def test_versions_without_expressions_take_full_names_only() -> None:
     assert kernels_of(["fc1.weight"], version=(2, 2)) == []
     old = data_dump_settings(request_of(dump_data="stats"), "/d", version=(2, 2))["common_dump_settings"]
     assert "statistic_category" not in old
-    with pytest.raises(ConfigError, match=r"exception dump from 2\.3 on"):
-        check_request(request_of(scene="exception"), version=(2, 2))
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,7 @@ def test_taking_the_configuration_and_starting_programs_change_no_variable(dump_
     runtime.release()
     runtime.hand_over("python train.py", (Path("net.mindir"),))
     assert os.environ["MINDSPORE_DUMP_CONFIG"] == str(config)
-    assert (runtime.activity.released, runtime.activity.programs) == (True, ("python train.py",))
+    assert (runtime.activity.released, runtime.activity.programs) == (False, ("python train.py",))
     runtime.stop()
 
 
