@@ -10,7 +10,7 @@ from pytest_npudump.emulator import graph as graph_module
 from pytest_npudump.emulator import sessions
 from pytest_npudump.emulator.tensors import from_array, from_ort_type
 from pytest_npudump.errors import MissingExtraError, RequestError
-from pytest_npudump.reference.precision import to_float32
+from pytest_npudump.reference.precision import fits, holds_halves, to_float32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +54,7 @@ class ReferenceModel:
         inputs: names of what it has to be fed, in order.
         outputs: names of the graph's outputs.
         raised: whether it holds 16-bit floats, which are computed as float32 here.
+        halved: whether it holds 16-bit floats, which are computed as such: in float32 it would be too large.
     """
 
     path: Path
@@ -61,6 +62,7 @@ class ReferenceModel:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     raised: bool
+    halved: bool
     _proto: Any
     _sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
@@ -81,9 +83,13 @@ class ReferenceModel:
             sessions.onnxruntime()
             proto = sessions.read_model(path)
         except MissingExtraError as error:
-            package = error.__cause__.name if isinstance(error.__cause__, ImportError) else None
-            raise MissingExtraError("reference=", package or "onnxruntime", "emulator") from error
-        raised = to_float32(proto, path)
+            name = error.__cause__.name if isinstance(error.__cause__, ImportError) else None
+            package = (name or "onnxruntime").partition(".")[0]
+            raise MissingExtraError("reference=", package, "emulator") from error
+        halves = holds_halves(proto)
+        raised = halves and fits(proto)
+        if raised:
+            to_float32(proto, path)
         graph = proto.graph
         nodes = [node for node in graph.node if node.op_type != "Constant"]
         operators = graph_module.operators(graph)
@@ -93,6 +99,7 @@ class ReferenceModel:
             inputs=graph_module.inputs(graph),
             outputs=tuple(value.name for value in graph.output),
             raised=raised,
+            halved=halves and not raised,
             _proto=proto,
         )
 

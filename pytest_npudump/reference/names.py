@@ -110,8 +110,17 @@ class Names:
             if record.key.io == "input":
                 return self._input(node, record)
             return _output(node, record.key.slot, NAME) if record.key.io == "output" else None
-        last = self.joined(record.key.layer) if record.key.io == "output" else None
+        last = self._joined_once(record.key.layer) if record.key.io == "output" else None
         return _output(last, record.key.slot, JOINED) if last is not None else None
+
+    @cached_property
+    def _joined(self) -> dict[str, Node | None]:
+        return {}
+
+    def _joined_once(self, layer: str) -> Node | None:
+        if layer not in self._joined:
+            self._joined[layer] = self.joined(layer)
+        return self._joined[layer]
 
     def node(self, layer: str) -> Node | None:
         """Return the node of that name, raw or as file names spell it; None without one, or with several."""

@@ -11,10 +11,10 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.layers import both_spellings
 from pytest_npudump.reference.comparing import Compared, compare, dtypes_of
-from pytest_npudump.reference.expected import LAYOUT, OVERFLOW, PADDED
 from pytest_npudump.reference.inputs import RunInputs
 from pytest_npudump.reference.mapping import NameMap
 from pytest_npudump.reference.model import ReferenceModel
+from pytest_npudump.reference.notes import notes_of, remarks_of
 from pytest_npudump.reference.result import ReferenceResult
 from pytest_npudump.reference.tolerating import ReferenceTolerances, reference_tolerances
 from pytest_npudump.request import is_glob
@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.request import DumpRequest
-
-_MARKS = {
-    OVERFLOW: "have values beyond the type's range: infinities, or its largest value, were expected",
-    PADDED: (
-        "have padding in their statistics: the extremes were judged from one side, mean and norm not at all; "
-        "dump_data='tensor' compares them in full"
-    ),
-    LAYOUT: "are in a layout that cannot be converted: their statistics were compared",
-}
 
 
 @dataclass(slots=True)
@@ -84,15 +75,17 @@ class Reference:
             compared = self.compare(records)
         except NpudumpError as error:
             return ReferenceResult(self.path, layers=layers, problems=(str(error),))
+        assert self._model is not None  # noqa: S101 - comparing has read it
         tolerances = self.tolerances.among(dtypes_of(records))
+        own = tolerances.rules[: len(tolerances.rules) - len(self.tolerances.rules)]
         return ReferenceResult(
             model=self.path,
             comparison=compared.comparison,
             layers=layers,
             compared=len(compared.matching.compared),
             problems=self._problems(compared, records, request, tolerances),
-            notes=self._notes(compared, layers),
-            remarks=self._remarks(compared, request, tolerances),
+            notes=notes_of(compared, self._model, layers),
+            remarks=remarks_of(compared, self._model, own, fusions=not request.layers),
         )
 
     def compare(self, records: Sequence[TensorRecord], *, dumped: Sequence[TensorRecord] = ()) -> Compared:
@@ -136,76 +129,12 @@ class Reference:
         valued = comparison.actual.known[:, :MEASURED].any()
         if not comparison.failing and (comparison.unjudged == comparison.compared or not valued):
             problems.append(
-                f"no value was compared with {name}: the dump tells neither max, min, avg nor l2norm of the "
-                f"{comparison.compared} tensors (ACL has none of bfloat16); use dump_data='tensor'"
+                f"no value was compared with {name}: the dump tells neither max, min, avg nor l2norm of "
+                f"the {comparison.compared} tensors (ACL has none of bfloat16); use dump_data='tensor'"
             )
         return tuple(problems)
-
-    def _notes(self, compared: Compared, layers: int) -> tuple[str, ...]:
-        matching = compared.matching
-        notes = []
-        if matching.lonely:
-            notes.append(
-                f"reference {self.path.name}: {len(matching.compared)} of {layers} layers compared; no "
-                f"counterpart for {matching.types_alone()}"
-            )
-        notes += [
-            f"reference {self.path.name}: {len(keys)} tensors (first: {keys[0]}) {words}"
-            for mark, words in _MARKS.items()
-            if (keys := compared.marked(mark))
-        ]
-        unjudged = compared.comparison.unjudged
-        if unjudged:
-            notes.append(
-                f"reference {self.path.name}: of {unjudged} tensors the dump or the reference has no finite "
-                f"statistics: only type, shape and counts were compared"
-            )
-        return (*notes, *compared.notes)
-
-    def _remarks(self, compared: Compared, request: DumpRequest, tolerances: Tolerances) -> tuple[str, ...]:
-        matching = compared.matching
-        assert self._model is not None  # noqa: S101 - comparing has read it
-        remarks = [] if request.layers else _suspected_fusion(compared)
-        if self._model.raised:
-            remarks.append(f"{self.path.name} holds 16-bit floats, which the reference computed in float32")
-        own = tolerances.rules[: len(tolerances.rules) - len(self.tolerances.rules)]
-        if own:
-            remarks.append(f"{', '.join(rule.dtype for rule in own)} was judged by {own[0].source}")
-        remarks += [f"{layer} was taken for the output of {node}" for layer, node in matching.fused.items()]
-        if matching.lonely:
-            remarks.append(f"layers without a counterpart: {', '.join(matching.lonely)}")
-        shared = _shared(compared)
-        if shared:
-            remarks.append(
-                f"several layers were compared with one tensor of the reference: {', '.join(shared)}"
-            )
-        return tuple(remarks)
 
 
 def _known(model: ReferenceModel) -> frozenset[str]:
     nodes = (name for node in model.nodes for name in (node.name, *node.operator.outputs))
     return frozenset((*nodes, *model.inputs))
-
-
-def _suspected_fusion(compared: Compared) -> list[str]:
-    """Say whether the first layer that differs may hold the output of an operator fused into it."""
-    first = compared.comparison.first
-    absorbed = {sanitise(layer): name for layer, name in compared.matching.absorbed.items()}
-    follower = absorbed.get(sanitise(first.key.layer)) if first is not None else None
-    if first is None or follower is None:
-        return []
-    layer = first.key.layer
-    words = (
-        f"{follower} of the reference, which alone consumes {layer}, is not in the dump: if the device fused "
-        f"it into {layer}, say so in the reference_map: {layer}: {follower}"
-    )
-    return [words]
-
-
-def _shared(compared: Compared) -> list[str]:
-    """Return tensors of the reference that outputs of several layers were compared with."""
-    layers: dict[str, set[str]] = {}
-    for match in compared.matching.matches:
-        if match.record.key.io == "output":
-            layers.setdefault(match.counterpart.tensor, set()).add(match.record.key.layer)
-    return [f"{tensor} ({', '.join(sorted(names))})" for tensor, names in layers.items() if len(names) > 1]

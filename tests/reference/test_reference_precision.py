@@ -104,6 +104,21 @@ def test_float32_model_is_left_alone_and_said_to_be(write_model: Callable[..., P
     ).raised
 
 
+def test_model_too_large_for_float32_is_computed_as_it_is_and_said_to_be(
+    write_model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_model(("mul", "MatMul", ["x", "w"], ["m"]), weights={"w": W}, dtype=TensorProto.FLOAT16)
+    size = onnx.load(str(path)).ByteSize()
+    monkeypatch.setattr("pytest_npudump.reference.precision.LIMIT", size + 4 * W.size - 1)
+    model = ReferenceModel.read(path)
+    assert (model.raised, model.halved) == (False, True)
+    ((_, array),) = model.run({"x": X}, {"m": 4})
+    assert array is not None
+    assert array.dtype == np.float16
+    monkeypatch.setattr("pytest_npudump.reference.precision.LIMIT", size + 4 * W.size)
+    assert ReferenceModel.read(path).raised
+
+
 def test_large_tensors_are_computed_in_batches_with_the_same_result(
     write_model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
