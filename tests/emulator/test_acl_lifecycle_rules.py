@@ -40,7 +40,9 @@ SEQUENCES = {
         "set_dump profiler.json 0, set_dump path.json 0, set_dump dump.json 0, set_dump overflow.json 0, "
         "init_dump 100002, finalize_dump 0, finalize_dump 100045, init_dump 0, finalize_dump 0"
     ),
-    "references": "init 0, init 100002, finalize_reference 0, finalize_reference 0, finalize_reference 100037",
+    "references": (
+        "init 0, init 100002, finalize_reference 0, finalize_reference 0, finalize_reference 100037"
+    ),
     "finalize without init": "finalize 0, finalize 100037",
     "finalize drops every reference": "init 0, init 100002, finalize 0, finalize 100037, init 0",
     "a failed init leaves nothing": "init missing 100003, init 0",
