@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _SECTION = 3
 """Operators that a report's section describes."""
+_DETAILS = 12
+"""Lines of each of them; the last one names the dump."""
 
 
 def finding_sentence(finding: SceneFinding) -> str:
@@ -128,7 +130,11 @@ def section_text(outcome: Outcome) -> list[str]:
     """
     lines = []
     for finding in outcome.findings[:_SECTION]:
-        lines += [finding_sentence(finding), *finding_details(finding)]
+        details = finding_details(finding)
+        if len(details) > _DETAILS:
+            left_out = len(details) - _DETAILS
+            details = [*details[: _DETAILS - 1], f"  ... and {left_out} more", details[-1]]
+        lines += [finding_sentence(finding), *details]
     if len(outcome.findings) > _SECTION:
         lines.append(f"... and {len(outcome.findings) - _SECTION} more operators that failed")
     lines += [f"problem: {problem}" for problem in outcome.problems]

@@ -308,6 +308,21 @@ def test_a_run_of_which_nothing_is_known_does_not_pass(run: Any, changes: dict[s
     assert judge(run).status == status.PASSED
 
 
+def test_a_section_describes_three_operators_in_a_dozen_lines_each(run: Any) -> None:
+    byte = Argument(from_array(BY_NAME["int8"], np.zeros(1, np.int8)), 0)
+    for task in range(5):
+        operator = Operator(f"op{task}", "Concat", task, 3, 0, [byte] * 40)
+        path = run.folder() / f"Concat.op{task}.{task}.{STAMP}"
+        path.write_bytes(b"".join(container(norm_header(5, operator), operator)))
+    text = section_text(examine(run))
+    assert len(text) == 3 * (1 + 13) + 1
+    assert text[12:14] == [
+        "  ... and 29 more",
+        f"dump:       {run.folder() / f'Concat.op0.0.{STAMP}'} (norm)",
+    ]
+    assert text[-1] == "... and 2 more operators that failed"
+
+
 def test_nothing_is_raised_for_a_run_that_never_began(run: Any) -> None:
     shutil.rmtree(run.attempt.directory)
     outcome = examine(run)
