@@ -117,6 +117,19 @@ def test_a_missing_file_is_refused_as_cann_refuses_it(npudump: Run, tmp_path: Pa
     assert "regular file" in verdict["reasons"][0]
 
 
+@pytest.mark.parametrize("target", ["acl", "ge", "torchair", "mindspore"])
+def test_a_file_that_cannot_be_read_is_refused_for_every_reader(npudump: Run, target: str) -> None:
+    for name in ("missing.json", "."):
+        code, out = npudump(None, "--for", target, name=name)
+        assert code == 1
+        assert "name a regular file" in out
+        assert "GE:" not in out
+        code, out = npudump(None, "--for", target, "--json", name=name)
+        told = json.loads(out)
+        assert (code, told["accepted"], told["code"], told["need_dump"]) == (1, False, None, False)
+        assert len(told["reasons"]) == 1
+
+
 def test_a_deeply_nested_file_is_refused_by_its_own_code(npudump: Run) -> None:
     code, out = npudump("[" * 11 + "]" * 11, "--json")
     assert (code, json.loads(out)["acl_code"]) == (1, 100006)
