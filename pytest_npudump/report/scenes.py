@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.report.elements import tensor_words
-from pytest_npudump.report.verdicts import number, plain
+from pytest_npudump.report.verdicts import number
 from pytest_npudump.scenes.exception_dumps import NORM, FailedOperator
 from pytest_npudump.scenes.overflow import Overflow
 from pytest_npudump.scenes.watcher import Trampling
@@ -13,13 +13,8 @@ from pytest_npudump.scenes.watcher import Trampling
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.outcome import Outcome, SceneFinding
+    from pytest_npudump.outcome import SceneFinding
     from pytest_npudump.scenes.operator_tensors import OperatorTensor
-
-_SECTION = 3
-"""Operators that a report's section describes."""
-_DETAILS = 12
-"""Lines of each of them; the last one names the dump."""
 
 
 def finding_sentence(finding: SceneFinding) -> str:
@@ -121,21 +116,3 @@ def _failed_details(finding: FailedOperator) -> list[str]:
         )
     lines += [f"attached:   {path}" for path in finding.attached]
     return [*lines, f"dump:       {finding.dump} ({finding.kind})"]
-
-
-def section_text(outcome: Outcome) -> list[str]:
-    """Return what an exception dump says of a test whose body failed, for a section of its report.
-
-    Empty where there is neither a finding nor a problem.
-    """
-    lines = []
-    for finding in outcome.findings[:_SECTION]:
-        details = finding_details(finding)
-        if len(details) > _DETAILS:
-            left_out = len(details) - _DETAILS
-            details = [*details[: _DETAILS - 1], f"  ... and {left_out} more", details[-1]]
-        lines += [finding_sentence(finding), *details]
-    if len(outcome.findings) > _SECTION:
-        lines.append(f"... and {len(outcome.findings) - _SECTION} more operators that failed")
-    lines += [f"problem: {problem}" for problem in outcome.problems]
-    return [plain(line) for line in [*lines, *(f"note: {note}" for note in outcome.notes)]] if lines else []
