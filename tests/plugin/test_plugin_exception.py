@@ -62,6 +62,35 @@ def test_a_failure_that_the_body_passes_over_fails_the_test(project: Project) ->
     assert data["golden"] is None
 
 
+def test_a_body_that_the_failure_ends_is_explained(project: Project) -> None:
+    project.marked("scene='exception', isolation='none'", body=FAIL + project.body)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E *AclError: acl.mdl.execute() returned 507011 (ACL_ERROR_RT_MODEL_EXECUTE): *",
+            "*Captured npudump call*",
+            "npudump: block/conv.2 (Conv) failed on the NPU (device 0, stream 3, task 3)",
+        ]
+    )
+
+
+def test_a_process_that_the_runtime_ends_leaves_its_core(project: Project) -> None:
+    project.marked("scene='exception', dump_scene='aic_err_detail_dump'", body=SWALLOW)
+    result = project.run("--npudump-dump-dir=dumps")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: the kernel te_conv_block_conv_2__kernel0 failed on the NPU (device 0, stream 3, *",
+            "also: the test's process ended *",
+            "  input.0: 576 bytes of shape [[]1, 4, 6, 6], the dump tells no data type",
+            "dump:       *extra-info/data-dump/0/te_conv_block_conv_2__kernel0.3.3.*.core (detail)",
+        ]
+    )
+    data: Any = project.report()
+    assert data["findings"][0]["dump_kind"] == "detail"
+
+
 def test_updating_goldens_approves_no_failure(project: Project) -> None:
     project.marked("scene='exception', isolation='none'", body=SWALLOW)
     project.run("--npudump-update-golden").assert_outcomes(failed=1)
