@@ -94,7 +94,7 @@ def _described(verdict: Verdict, target: str, version: str) -> str:
     reader = _TARGETS[target]
     if target == "acl":
         reader += f" of CANN {version}"
-    elif target == "ge" and getattr(verdict, "code", 0):
+    elif target == "ge" and getattr(verdict, "code", 0) != 0:
         reader = "aclmdlSetDump, so that GE never sees it"
     lines = [f"{'accepted' if verdict.accepted else 'refused'} by {reader}: {_effect(verdict)}"]
     lines += [f"error: {reason}" for reason in verdict.reasons]
