@@ -1,19 +1,19 @@
-"""Cost of the command line against numpy and against msprobe, in one run.
+"""Cost of the command line beside plain numpy and msprobe, in one run, as a table.
 
-    python tests/benchmarks/bench_cli.py [--peer PYTHON] [--work DIR]
+    python tests/benchmarks/bench_cli.py [--peer PYTHON] [--work DIR] [--only PART]
 
 PYTHON is an interpreter of an environment that has msprobe (``pip install mindstudio-probe torch``).
-Times are CPU seconds (user and system) of the whole process, interpreter start included; memory is the
-largest resident set, pages of mapped files included.
+Each figure is of a whole process, interpreter start included: processor seconds (user and system), elapsed
+seconds, and the largest resident set in MiB, pages of mapped files included; of several runs the one that
+took the least processor time. numpy reads and computes the same in float32, with four measures instead of
+fifteen and no verdict. msprobe has the same values as PyTorch files.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -21,23 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from pytest_npudump.dump.proto import dump_data_class
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TENSORS = 200
-TENSOR_BYTES = 4 << 20
-CSV_FILES = 10_000
-ROWS = 20_000
-NUMBERS = {np.dtype(np.float32): 1, np.dtype(np.float16): 2}
-STAMP = 1795228705872229
-HEADER = (
-    "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,"
-    "Nan Count,Negative Inf Count,Positive Inf Count\n"
-)
+SAMPLES = Path(__file__).with_name("samples.py")
 
 COMPARE = """
 import sys, numpy as np, pathlib
@@ -49,17 +36,48 @@ for path in sorted(pathlib.Path(golden).rglob("Relu*")):
     cosine = a @ b / np.sqrt((a @ a) * (b @ b))
     found = d.max(), cosine, np.sqrt((d @ d) / (a @ a)), (d <= 1e-3 * np.abs(a)).mean()
 """
+STATS = """
+import sys, numpy as np, pathlib
+tree, dtype, offset = sys.argv[1:]
+for path in sorted(pathlib.Path(tree).rglob("Relu*")):
+    a = np.fromfile(path, dtype, offset=int(offset))
+    found = a.max(), a.min(), a.mean(), np.linalg.norm(a)
+    found += np.isnan(a).sum(), np.isinf(a).sum(), (a == 0).sum()
+"""
 CONVERT = """
 import sys, numpy as np, pathlib
 tree, out, dtype, offset = sys.argv[1:]
+pathlib.Path(out).mkdir()
 for path in sorted(pathlib.Path(tree).rglob("Relu*")):
     np.save(pathlib.Path(out) / (path.name + ".npy"), np.fromfile(path, dtype, offset=int(offset)))
+"""
+PEER = "from msprobe.msprobe import main; main()"
+PEER_TENSORS = """
+import json, pathlib, sys, numpy as np, torch
+work, dtype, offset = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+for side in ("golden", "actual"):
+    folder, calls = work / f"peer_{dtype}_{side}", {}
+    (folder / "tensors").mkdir(parents=True)
+    for number, path in enumerate(sorted((work / f"{dtype}_{side}").rglob("Relu*"))):
+        name = f"Functional.relu.{number}.forward"
+        tensor = torch.from_numpy(np.fromfile(path, dtype, offset=offset))
+        torch.save(tensor, folder / "tensors" / f"{name}.output.0.pt")
+        wide = tensor.float()
+        found = {"Max": wide.max().item(), "Min": wide.min().item(), "Mean": wide.mean().item()}
+        found |= {"Norm": wide.norm().item(), "type": "torch.Tensor", "dtype": str(tensor.dtype)}
+        found |= {"shape": list(tensor.shape), "requires_grad": False, "data_name": f"{name}.output.0.pt"}
+        calls[name] = {"input_args": [], "input_kwargs": {}, "output": [found]}
+    head = {"task": "tensor", "level": "L1", "framework": "pytorch", "data": calls}
+    head["dump_data_dir"] = str((folder / "tensors").absolute())
+    (folder / "dump.json").write_text(json.dumps(head))
+    stack = {"0": [list(calls), ["File model.py, line 1, in forward"]]}
+    (folder / "stack.json").write_text(json.dumps(stack))
 """
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one child process: wall and CPU seconds, MiB, exit code."""
+    """Of one child process: elapsed and processor seconds, MiB, exit code."""
 
     wall: float
     cpu: float
@@ -67,194 +85,121 @@ class Cost:
     code: int
 
     def __str__(self) -> str:
-        return f"{self.wall:6.2f} s wall {self.cpu:6.2f} s CPU {self.memory:6.0f} MiB, exit {self.code}"
+        failed = f", exit {self.code}" if self.code else ""
+        return f"{self.cpu:.2f} s ({self.wall:.2f} s elapsed), {self.memory:.0f} MiB{failed}"
 
 
-def measure(command: Sequence[str | Path], cwd: Path | None = None) -> Cost:
+def measure(command: Sequence[str | Path]) -> Cost:
     start = os.times().elapsed
     with tempfile.TemporaryFile() as sink:
-        child = subprocess.Popen(list(map(str, command)), stdout=sink, stderr=sink, cwd=cwd)
+        child = subprocess.Popen(list(map(str, command)), stdout=sink, stderr=sink)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
     cpu = usage.ru_utime + usage.ru_stime
     return Cost(os.times().elapsed - start, cpu, usage.ru_maxrss / 1024, child.returncode)
 
 
-def best(command: Sequence[str | Path], times: int = 3) -> Cost:
-    return min((measure(command) for _ in range(times)), key=lambda cost: cost.cpu)
+def best(command: Sequence[str | Path], out: Path | None = None, times: int = 5) -> Cost:
+    """Run a command several times, each time without the directory it writes to."""
+    found = []
+    for _ in range(times):
+        if out is not None:
+            shutil.rmtree(out, ignore_errors=True)
+        found.append(measure(command))
+    return min(found, key=lambda cost: cost.cpu)
 
 
 def npudump(*words: str | Path) -> list[str | Path]:
     return [sys.executable, "-c", "import sys; from pytest_npudump.cli import main; sys.exit(main())", *words]
 
 
-def write_tensor(path: Path, name: str, array: np.ndarray, repeats: int = 1) -> int:
-    """Write one dump file with one output, ``array`` several times over; return the offset of the data."""
-    message = dump_data_class()(version="2.0", dump_time=STAMP, op_name=name)
-    tensor = message.output.add()
-    tensor.data_type, tensor.format, tensor.size, tensor.address = NUMBERS[array.dtype], 2, array.nbytes, 4096
-    tensor.size *= repeats
-    tensor.shape.dim.extend((repeats, *array.shape))
-    header = message.SerializeToString()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        for _ in range(repeats):
-            array.tofile(file)
-    return 8 + len(header)
+def samples(*words: str | Path) -> str:
+    done = subprocess.run([sys.executable, SAMPLES, *words], check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
 
 
-def tensor_trees(work: Path, dtype: type[np.floating]) -> tuple[Path, Path, int]:
-    """Two runs of one model: the second with noise of a third of the tolerance in every element."""
-    generator = np.random.default_rng(0)
-    trees = [work / f"{np.dtype(dtype).name}_{side}" for side in ("golden", "actual")]
-    count = TENSOR_BYTES // np.dtype(dtype).itemsize
-    base = generator.standard_normal(count, np.float32)
-    noise = 3e-5 if dtype is np.float32 else 3e-4
-    offset = 0
-    for number in range(TENSORS):
-        values = np.roll(base, number * 1001)
-        other = values * (1 + noise * generator.standard_normal(count, np.float32) / 3)
-        for tree, array in zip(trees, (values, other), strict=True):
-            name = f"Relu.relu_{number:04d}.{number}.3.{STAMP + number}"
-            path = tree / "20261120080910" / "0" / "model" / "1" / "0" / name
-            offset = write_tensor(path, f"relu_{number:04d}", array.astype(dtype).reshape(8, -1))
-    return trees[0], trees[1], offset
+def row(*cells: object) -> None:
+    sys.stdout.write(f"| {' | '.join('-' if cell is None else str(cell) for cell in cells)} |\n")
+    sys.stdout.flush()
 
 
-def csv_trees(work: Path) -> tuple[Path, Path]:
-    """Two runs of a model as statistics, a file for each layer."""
-    trees = work / "csv_golden", work / "csv_actual"
-    generator = np.random.default_rng(0)
-    for number in range(CSV_FILES):
-        high, low, mean = np.sort(generator.standard_normal(3))[[2, 0, 1]]
-        row = f"4096,DT_FLOAT16,NCHW,1x8x16x16,{high:g},{low:g},{mean:g},2048,0,0,0\n"
-        text = HEADER + f"Input,0,{row}Output,0,{row}"
-        for tree in trees:
-            path = (
-                tree
-                / "20261120080910/0/model/1/0"
-                / f"Conv2D.conv_{number:05d}.{number}.3.{STAMP + number}.csv"
-            )
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-    return trees
-
-
-def merged_statistics(work: Path) -> tuple[Path, Path]:
-    """The statistics of ``ROWS`` tensors in one file, as MindSpore and msprobe merge them."""
-    generator = np.random.default_rng(0)
-    lines = [
-        "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,"
-    ]
-    lines[0] += "Avg Value,L2Norm Value"
-    for number in range(ROWS // 2):
-        for io in ("input", "output"):
-            high, low, mean = np.sort(generator.standard_normal(3))[[2, 0, 1]]
-            ids = f"Conv2D,Default_conv-op{number},0,0,{STAMP + number},{io},0,4096,float16"
-            lines.append(f'{ids},"(1,8,16,16)",{high:g},{low:g},{mean:g},30.5')
-    found = work / "merged_golden", work / "merged_actual"
-    for tree in found:
-        path = tree / "rank_0" / "net" / "0" / "0" / "statistic.csv"
-        path.parent.mkdir(parents=True)
-        path.write_text("\n".join(lines) + "\n")
-    return found
-
-
-def peer_rows(work: Path) -> tuple[Path, Path]:
-    """The statistics of ``ROWS`` tensors as msprobe dumps them."""
-    found = []
-    for side in ("golden", "actual"):
-        folder = work / f"peer_{side}"
-        folder.mkdir(exist_ok=True)
-        tensor = {"type": "torch.Tensor", "dtype": "torch.float16", "shape": [1, 8, 16, 16], "Max": 1.5}
-        tensor |= {"Min": -1.25, "Mean": 0.01, "Norm": 30.5, "requires_grad": False}
-        data = {
-            f"Functional.conv2d.{number}.forward": {
-                "input_args": [tensor],
-                "input_kwargs": {},
-                "output": [tensor],
-            }
-            for number in range(ROWS // 2)
-        }
-        head = {
-            "task": "statistics",
-            "level": "L1",
-            "framework": "pytorch",
-            "dump_data_dir": None,
-            "data": data,
-        }
-        (folder / "dump.json").write_text(json.dumps(head))
-        stack = {"0": [list(data), ["File model.py, line 1, in forward"]]}
-        (folder / "stack.json").write_text(json.dumps(stack))
-        found.append(folder / "dump.json")
-    return found[0], found[1]
-
-
-def report(title: str, ours: Cost, theirs: Cost | None = None, other: str = "numpy") -> None:
-    sys.stdout.write(f"{title:52} npudump {ours}\n")
-    if theirs is not None:
-        sys.stdout.write(f"{'':52} {other:7} {theirs}\n")
-        sys.stdout.write(f"{'':52} CPU of {other} / npudump: {theirs.cpu / ours.cpu:.2f}\n")
-
-
-def bench_tensors(work: Path) -> None:
-    for dtype in (np.float16, np.float32):
-        golden, actual, offset = tensor_trees(work, dtype)
-        name = np.dtype(dtype).name
-        plain = best([sys.executable, "-c", COMPARE, golden, actual, name, str(offset)])
-        for executor in ("serial", "threads"):
-            cost = best(npudump("compare", golden, actual, "--executor", executor))
-            report(f"compare {TENSORS} x 4 MiB {name}, {executor}", cost, plain)
-        (work / "out").mkdir(exist_ok=True)
-        plain = best([sys.executable, "-c", CONVERT, golden, work / "out", name, str(offset)])
-        cost = best(npudump("convert", golden, "-o", work / "out2", "--executor", "serial"))
-        report(f"convert {TENSORS} x 4 MiB {name} to npy, serial", cost, plain)
-        for folder in (golden, actual, work / "out", work / "out2"):
+def bench_tensors(work: Path, dtype: str, peer: str | None) -> None:
+    offset = samples("tensors", work, dtype)
+    golden, actual, out = work / f"{dtype}_golden", work / f"{dtype}_actual", work / "out"
+    python = [sys.executable, "-c"]
+    theirs = None
+    if peer:
+        subprocess.run([peer, "-c", PEER_TENSORS, work, dtype, offset], check=True)
+        one, other = (work / f"peer_{dtype}_{side}" for side in ("golden", "actual"))
+        words: list[str | Path] = [
+            "compare",
+            "-tp",
+            other / "dump.json",
+            "-gp",
+            one / "dump.json",
+            "-o",
+            work / "peer_out",
+        ]
+        theirs = best([peer, "-c", PEER, *words], times=1)
+        for folder in (one, other):
             shutil.rmtree(folder)
+    plain = best([*python, COMPARE, golden, actual, dtype, offset])
+    for executor in ("serial", "threads"):
+        ours = best(npudump("compare", golden, actual, "--executor", executor))
+        row(f"compare 200 x 4 MiB, {dtype}, {executor}", ours, plain, theirs)
+    plain = best([*python, STATS, golden, dtype, offset])
+    for executor in ("serial", "threads"):
+        ours = best(npudump("stats", golden, "--executor", executor))
+        row(f"statistics of 800 MiB, {dtype}, {executor}", ours, plain, None)
+    plain = best([*python, CONVERT, golden, out, dtype, offset], out)
+    ours = best(npudump("convert", golden, "-o", out, "--executor", "serial"), out)
+    row(f"convert 800 MiB of {dtype} to npy, serial", ours, plain, None)
+    for folder in (golden, actual, out):
+        shutil.rmtree(folder)
 
 
 def bench_statistics(work: Path, peer: str | None) -> None:
-    golden, actual = csv_trees(work)
-    rows = 2 * CSV_FILES
-    report(f"stats of {CSV_FILES} CSV files", best(npudump("stats", golden)))
-    ours = best(npudump("compare", golden, actual))
-    report(f"compare {CSV_FILES} with {CSV_FILES} CSV files ({rows} rows)", ours)
-    ours = best(npudump("compare", *merged_statistics(work)))
-    report(f"compare {rows} rows of merged statistics", ours)
+    samples("statistics", work)
+    theirs = None
     if peer:
-        one, other = peer_rows(work)
-        words = ["compare", "-tp", other, "-gp", one, "-o", work / "peer_out"]
-        theirs = best([peer, "-c", "from msprobe.msprobe import main; main()", *words], times=1)
-        report(f"compare {rows} rows of statistics", ours, theirs, "msprobe")
+        one, other = (work / f"peer_{side}" / "dump.json" for side in ("golden", "actual"))
+        words: list[str | Path] = ["compare", "-tp", other, "-gp", one, "-o", work / "peer_out"]
+        theirs = best([peer, "-c", PEER, *words], times=1)
+    ours = best(npudump("compare", work / "merged_golden", work / "merged_actual"))
+    row("compare 20,000 rows of statistics", ours, None, theirs)
+    ours = best(npudump("compare", work / "csv_golden", work / "csv_actual"))
+    row("compare 10,000 with 10,000 statistics files (20,000 rows)", ours, None, None)
+    ours = best(npudump("compare", work / "csv_golden.yaml", work / "csv_actual"))
+    row("compare a golden file with 10,000 statistics files", ours, None, None)
 
 
 def bench_memory(work: Path) -> None:
-    for mebibytes in (1, 64, 1024):
-        trees = work / "one", work / "other"
-        for tree in trees:
-            # A child process inherits the peak of its parent, which is therefore kept low.
-            write_tensor(tree / f"Relu.relu.1.3.{STAMP}", "relu", np.ones(1 << 18, np.float32), mebibytes)
-        report(f"compare one tensor of {mebibytes} MiB", best(npudump("compare", *trees), times=1))
-        report(
-            f"convert one tensor of {mebibytes} MiB", best(npudump("convert", trees[0], "-o", work / "out"))
-        )
-        for tree in (*trees, work / "out"):
+    for mebibytes in (1, 64, 1024, 4096):
+        samples("large", work, str(mebibytes))
+        one, other, out = work / "one", work / "other", work / "out"
+        ours = best(npudump("compare", one, other, "--executor", "serial"), times=1)
+        row(f"compare one tensor of {mebibytes} MiB", ours, None, None)
+        ours = best(npudump("convert", one, "-o", out, "--executor", "serial"), out, times=1)
+        row(f"convert one tensor of {mebibytes} MiB", ours, None, None)
+        for tree in (one, other, out):
             shutil.rmtree(tree)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer", help="interpreter of an environment with mindstudio-probe")
-    parser.add_argument("--work", type=Path, help="directory for 4 GiB of files")
+    parser.add_argument("--peer", help="interpreter of an environment with mindstudio-probe and torch")
+    parser.add_argument("--work", type=Path, help="directory for 12 GiB of files")
     parser.add_argument("--only", choices=("tensors", "statistics", "memory"))
     arguments = parser.parse_args()
+    row("job", "npudump", "numpy", "msprobe")
+    row("---", "---", "---", "---")
     with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
         work = Path(folder)
         if arguments.only in (None, "statistics"):
             bench_statistics(work, arguments.peer)
         if arguments.only in (None, "tensors"):
-            bench_tensors(work)
+            for dtype in ("float16", "float32"):
+                bench_tensors(work, dtype, arguments.peer)
         if arguments.only in (None, "memory"):
             bench_memory(work)
 
