@@ -52,8 +52,8 @@ def by_reference_alone(
 def not_recorded(path: Path, result: ReferenceResult, *, tensors: int) -> Outcome:
     """Return the outcome of an update whose layers differ from the reference: nothing is approved."""
     problem = (
-        f"nothing was recorded: the layers do not agree with the reference {result.model.name}; to record "
-        f"them all the same, take reference out of the marker or give it the tolerance"
+        f"nothing was recorded: the layers are not shown to agree with the reference {result.model.name}; "
+        f"to record them all the same, take reference out of the marker or give it the tolerance"
     )
     outcome = Outcome(status.FAILED, path, problems=(problem,), tensors=tensors)
     return with_reference(outcome, result)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +16,6 @@ from onnx import helper, numpy_helper
 from pytest_npudump.demo.model import change_weights, find_model
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Project
 
 DUMPS = "--npudump-dump-dir=dumps"
@@ -169,7 +169,7 @@ def test_update_approves_nothing_that_differs_from_the_reference(converted: Proj
     result = converted.run("--npudump-update-golden", DUMPS)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["npudump: nothing was recorded: the layers do not agree with the reference reference.onnx; *"]
+        ["npudump: nothing was recorded: the layers are not shown to agree with the reference *"]
     )
     assert golden_files(converted) == []
     converted.model()
@@ -231,6 +231,36 @@ def test_inputs_are_taken_from_a_dump_of_tensors(converted: Project) -> None:
     result = converted.run(DUMPS)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*block/conv.2:output.0: against the reference tensor: *"])
+
+
+EXTERNAL = """
+import sys
+START = (
+    "import sys, runpy; from pytest_npudump.emulator.install import install; install(); "
+    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+COMMAND = [sys.executable, "-c", START, "classify.py", "small.om", "image.npy", "result.npy", "acl.json"]
+
+@pytest.mark.npu_dump(reference='reference.onnx')
+def test_small(npu_dump):
+    npu_dump.run(COMMAND, acl_json="acl.json", models=["small.onnx"])
+"""
+
+
+def test_program_of_its_own_process_is_compared_on_the_inputs_the_test_tells(converted: Project) -> None:
+    shutil.copy(Path(__file__).parent.parent / "data" / "emulator" / "classify.py", converted.path)
+    np.save(converted.path / "image.npy", np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+    converted.test_file(EXTERNAL)
+    result = converted.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: the inputs of the model are not known: *"])
+    told = '    npu_dump.reference_inputs({"image": np.load("image.npy")})\n'
+    converted.test_file(EXTERNAL + told)
+    converted.run(DUMPS).assert_outcomes(passed=1)
+    converted.model(change=0.01)
+    result = converted.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*block/conv.2:output.0: against the reference tensor: max abs 0.29*"])
 
 
 def test_reference_inputs_without_a_reference_are_an_error(project: Project) -> None:
@@ -429,6 +459,72 @@ def test_real_model_is_compared_layer_by_layer_and_a_changed_weight_found_at_its
     assert found["first"] == "Conv@21:output.0"
 
 
+def test_real_model_in_half_precision_agrees_with_the_reference_in_float32(converted: Project) -> None:
+    for name in ("classifier.onnx", "original.onnx"):
+        converted.path.joinpath(name).write_bytes(find_model().read_bytes())
+    halve(converted.path / "classifier.onnx")
+    body = CLASSIFIER.replace("model.run(picture)", "model.run(picture.astype(np.float16))")
+    converted.marked("reference='original.onnx'", body=body)
+    found = result_of(converted)["reference"]
+    assert (found["good"], found["compared"], found["layers"]) == (True, 259, 259)
+    change_weights(converted.path / "classifier.onnx", "Conv@21", 0.1)
+    found = result_of(converted, DUMPS)["reference"]
+    assert found["first"] == "Conv@21:output.0"
+
+
+TWO_MODELS = """
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    for path in ("other.onnx", "small.onnx", "small.onnx"):
+        with npu_dump.load_model(path) as model:
+            model.run(image * np.float32(2))
+            model.run(image)
+"""
+
+
+def test_other_models_of_a_test_are_told_apart_by_their_layers(converted: Project) -> None:
+    other = converted.path / "other.onnx"
+    other.write_bytes(converted.path.joinpath("small.onnx").read_bytes())
+    names = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
+    rename(other, {name: f"x{n}" for n, name in enumerate(names)})
+    converted.marked(REFERENCE, body=TWO_MODELS)
+    result = converted.run(DUMPS)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*5 of 9 layers compared; no counterpart for Conv 2, Relu 1, Softmax 1"])
+    converted.model(change=0.01)
+    found = result_of(converted, DUMPS)["reference"]
+    assert found["failed"] == 8
+    assert found["first"] == "block/conv.2#model=small:output.0"
+
+
+@pytest.mark.parametrize("marker", ["dump_mode='input'", "layers='block/*'", "layers=['block/conv.2']"])
+def test_part_of_a_model_is_compared_on_the_whole_models_inputs(converted: Project, marker: str) -> None:
+    converted.marked(f"{REFERENCE}, {marker}")
+    found = result_of(converted)["reference"]
+    assert found["good"]
+    converted.model(change=0.01)
+    assert not result_of(converted, DUMPS)["reference"]["good"]
+
+
+def test_unknown_inputs_fail_a_test_whose_golden_holds(converted: Project) -> None:
+    converted.marked(body=OTHERS_INPUTS)
+    converted.record()
+    converted.marked(REFERENCE, body=OTHERS_INPUTS)
+    result = converted.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: the inputs of the model are not known: *"])
+    result.stdout.no_fnmatch_line("*to approve*")
+
+
+def test_update_with_unknown_inputs_records_nothing(converted: Project) -> None:
+    converted.marked(REFERENCE, body=OTHERS_INPUTS)
+    result = converted.run("--npudump-update-golden", DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: nothing was recorded: *", "also: the inputs of the model are not known*"]
+    )
+    assert golden_files(converted) == []
+
+
 def test_tolerance_of_the_marker_counts(converted: Project) -> None:
     converted.model(change=0.01)
     converted.marked(f"{REFERENCE}, rtol=0.5")
@@ -481,10 +577,20 @@ def test_half_precision_on_the_device_agrees_with_the_reference_in_float32(conve
 def halve(path: Path) -> None:
     """Convert an ONNX file to float16, as ATC does."""
     model = onnx.load(str(path))
-    for tensor in model.graph.initializer:
+    constants = [
+        attribute.t for node in model.graph.node for attribute in node.attribute if attribute.HasField("t")
+    ]
+    for tensor in (*model.graph.initializer, *constants):
+        if tensor.data_type != onnx.TensorProto.FLOAT:
+            continue
         tensor.CopyFrom(
             numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), tensor.name)
         )
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.i == onnx.TensorProto.FLOAT:
+                attribute.i = onnx.TensorProto.FLOAT16
+    del model.graph.value_info[:]
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
     onnx.save(model, str(path))
