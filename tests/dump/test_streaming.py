@@ -396,3 +396,26 @@ def test_settling_waits_for_files_that_are_open(tmp_path: Path) -> None:
     receiver.settle(quiet=0.0, patience=60.0)
     assert len(receiver.dump().records) == 1
     thread.join()
+
+
+def test_a_dump_path_behind_a_symbolic_link_is_known_by_both_names(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    receiver = DumpReceiver(tmp_path / "link")
+    data = (DATA / "dump" / "dtypes" / "1_FLOAT").read_bytes()
+    for name in ("link", "real"):
+        _send(receiver, tmp_path / name / PLACE / f"Add.{name}.1.2.1795228705872229", data)
+    dump = receiver.dump()
+    assert not dump.problems
+    assert {record.path.parts[: len(tmp_path.parts) + 1] for record in dump.records} == {
+        (tmp_path / "link").parts
+    }
+
+
+def test_what_two_runs_hand_over_is_refused_as_from_files(tmp_path: Path) -> None:
+    receiver = DumpReceiver(tmp_path)
+    data = (DATA / "dump" / "dtypes" / "1_FLOAT").read_bytes()
+    for second in ("01", "02"):
+        _send(receiver, tmp_path / f"202601010101{second}" / "0" / NAME, data)
+    with pytest.raises(DumpError, match="two runs in one dump"):
+        receiver.dump()
