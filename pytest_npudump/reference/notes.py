@@ -52,6 +52,9 @@ def notes_of(compared: Compared, model: ReferenceModel, layers: int) -> tuple[st
         for mark, words in _MARKS.items()
         if (keys := compared.marked(mark))
     ]
+    odd = [e.actual for e in compared.expected if e.actual.note]
+    if odd:
+        notes.append(f"{name}: {len(odd)} tensors were compared in part, such as {odd[0].key}: {odd[0].note}")
     unjudged = compared.comparison.unjudged
     if unjudged:
         notes.append(
