@@ -28,7 +28,9 @@ def main() -> None:
     """Run the task whose file the command line names, and exit as pytest does."""
     task = Task.read(Path(sys.argv[1]))
     sys.path[:] = task.path
-    config = pytest.Config.fromdictargs(dict(task.options), [str(task.file)])
+    # This package is imported before pytest could rewrite it, and filterwarnings may make that an error.
+    filters = [*(task.options.get("pythonwarnings") or ()), "ignore:Module already imported"]
+    config = pytest.Config.fromdictargs({**task.options, "pythonwarnings": filters}, [str(task.file)])
     if task.worker is not None:
         vars(config).update(workerinput=dict(task.worker), workeroutput={})
     config.pluginmanager.register(Child(task), CHILD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -106,12 +107,13 @@ def test_failing_fixture_is_an_error_at_setup(project: Project) -> None:
 DEATHS = [
     ("os.kill(os.getpid(), signal.SIGSEGV)", "was ended by SIGSEGV, during the test's body"),
     ("os._exit(7)", "ended with exit code 7, during the test's body"),
-    ("os._exit(0)", "ended with exit code 0 and no result, during the test's body"),
+    ("os._exit(1)", "ended with exit code 1, during the test's body"),
+    ("os._exit(0)", "ended with exit code 0, during the test's body"),
     ("time.sleep(60)", "did not end within 12 seconds and was ended, during the test's body"),
 ]
 
 
-@pytest.mark.parametrize(("line", "words"), DEATHS, ids=["signal", "exit", "no-result", "hang"])
+@pytest.mark.parametrize(("line", "words"), DEATHS, ids=["signal", "exit", "failure", "success", "hang"])
 def test_death_in_the_body_fails_the_test_and_says_so(project: Project, line: str, words: str) -> None:
     isolated(project, "")
     project.record()
@@ -288,3 +290,17 @@ def test_time_limit_that_is_none_is_refused(project: Project, value: str) -> Non
     result = project.run(f"--npudump-isolation-timeout={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert re.search("--npudump-isolation-timeout is '.*', expected seconds", result.stderr.str())
+
+
+def test_warnings_that_are_errors_leave_the_process_alone_and_fail_the_test_as_ever(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolated(project, "if 'WARN' in os.environ: warnings.warn('mind this')")
+    ini = project.path / "tox.ini"
+    ini.write_text(ini.read_text() + "\nfilterwarnings = error\n")
+    run = partial(project.pytester.runpytest_subprocess, "--npudump-runtime=emulator")
+    run("--npudump-update-golden").assert_outcomes(passed=1)
+    monkeypatch.setenv("WARN", "1")
+    result = run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*UserWarning: mind this*"])
