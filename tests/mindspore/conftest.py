@@ -145,7 +145,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio")
     pytester.makeini(
         "[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n"
-        "npudump_dump_dir = dumps\nfilterwarnings =\n    error\n    ignore:Module already imported\n"
+        "npudump_dump_dir = dumps\nfilterwarnings = error\n"
     )
     pytester.path.joinpath("nets.py").write_text(NETS, encoding="utf-8")
     return Project(pytester)
