@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump import _compat
+from pytest_npudump.errors import NpudumpError
 from pytest_npudump.item_state import RESULT, will_run_again
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ def body_failed(item: pytest.Item, test: MarkedTest, words: str) -> None:
     Raises:
         pytest.fail.Exception: the first run's failure.
     """
-    test.stop()
+    try:
+        test.stop()
+    except NpudumpError as error:
+        item.add_report_section("call", "npudump", f"the dump could not be ended: {error}")
     if test.outcome is None:
         item.add_report_section("call", "npudump", _after_failed_body(item, test))
         return

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.attempt import Attempt
-from pytest_npudump.errors import ConfigError
+from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
 from pytest_npudump.judging import judge
 from pytest_npudump.outcome import DIED, PENDING, Escalation, Outcome
 from pytest_npudump.ranks.agreement import agree
+from pytest_npudump.scenes.exception import examine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +149,12 @@ class MarkedTest:
 
     def finish(self) -> None:
         """Judge what the first run dumped, or examine what the second one did."""
-        self.stop()
+        try:
+            self.stop()
+        except NpudumpError as error:
+            if not self._explain_exception(str(error)):
+                raise
+            return
         if self._plan is None:
             self.outcome = judge(self)
             self._plan = self._agreed(plan_second_run(self))
@@ -158,6 +164,15 @@ class MarkedTest:
                 self.outcome = replace(self.outcome, problems=(problem,))
         elif not self._accompanies:
             self.escalation = examine_second_run(self, self._plan)
+
+    def _explain_exception(self, error: str) -> bool:
+        """Tell which operator failed where a failed device cannot even end the dump; False without one."""
+        if self.request.scene != "exception":
+            return False
+        outcome = examine(self)
+        if outcome.findings:
+            self.outcome = replace(outcome, problems=(*outcome.problems, error))
+        return bool(outcome.findings)
 
     def _agreed(self, plan: Plan | None) -> Plan | None:
         """Return the plan that all ranks can follow: a model whose ranks wait for each other runs on all."""

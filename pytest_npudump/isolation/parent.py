@@ -70,7 +70,7 @@ def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
     with closing(ours):
         with closing(theirs):
             task = Task.of(item, run, test.directory, theirs.fileno(), meeting_place)
-            death = _run(task, item.config.invocation_params.dir, timeout)
+            good, end = _run(task, item.config.invocation_params.dir, timeout)
         captured = [*_captured(ours)]
     said: dict[str, Any] = {}
     reports = []
@@ -90,7 +90,7 @@ def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
         done=concluded.get("done", False),
         producer=said.get("producer", {}),
         complete=complete,
-        death=_words(death, said) if death or not complete else "",
+        death="" if good and complete else _words(end, said),
         output=(*captured, *_uncaptured(task)),
     )
 
@@ -99,8 +99,8 @@ def _files(task: Task) -> tuple[Path, ...]:
     return tuple(task.directory / f"child{task.run}-{name}.txt" for name in _STREAMS)
 
 
-def _run(task: Task, cwd: Path, timeout: float) -> str:
-    """Run the child, and return how it ended if that was not as it should."""
+def _run(task: Task, cwd: Path, timeout: float) -> tuple[bool, str]:
+    """Run the child; return whether it ended as a pytest does that ran its tests, and how it ended."""
     stdout, stderr = _files(task)
     command = (sys.executable, "-c", _MAIN, str(task.write()))
     try:
@@ -108,10 +108,10 @@ def _run(task: Task, cwd: Path, timeout: float) -> str:
             environment, files = dict(os.environ), (out, err)
             code = run_in_group(command, cwd, environment, timeout, files, pass_fds=(task.socket,))
     except subprocess.TimeoutExpired:
-        return f"did not end within {timeout:g} seconds and was ended"
+        return False, f"did not end within {timeout:g} seconds and was ended"
     except OSError as error:
-        return f"cannot be started: {error}"
-    return "" if code in _GOOD else how_it_ended(code)
+        return False, f"cannot be started: {error}"
+    return code in _GOOD, how_it_ended(code)
 
 
 def _captured(connection: socket.socket) -> Iterator[tuple[str, str]]:
@@ -136,7 +136,7 @@ def _uncaptured(task: Task) -> Iterator[tuple[str, str]]:
             yield f"End of the process's {name}", "\n".join(lines)
 
 
-def _words(death: str, said: Mapping[str, Any]) -> str:
+def _words(end: str, said: Mapping[str, Any]) -> str:
     """Return how the process ended, and at which point."""
     if "collection failed" in said:
         lines = [line for line in said["collection failed"].splitlines() if line.strip()]
@@ -146,7 +146,7 @@ def _words(death: str, said: Mapping[str, Any]) -> str:
             f"collected {said['collected'][1]} tests of its file, and not this one: the ids of its "
             f"parameters must be the same in every process"
         )
-    return f"{death or 'ended with exit code 0 and no result'}{_point(said)}"
+    return f"{end}{_point(said)}"
 
 
 def _point(said: Mapping[str, Any]) -> str:

@@ -76,6 +76,7 @@ class TorchNpuRuntime(AclJson):
     activity: TorchNpuActivity = field(default_factory=TorchNpuActivity)
     _dumping: bool = False
     _device_set: bool = False
+    _allocated: int | None = None
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime, SoC name and the version of torch_npu, as a golden records them."""
@@ -113,6 +114,14 @@ class TorchNpuRuntime(AclJson):
                 self._call(f"{_UTILS}.finalize_dump")
             raise
         self.activity.initialised = True
+        self._allocated = self._allocations()
+
+    def _allocations(self) -> int | None:
+        """Return how many tensors were ever allocated on the current device; None where it cannot be told."""
+        try:
+            return int(self.torch_npu.npu.memory_stats()["allocation.all.allocated"])
+        except (AttributeError, KeyError, RuntimeError):
+            return None
 
     def _select_device(self) -> None:
         if self.device and not self._device_set:
@@ -138,6 +147,9 @@ class TorchNpuRuntime(AclJson):
             return
         self._dumping = False
         self._call("torch_npu.npu.synchronize")
+        before, now = self._allocated, self._allocations()
+        if before is not None and now is not None and now > before:
+            self.activity.evidence.shown.append(f"{now - before} tensors were allocated on the NPU")
         self._call(f"{_UTILS}.finalize_dump")
 
     def _end_dump_of_test(self) -> None:

@@ -124,7 +124,7 @@ def test_every_option_is_an_ini_key(project: Project) -> None:
     [
         (
             "npudump_runtime = gpu",
-            "ini key npudump_runtime is 'gpu', expected one of auto, acl, torch_npu, emulator",
+            "ini key npudump_runtime is 'gpu', expected one of auto, acl, torch_npu, mindspore, emulator",
         ),
         ("npudump_device = first", "--npudump-device is 'first', expected a device id such as 0"),
         ("npudump_dump_limit = big", "--npudump-dump-limit is 'big', expected a size such as 512MiB"),

@@ -251,3 +251,14 @@ def test_a_graph_of_torchair_is_dumped_by_its_own_configuration(eager: Eager, *,
     write_torchair(eager, value=1.5, scope=scope)
     eager.run("--npudump-escalate=off").assert_outcomes(failed=1)
     assert verdicts(eager) == [("fail", "add_1:output.0")]
+
+
+@pytest.mark.parametrize("scene", ["overflow", "exception"])
+def test_healthy_operators_pass_a_scene_whose_healthy_runs_leave_no_file(eager: Eager, scene: str) -> None:
+    marker = f"scene='{scene}', isolation='none'"
+    eager.write(CALLS, marker=marker)
+    eager.run().assert_outcomes(passed=1)
+    eager.write([], marker=marker)
+    result = eager.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*no operator ran on the NPU while the dump was on*"])

@@ -12,6 +12,7 @@ from typing import Any
 calls: list[tuple[Any, ...]] = []
 answers: dict[str, int] = {}
 state: dict[str, Any] = {"initialised": False, "dump_open": False, "config": None, "counter": 0, "time": 0}
+state["allocated"] = 0
 state["counter"] = int(os.environ.get("TORCH_CLIENT_COUNTER", "0"))
 
 _HEADER = (
@@ -58,8 +59,9 @@ def operator(api: str, value: float, *, kernel: str = "") -> None:
     """Run an eager operator with two results of ``value``; the counter goes on, dumped or not."""
     initialise()
     state["counter"] += 1
+    state["allocated"] += 2
     config = state["config"]
-    if config is None:
+    if config is None or "dump_debug" in config or "dump_scene" in config:
         return
     state["time"] = max(state["time"] + 1, time.time_ns() // 1000)
     level, name = ("L0", kernel) if kernel else ("L2", api)

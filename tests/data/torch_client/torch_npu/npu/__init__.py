@@ -10,6 +10,7 @@ __all__ = [
     "init_dump",
     "is_available",
     "is_initialized",
+    "memory_stats",
     "set_device",
     "set_dump",
     "synchronize",
@@ -38,3 +39,8 @@ def synchronize(device: int | None = None) -> None:
     del device
     _device.initialise()
     _device.ask("aclrtSynchronizeDevice")
+
+
+def memory_stats(device: int | None = None) -> dict[str, int]:
+    del device
+    return {"allocation.all.allocated": _device.state["allocated"]} if is_initialized() else {}
