@@ -130,3 +130,32 @@ def test_what_mindspore_cannot_do_is_an_error_at_collection(
 def test_keys_of_data_dump_json_are_refused_by_other_runtimes(project: Project) -> None:
     project.marked("data_dump={'sample_mode': 1}")
     project.run().stdout.fnmatch_lines(["*data_dump: keys of MindSpore's*--npudump-runtime=mindspore"])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "npu_dump.run(['true'], acl_json='acl.json')",
+            "*run(): hands an acl.json on, and the runtime mind*",
+        ),
+        ("npu_dump.torchair_config()", "*torchair_config(): hands an acl.json on*"),
+        ("npu_dump.capture('part').__enter__()", "*capture(): MindSpore reads its dump configuration once *"),
+        (
+            "npu_dump.load_model('net.om')",
+            "*load_model('net.om'): the runtime mindspore loads .mindir files*",
+        ),
+    ],
+)
+def test_what_the_fixture_cannot_do_with_mindspore_says_what_can_be_done(
+    mindspore: Project, body: str, message: str
+) -> None:
+    write(mindspore, f"net(); {body}")
+    result = run(mindspore, "--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([message])
+
+
+def test_the_configuration_is_read_though_the_test_looks_at_it(mindspore: Project) -> None:
+    write(mindspore, "assert npu_dump.config['common_dump_settings']['net_name'] == 'net'; net()")
+    run(mindspore, "--npudump-update-golden").assert_outcomes(passed=1)
