@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+_CONSTANT = "Constant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Operator:
 
     Attributes:
         name: the node's name, made unique; a node without one is called ``{OpType}_{k}``, where k counts
-            the unnamed nodes of that type from 0, which does not change while the graph does not.
+            all unnamed nodes of the file from 0, constants included: as GE's ONNX parser names them
+            (``UpdateAllNodeName``).
         op_type: the node's type.
         inputs: names of the tensors it reads, without weights and constants (those never are in a dump).
         outputs: names of the tensors it writes.
@@ -37,7 +39,7 @@ def operators(graph: Any) -> tuple[Operator, ...]:
     Inputs of nodes inside control flow (the branches of ``If``, the body of ``Loop``) are not listed: a
     branch is part of its operator.
     """
-    nodes = [node for node in graph.node if node.op_type != "Constant"]
+    nodes = [node for node in graph.node if node.op_type != _CONSTANT]
     constants = _constants(graph)
     return tuple(
         Operator(
@@ -47,7 +49,7 @@ def operators(graph: Any) -> tuple[Operator, ...]:
             outputs=tuple(tensor for tensor in node.output if tensor),
             task=task,
         )
-        for task, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True), 1)
+        for task, (name, node) in enumerate(zip(_names(graph.node), nodes, strict=True), 1)
     )
 
 
@@ -61,21 +63,21 @@ def _constants(graph: Any) -> set[str]:
     names = {tensor.name for tensor in graph.initializer}
     names.update(tensor.values.name for tensor in graph.sparse_initializer)
     for node in graph.node:
-        if node.op_type == "Constant":
+        if node.op_type == _CONSTANT:
             names.update(node.output)
     return names
 
 
 def _names(nodes: Iterable[Any]) -> Iterator[str]:
+    """Yield the name of each node that is no constant."""
     nodes = list(nodes)
-    taken = {node.name for node in nodes}
-    unnamed: Counter[str] = Counter()
+    taken = {node.name for node in nodes if node.op_type != _CONSTANT}
+    unnamed = itertools.count()
     seen: set[str] = set()
     for node in nodes:
-        name = node.name
-        if not name:
-            name = f"{node.op_type}_{unnamed[node.op_type]}"
-            unnamed[node.op_type] += 1
+        name = node.name or f"{node.op_type}_{next(unnamed)}"
+        if node.op_type == _CONSTANT:
+            continue
         if name in seen or (not node.name and name in taken):
             name = next(n for k in itertools.count(1) if (n := f"{name}_{k}") not in seen | taken)
         seen.add(name)

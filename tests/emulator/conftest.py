@@ -68,7 +68,7 @@ def small_model(tmp_path: Path) -> Path:
     weight = helper.make_tensor("w", TensorProto.FLOAT, [3], [1.0, -2.0, 0.5])
     one = helper.make_tensor("one", TensorProto.FLOAT, [], [1.0])
     nodes = [
-        helper.make_node("Constant", [], ["c"], value=one),
+        helper.make_node("Constant", [], ["c"], value=one, name="one"),
         helper.make_node("Mul", ["x", "w"], ["scaled"], name="scale"),
         helper.make_node("Relu", ["scaled"], ["activated"], name="block/relu.1"),
         helper.make_node("Add", ["activated", "x"], ["sum"]),
