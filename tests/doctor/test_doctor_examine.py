@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -139,3 +140,15 @@ def test_json_holds_every_line(machine: Machine, tmp_path: Path) -> None:
 def test_a_line_that_is_not_good_needs_a_remedy_and_a_good_one_has_none(state: str, remedy: str) -> None:
     with pytest.raises(ValueError, match="name"):
         Finding("area", "name", state, "text", remedy)
+
+
+@pytest.mark.parametrize(
+    ("soc", "text"), [("", "MindSpore 2.10.0 runs on CPU"), ("Ascend910B3", "*: Ascend910B3")]
+)
+def test_mindspore_works_without_an_npu_too(machine: Machine, tmp_path: Path, soc: str, text: str) -> None:
+    machine.probes["mindspore"] = Probe(works=True, why="MindSpore 2.10.0 runs on CPU", soc=soc)
+    report = examine(machine.system(), tmp_path)
+    (found,) = (one for one in report.findings if (one.area, one.name) == ("runtimes", "mindspore"))
+    assert found.state == OK
+    assert fnmatchcase(found.text, text)
+    assert "mindspore" in report.runtimes

@@ -6,15 +6,12 @@ import os
 import shutil
 import sys
 from importlib import metadata
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_npudump.doctor.probe import Probe, probe_runtime
 from pytest_npudump.doctor.system import System, free_space, installed_version, run_npu_smi
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ACL = """
 def get_soc_name():
@@ -149,3 +146,9 @@ def test_free_space_is_the_file_system_s(tmp_path: Path) -> None:
     nbytes, files = free_space(tmp_path)
     assert nbytes == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.05)
     assert files is None or files > 0
+
+
+def test_mindspore_is_asked_for_the_device_it_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Path(__file__).parents[1] / "data" / "mindspore_client"
+    monkeypatch.setenv("PYTHONPATH", str(client))
+    assert probe_runtime("mindspore") == Probe(works=True, why="MindSpore 2.10.0 runs on CPU")
