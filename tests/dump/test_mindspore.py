@@ -264,3 +264,18 @@ def test_what_mindspore_adds_to_any_dump_is_no_news(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text("x")
     assert read_dump(tmp_path).notes == ("1 files that are no dump files were not read: rank_0/notes.txt",)
+
+
+def test_single_operators_dumped_anew_each_second_are_turns_of_one_run(tmp_path: Path) -> None:
+    """MindSpore switches the dump on and off around each aclop kernel: one time directory a second."""
+    source = next((DATA / "acl-stats").rglob("*.csv"))
+    op_type, _, _ = source.name.partition(".")
+    for second in (1, 2, 3):
+        folder = tmp_path / f"2026010101010{second}" / "0"
+        folder.mkdir(parents=True)
+        shutil.copy(source, folder / f"{op_type}.layer.1.2.{STAMP + second}.csv")
+    with pytest.raises(DumpError, match="two runs in one dump"):
+        read_dump(tmp_path)
+    dump = read_dump(tmp_path, one_run=True)
+    assert {record.key.turn for record in dump.records} == {0, 1, 2}
+    assert len({record.key for record in dump.records}) == len(dump.records)
