@@ -68,7 +68,7 @@ def _check_config(request: DumpRequest, runtime: str, cwd: Path) -> None:
     if runtime == "mindspore":
         from pytest_npudump.config import data_dump  # noqa: PLC0415 - only where chosen
 
-        data_dump.check_request(request)
+        data_dump.check_request(request, version=data_dump.rules_version())
         return
     if request.data_dump:
         raise RequestError(
