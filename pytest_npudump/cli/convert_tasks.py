@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.decode import VIEWED, DecodeError, load, raw_bytes, why_opaque
-from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.host import host_array, is_private
+from pytest_npudump.dump.decode import VIEWED, load, raw_bytes
+from pytest_npudump.dump.host import host_array
 from pytest_npudump.dump.layouts import LayoutError
-from pytest_npudump.dump.records import Payload, TensorRecord
+from pytest_npudump.dump.packed import packed_tensor
 from pytest_npudump.dump.stats_chunks import c_order_chunks
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from io import FileIO
     from pathlib import Path
+
+    from pytest_npudump.dump.records import Payload, TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -140,8 +141,9 @@ def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int,
     Raises:
         DumpError: the tensor has no values, or its layout cannot be converted.
     """
-    if layout and record.shape is not None and _packed(record) and not is_private(record):
-        return _packed_values(record, record.shape)
+    packed = packed_tensor(record, layout) if layout else None
+    if packed is not None:
+        return packed.dtype, packed.shape, packed.pieces(_CHUNK)
     loaded = _load(record) if layout else raw_array(record)
     array = _host(loaded, record, layout) if layout else loaded
     payload = record.payload
@@ -179,29 +181,6 @@ def _fill(file: FileIO, buffer: Array, offset: int) -> None:
             reason = "the file became shorter while the tensor was read"
             raise FormatError(str(file.name), reason, offset=offset + done)
         done += read
-
-
-def _packed(record: TensorRecord) -> bool:
-    copied = record.dtype not in VIEWED and not why_opaque(record.dtype)
-    return copied and record.dtype != "bool" and record.payload is not None and record.payload.kind == "raw"
-
-
-def _packed_values(
-    record: TensorRecord, shape: tuple[int, ...]
-) -> tuple[np.dtype[Any], tuple[int, ...], Iterator[Array]]:
-    """Values of a type that has to be unpacked, a piece at a time."""
-    payload, bits, count = record.payload, BY_NAME[record.dtype].bits, math.prod(shape)
-    if payload is None or (count * bits + 7) // 8 > payload.nbytes:
-        raise DecodeError(f"{count} elements of {record.dtype} need more bytes than the tensor has")
-    first = load(payload, record.dtype, (0,))
-
-    def pieces() -> Iterator[Array]:
-        for start in range(0, count, _CHUNK):
-            length = min(_CHUNK, count - start)
-            part = Payload(payload.path, payload.offset + start * bits // 8, (length * bits + 7) // 8)
-            yield load(part, record.dtype, (length,))
-
-    return first.dtype, shape, pieces()
 
 
 def _load(record: TensorRecord) -> Array:

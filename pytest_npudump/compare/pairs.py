@@ -13,7 +13,8 @@ from pytest_npudump.compare.tensors import compare_tensors, examine_tensors
 from pytest_npudump.dump.decode import load, raw_bytes, why_opaque
 from pytest_npudump.dump.host import host_array, is_private
 from pytest_npudump.dump.layouts import LayoutError
-from pytest_npudump.dump.records import TensorRecord
+from pytest_npudump.dump.packed import packed_tensor
+from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats import payload_stats, tensor_stats
 from pytest_npudump.dump.stats_chunks import c_order_chunks
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tensors import TensorDifference
-    from pytest_npudump.dump.records import Stats
+    from pytest_npudump.compare.tensors_chunks import Values
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -129,27 +130,41 @@ def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord)
     why = why_opaque(golden.dtype) or why_opaque(actual.dtype)
     if why:
         return _bytes(golden, actual, why)
+    packed = packed_tensor(golden, pair.layout), packed_tensor(actual, pair.layout)
+    if packed[0] is not None and packed[1] is not None:
+        return _examined(pair, golden, actual, (packed[0], packed[1]), Elements(golden, actual))
     one, other = _array(golden), _array(actual)
     found = Elements(golden, actual)
     try:
         one, other = host_array(one, golden, pair.layout), host_array(other, actual, pair.layout)
     except LayoutError as error:
         found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
+    return _examined(pair, golden, actual, (one, other), found)
+
+
+def _examined(
+    pair: Pair, golden: TensorRecord, actual: TensorRecord, values: tuple[Values, Values], found: Elements
+) -> Elements:
+    """Return ``found`` with the statistics of both tensors, and how far one is from the other."""
+    difference, note = None, found.note
     try:
-        examined = examine_tensors(one, other, rtol=pair.rtol, atol=pair.atol, worst=_WORST)
+        examined = examine_tensors(*values, rtol=pair.rtol, atol=pair.atol, worst=_WORST)
         first, second, difference = examined.golden, examined.actual, examined.difference
-        note = found.note
     except RequestError as error:
-        first, second, difference = tensor_stats(one), tensor_stats(other), None
-        note = "; ".join(filter(None, (found.note, f"elements not compared: {error}")))
+        first, second = _stats(golden, values[0]), _stats(actual, values[1])
+        note = "; ".join(filter(None, (note, f"elements not compared: {error}")))
     return replace(
         found,
-        golden=_described(golden, first, one, pair, found.layout),
-        actual=_described(actual, second, other, pair, found.layout),
+        golden=_described(golden, first, values[0].shape, pair, found.layout),
+        actual=_described(actual, second, values[1].shape, pair, found.layout),
         golden_stats=first,
         difference=difference,
         note=note,
     )
+
+
+def _stats(record: TensorRecord, values: Values) -> Stats:
+    return tensor_stats(values if isinstance(values, np.ndarray) else _array(record))
 
 
 def _array(record: TensorRecord) -> Array:
@@ -158,10 +173,12 @@ def _array(record: TensorRecord) -> Array:
     return load(record.payload, record.dtype, record.shape)
 
 
-def _described(record: TensorRecord, stats: Stats, array: Array, pair: Pair, layout: str) -> TensorRecord:
-    if layout == "device" or not (is_private(record) or array.shape != record.shape):
+def _described(
+    record: TensorRecord, stats: Stats, shape: tuple[int, ...], pair: Pair, layout: str
+) -> TensorRecord:
+    if layout == "device" or not (is_private(record) or shape != record.shape):
         return replace(record, stats=stats)
-    return replace(record, stats=stats, shape=array.shape, format=pair.layout)
+    return replace(record, stats=stats, shape=shape, format=pair.layout)
 
 
 def _difference(pair: Pair, one: Array, other: Array, found: Elements) -> Elements:

@@ -25,6 +25,7 @@ from pytest_npudump.dump.stats_running import running_array
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
+    from pytest_npudump.compare.tensors_chunks import Values
     from pytest_npudump.compare.tensors_worst import WorstElement
     from pytest_npudump.dump.records import Stats
     from pytest_npudump.dump.stats_running import Running
@@ -132,10 +133,10 @@ def compare_tensors(
     return examine_tensors(golden, actual, rtol=rtol, atol=atol, worst=worst).difference
 
 
-def examine_tensors(
-    golden: np.ndarray, actual: np.ndarray, *, rtol: float, atol: float, worst: int = 5
-) -> Examined:
+def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float, worst: int = 5) -> Examined:
     """Compare as :func:`compare_tensors`, and have the statistics of both with it: each chunk is read once.
+
+    Both are arrays, or both tensors that are unpacked piece by piece.
 
     Raises:
         RequestError: as :func:`compare_tensors`.
@@ -153,7 +154,8 @@ def examine_tensors(
             sides = (fast.golden, fast.actual)
         else:
             sides = (running_array(golden.dtype), running_array(actual.dtype))
-        sums.scale = dot_scale(golden, actual)
+        if isinstance(golden, np.ndarray) and isinstance(actual, np.ndarray):
+            sums.scale = dot_scale(golden, actual)
         offset = 0
         for one, other in paired_chunks(golden, actual):
             if fast is None or not fast.add(one, other, offset):
@@ -166,7 +168,7 @@ def examine_tensors(
     return Examined(_difference(golden, sums, found, rtol, atol), ours, theirs)
 
 
-def _check(golden: np.ndarray, actual: np.ndarray, rtol: float, atol: float) -> None:
+def _check(golden: Values, actual: Values, rtol: float, atol: float) -> None:
     if golden.shape != actual.shape:
         raise RequestError(f"golden has shape {golden.shape}, actual {actual.shape}: compare equal shapes")
     if not (0 <= rtol < math.inf and 0 <= atol < math.inf):
@@ -178,12 +180,12 @@ def _check(golden: np.ndarray, actual: np.ndarray, rtol: float, atol: float) -> 
         )
 
 
-def _bytes(golden: np.ndarray, actual: np.ndarray) -> bool:
+def _bytes(golden: Values, actual: Values) -> bool:
     """Whether the two are bool and uint8, the two forms of a dumped BOOL."""
     return {golden.dtype.name, actual.dtype.name} == {"bool", "uint8"}
 
 
-def _difference(golden: np.ndarray, sums: Sums, found: Worst, rtol: float, atol: float) -> TensorDifference:
+def _difference(golden: Values, sums: Sums, found: Worst, rtol: float, atol: float) -> TensorDifference:
     norm_golden, norm_actual = math.sqrt(sums.golden_squares), math.sqrt(max(sums.actual_squares, 0.0))
     cosine = 1.0 if norm_golden == norm_actual == 0 else 0.0
     if norm_golden and norm_actual:

@@ -39,6 +39,13 @@ def host_array(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarr
     )
 
 
+def lies_in(record: TensorRecord, layout: str) -> bool:
+    """Whether the host layout called ``layout`` is how the tensor lies already, so that nothing moves."""
+    if layout == "ND" or record.format not in HOST_AXES:
+        return record.format in _PLAIN
+    return record.format == layout or record.shape is None or len(record.shape) != len(layout)
+
+
 def is_private(record: TensorRecord) -> bool:
     """Whether the layout is one of the device's own."""
     return record.format not in _PLAIN

@@ -225,3 +225,14 @@ def test_a_file_that_becomes_shorter_is_named_and_leaves_nothing_behind(
     assert f"{path}, byte {path.stat().st_size}: the file became shorter" in done.err
     assert _written(tmp_path / "out") == {}
     assert list((tmp_path / "out").rglob("*.tmp")) == []
+
+
+def test_packed_types_are_converted_to_the_layout_that_is_asked_for(
+    run: Run, tmp_path: Path, dump_file: Run
+) -> None:
+    values = np.random.default_rng(0).integers(0, 8, 32, np.uint8)
+    packed = values[::2] | values[1::2] << 4
+    path = dump_file(tmp_path / "dump", "a", packed, dtype="int4", shape=(1, 2, 4, 4), layout="NCHW")
+    assert run("convert", path, "-o", tmp_path / "out", "--layout", "NHWC").code == 0
+    (found,) = (tmp_path / "out").rglob("*.npy")
+    np.testing.assert_array_equal(np.load(found), values.reshape(1, 2, 4, 4).transpose(0, 2, 3, 1))

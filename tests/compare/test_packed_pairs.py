@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import math
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.compare.pairs import Pair, compare_pair
+from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.dump.decode import DecodeError, load
+from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.packed import PackedTensor, packed_tensor
+from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
+from pytest_npudump.dump.stats import tensor_stats
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PACKED = ["int4", "uint1", "int2", "uint2", "hifloat8", "float4_e2m1fn", "float4_e1m2fn", "complex32"]
+KEY = TensorKey("conv", "output", 0)
+
+
+def _record(
+    path: Path, dtype: str, shape: tuple[int, ...], *, seed: int = 0, layout: str = "ND"
+) -> TensorRecord:
+    nbytes = (math.prod(shape) * BY_NAME[dtype].bits + 7) // 8
+    codes = np.random.default_rng(seed).integers(0, 0x70, nbytes, np.uint8)
+    path.write_bytes(b"head" + codes.tobytes())
+    payload = Payload(path, 4, nbytes)
+    return TensorRecord(KEY, "Conv", dtype, shape, path, layout, payload=payload)
+
+
+def _values(record: TensorRecord) -> Any:
+    assert record.payload is not None
+    return load(record.payload, record.dtype, record.shape)
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+@pytest.mark.parametrize("count", [0, 1, 13, (1 << 18) + 11])
+def test_tensors_unpacked_piece_by_piece_compare_as_those_unpacked_as_a_whole(
+    dtype: str, count: int, tmp_path: Path
+) -> None:
+    golden = _record(tmp_path / "golden", dtype, (count,))
+    actual = _record(tmp_path / "actual", dtype, (count,), seed=1)
+    found = compare_pair(Pair(golden, actual, "ND", rtol=1e-3))
+    one, other = _values(golden), _values(actual)
+    assert not found.problems
+    assert found.difference == compare_tensors(one, other, rtol=1e-3, atol=0)
+    assert found.golden_stats == tensor_stats(one)
+    assert found.actual is not None
+    assert found.actual.stats == tensor_stats(other)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "hifloat8", "complex32"])
+def test_the_memory_that_this_takes_does_not_grow_with_the_tensor(dtype: str, tmp_path: Path) -> None:
+    peaks = []
+    for count in (1 << 20, 1 << 23):
+        golden = _record(tmp_path / "golden", dtype, (count,))
+        actual = _record(tmp_path / "actual", dtype, (count,), seed=1)
+        pair = Pair(golden, actual, "ND", rtol=1e-3)
+        tracemalloc.start()
+        assert compare_pair(pair).difference is not None
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + (1 << 20)
+
+
+def test_types_that_do_not_compare_have_their_statistics(tmp_path: Path) -> None:
+    golden = _record(tmp_path / "golden", "int4", (64,))
+    actual = _record(tmp_path / "actual", "hifloat8", (64,))
+    found = compare_pair(Pair(golden, actual, "ND"))
+    assert (found.difference, found.golden_stats) == (None, tensor_stats(_values(golden)))
+    assert "integers compare with equal types" in found.note
+
+
+def test_only_what_lies_in_the_layout_that_is_asked_for_is_left_unmoved(tmp_path: Path) -> None:
+    def packed(layout: str, asked: str, shape: tuple[int, ...] = (1, 2, 3, 4), dtype: str = "int4") -> bool:
+        return packed_tensor(_record(tmp_path / "x", dtype, shape, layout=layout), asked) is not None
+
+    assert packed("NCHW", "NCHW")
+    assert packed("NCHW", "ND")
+    assert packed("ND", "NHWC")
+    assert packed("NCHW", "NHWC", (2, 3))
+    assert not packed("NCHW", "NHWC")
+    assert not packed("NC1HWC0", "NCHW", (1, 1, 2, 2, 32))
+    assert not packed("ND", "ND", dtype="float32")
+    assert not packed("ND", "ND", dtype="bool")
+
+
+def test_layouts_that_differ_are_compared_in_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    golden = _record(tmp_path / "golden", "int4", (1, 2, 4, 4), layout="NCHW")
+    values = _values(golden).transpose(0, 2, 3, 1).reshape(-1) & 0xF
+    (tmp_path / "actual").write_bytes((values[::2] | values[1::2] << 4).astype(np.uint8).tobytes())
+    payload = Payload(tmp_path / "actual", 0, 16)
+    actual = TensorRecord(KEY, "Conv", "int4", (1, 4, 4, 2), payload.path, "NHWC", payload=payload)
+    for layout in ("NCHW", "NHWC"):
+        found = compare_pair(Pair(golden, actual, layout))
+        assert found.difference is not None
+        assert (found.difference.outside, found.difference.count) == (0, 32)
+
+
+def test_a_payload_that_is_too_short_is_an_error(tmp_path: Path) -> None:
+    record = _record(tmp_path / "x", "int4", (64,))
+    assert record.payload is not None
+    with pytest.raises(DecodeError, match="65 elements of int4 need 33 bytes"):
+        PackedTensor(record.payload, "int4", (65,))
