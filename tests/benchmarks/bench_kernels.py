@@ -78,6 +78,22 @@ def _two(pool: ThreadPoolExecutor, path: Path, dtype: np.dtype) -> None:
     list(pool.map(tensor_stats, np.array_split(_map(path, dtype), 2)))
 
 
+def _again(array: np.ndarray) -> None:
+    for _ in range(4000):
+        np.max(array)
+
+
+def _machine(rounds: int) -> None:
+    """What two threads gain here where they share nothing: cores may be two threads of one."""
+    arrays = [np.zeros(1 << 16, np.int32) for _ in range(2)]
+    gains = []
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(rounds):
+            one = sum(_wall(_again, array) for array in arrays)
+            gains.append(one / _wall(lambda: list(pool.map(_again, arrays))))
+    _print(f"two threads of numpy's max, each in its own cache: {median(gains):.2f} times as fast as one")
+
+
 def _stats(folder: Path, nbytes: int, rounds: int) -> None:
     """Rates, and what two threads gain in time and cost in processor time: more than 1.0 is contention."""
     for name, wanted in _WANTED.items():
@@ -98,7 +114,7 @@ def _stats(folder: Path, nbytes: int, rounds: int) -> None:
 
 
 def _naive(golden: np.ndarray, actual: np.ndarray) -> None:
-    """The measures as one would write them down, in float64."""
+    """The measures as one would write them down, in float64, without the statistics of either side."""
     g, a = golden.astype(np.float64), actual.astype(np.float64)
     distance = np.abs(a - g)
     _ = distance.max(), (distance / np.abs(g)).max(), (distance / np.abs(g)).mean()
@@ -167,6 +183,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if _STATUS.exists():
             _memory(Path(folder))
+        _machine(rounds)
         _stats(Path(folder), mib * _MIB, rounds)
     _compare(rounds)
 
