@@ -61,15 +61,21 @@ def choose(option: str, *, require_npu: bool = False) -> Choice:
         return Choice("torch_npu", f"--npudump-runtime=auto, {why}")
     acl, why = probe_acl()
     if acl is not None:
-        return Choice("acl", f"--npudump-runtime={option}, {why}")
+        return Choice("acl", f"--npudump-runtime={option}, {why}{_hint(option)}")
     if option == "acl":
         raise RuntimeUnavailableError(
             f"--npudump-runtime=acl: {why}; on a machine without an NPU use --npudump-runtime=emulator"
         )
     if require_npu:
         raise RuntimeUnavailableError(f"--npudump-require-npu: {why}")
-    hint = "; tests import mindspore, which --npudump-runtime=mindspore dumps" * _imported_mindspore()
-    return Choice("emulator", f"--npudump-runtime=auto, {why}{hint}")
+    return Choice("emulator", f"--npudump-runtime=auto, {why}{_hint(option)}")
+
+
+def _hint(option: str) -> str:
+    """Return what to choose where ``auto`` has chosen what dumps nothing of the tests' own framework."""
+    if option != "auto" or not _imported_mindspore():
+        return ""
+    return "; tests import mindspore, which --npudump-runtime=mindspore dumps"
 
 
 def _torch_npu_if_installed() -> Choice:

@@ -315,6 +315,9 @@ def test_mindspore_is_chosen_only_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     chosen = choose("auto")
     assert chosen.name == "emulator"
     assert chosen.why.endswith("tests import mindspore, which --npudump-runtime=mindspore dumps")
+    monkeypatch.setattr(select, "probe_acl", lambda: (object(), "8 devices answer"))
+    assert choose("auto").why.endswith("which --npudump-runtime=mindspore dumps")
+    assert choose("acl").why == "--npudump-runtime=acl, 8 devices answer"
     runtime = load(choose("mindspore"), 2)
     assert isinstance(runtime, MindSporeRuntime)
     assert (runtime.name, runtime.device) == ("mindspore", 2)
