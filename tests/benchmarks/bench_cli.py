@@ -57,18 +57,18 @@ import json, pathlib, sys, numpy as np, torch
 work, dtype, offset = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 for side in ("golden", "actual"):
     folder, calls = work / f"peer_{dtype}_{side}", {}
-    (folder / "tensors").mkdir(parents=True)
+    (folder / "dump_tensor_data").mkdir(parents=True)
     for number, path in enumerate(sorted((work / f"{dtype}_{side}").rglob("Relu*"))):
         name = f"Functional.relu.{number}.forward"
         tensor = torch.from_numpy(np.fromfile(path, dtype, offset=offset))
-        torch.save(tensor, folder / "tensors" / f"{name}.output.0.pt")
+        torch.save(tensor, folder / "dump_tensor_data" / f"{name}.output.0.pt")
         wide = tensor.float()
         found = {"Max": wide.max().item(), "Min": wide.min().item(), "Mean": wide.mean().item()}
         found |= {"Norm": wide.norm().item(), "type": "torch.Tensor", "dtype": str(tensor.dtype)}
         found |= {"shape": list(tensor.shape), "requires_grad": False, "data_name": f"{name}.output.0.pt"}
         calls[name] = {"input_args": [], "input_kwargs": {}, "output": [found]}
     head = {"task": "tensor", "level": "L1", "framework": "pytorch", "data": calls}
-    head["dump_data_dir"] = str((folder / "tensors").absolute())
+    head["dump_data_dir"] = str((folder / "dump_tensor_data").absolute())
     (folder / "dump.json").write_text(json.dumps(head))
     stack = {"0": [list(calls), ["File model.py, line 1, in forward"]]}
     (folder / "stack.json").write_text(json.dumps(stack))
