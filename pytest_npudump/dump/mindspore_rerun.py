@@ -17,6 +17,7 @@ from pytest_npudump.dump.records import sanitise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
 
@@ -41,12 +42,19 @@ def under_first_keys(first: Dump, again: Dump) -> Dump:
 def _identified(dump: Dump) -> Iterator[tuple[_Identity, TensorRecord]]:
     """Yield MindSpore's tensors with what tells them apart in any dump of the program."""
     seen: Counter[tuple[PurePath, str, str, int]] = Counter()
+    directories = {parent: _place(parent, dump) for parent in {record.path.parent for record in dump.records}}
     for record in sorted(dump.records, key=lambda record: record.time):
-        if not record.path.is_relative_to(dump.root):
-            continue
-        directory = PurePath(record.path.relative_to(dump.root)).parent
-        if not read_place(directory.parts).mindspore:
+        directory = directories[record.path.parent]
+        if directory is None:
             continue
         tensor = (directory, sanitise(record.key.layer), record.key.io, record.key.slot)
         yield (*tensor, seen[tensor]), record
         seen[tensor] += 1
+
+
+def _place(directory: Path, dump: Dump) -> PurePath | None:
+    """Return a directory's path in the dump; None where it is none of MindSpore's."""
+    if not directory.is_relative_to(dump.root):
+        return None
+    inside = PurePath(directory.relative_to(dump.root))
+    return inside if read_place(inside.parts).mindspore else None
