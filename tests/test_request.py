@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import fields
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,11 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.errors import RequestError
-from pytest_npudump.marker_arguments import parse_marker
+from pytest_npudump.marker_arguments import CHECKS, parse_marker
 from pytest_npudump.marker_combinations import check_combination
 from pytest_npudump.request import DumpRequest, is_glob, matches_any
 
+README = Path(__file__).parent.parent / "README.md"
 RANGE = {"begin": "a", "end": "b"}
 
 
@@ -220,3 +223,9 @@ def test_name_with_brackets_matches_itself_although_it_reads_as_a_glob() -> None
 @given(st.text("ab*?[]/", max_size=6), st.text("ab/[]", min_size=1, max_size=6))
 def test_a_pattern_matches_as_the_standard_library_says_or_literally(pattern: str, name: str) -> None:
     assert matches_any([pattern], name) is (pattern == name or fnmatchcase(name, pattern))
+
+
+def test_readme_lists_exactly_these_arguments() -> None:
+    text = README.read_text(encoding="utf-8").split("| argument | meaning |")[1].split("\n\n")[0]
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(CHECKS)
