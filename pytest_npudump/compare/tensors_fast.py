@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FAST_TYPES = frozenset({"float16", "bfloat16", "float32"})
 
-_LOW, _HIGH = 1e-14, 1e18
+_LOW, _HIGH = 1e-14, 1e17
 _TINY = 1e-30
 """Tolerances below this would lose digits in float32."""
 _PROBE = 2048
@@ -202,7 +202,7 @@ def _kernel(dtype: np.dtype, buffers: Buffers) -> Kernel:
 
 
 def _fits(magnitude: float) -> bool:
-    """Whether squares of values up to ``magnitude`` stay in the range of float32; 0 is no value."""
+    """Whether a row of squares up to that of ``magnitude`` stays in the range of float32; 0 is no value."""
     return not magnitude or _LOW <= magnitude < _HIGH
 
 

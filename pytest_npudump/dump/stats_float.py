@@ -33,8 +33,8 @@ _CODES: dict[int, tuple[np.dtype[Any], np.dtype[Any], int]] = {
     2: (np.dtype(np.int16), np.dtype(np.uint16), 1 << 15),
     4: (np.dtype(np.int32), np.dtype(np.uint32), 1 << 31),
 }
-_SQUARE_LOW, _SQUARE_HIGH = 1e-14, 1e18
-"""Largest magnitudes between which float32 squares neither overflow nor lose digits to underflow."""
+_SQUARE_LOW, _SQUARE_HIGH = 1e-14, 1e17
+"""Largest magnitudes between which a row of squares in float32 neither overflows nor loses digits."""
 
 
 class Measured(NamedTuple):

@@ -55,8 +55,8 @@ def block_sum(values: np.ndarray) -> float:
 def block_dot(one: np.ndarray, other: np.ndarray) -> float:
     """The inner product of contiguous arrays of shape (n,), both float32 or both float64.
 
-    float32 errs by at most 2e-6 of the sum of the products' magnitudes, as long as none leaves its range: the
-    root of a sum of squares by at most 1e-6 of itself.
+    float32 errs by at most 2e-6 of the sum of the products' magnitudes, as long as 512 of them stay in its
+    range: the root of a sum of squares by at most 1e-6 of itself.
     """
     if one.dtype == np.float32 and one.size < _SHORT:
         one, other = _wide(one, other)
@@ -139,4 +139,6 @@ def additions(add_rows: Callable[[np.ndarray], np.ndarray], length: int) -> int:
 
 @lru_cache(maxsize=4)
 def _ones(length: int) -> NDArray[np.float32]:
-    return np.ones(length, np.float32)
+    ones = np.ones(length, np.float32)
+    ones.flags.writeable = False
+    return ones

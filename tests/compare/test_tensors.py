@@ -343,9 +343,11 @@ def test_the_statistics_that_come_with_a_comparison_are_those_of_each_side_alone
     assert found.difference == compare_tensors(golden, actual, rtol=1e-3, atol=0) or special is not None
 
 
-def test_a_comparison_of_values_too_large_to_square_has_statistics_too() -> None:
-    golden = np.full(300000, 3e30, np.float32)
+@pytest.mark.parametrize("value", [3e30, 9.9e17, 4.9e16, 1.01e-14, 2e-20])
+def test_a_comparison_of_values_at_the_ends_of_float32_squares_has_statistics_too(value: float) -> None:
+    golden = np.full(300000, value, np.float32)
     found = examine_tensors(golden, golden * np.float32(2), rtol=1e-3, atol=0)
     assert (found.golden.max, found.actual.max) == (golden.max(), 2 * golden.max())
-    assert found.golden.l2norm == pytest.approx(math.sqrt(300000) * float(golden[0]), rel=1e-9)
+    assert found.golden.l2norm == pytest.approx(math.sqrt(300000) * float(golden[0]), rel=1e-6)
+    assert (found.difference.relative_l2, found.difference.cosine) == (pytest.approx(1), pytest.approx(1))
     assert found.difference.outside == 300000

@@ -134,7 +134,7 @@ def test_one_special_value_anywhere(special: float, dtype: Any, place: int) -> N
     _assert_close(tensor_stats(array), _truth(array), array)
 
 
-@pytest.mark.parametrize("value", [0.1, 3.3e38, 1e-38, 1e-45, 2e19, 1e-20])
+@pytest.mark.parametrize("value", [0.1, 3.3e38, 1e-38, 1e-45, 2e19, 9.9e17, 1.01e17, 9.9e16, 1e-20])
 def test_sums_in_float32_stay_within_the_stated_bound(value: float) -> None:
     array = np.full(1 << 20, value, np.float32)
     found = tensor_stats(array)
