@@ -7,6 +7,7 @@ ratios are medians, of processor time. Memory is the process's own (anonymous pa
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import tempfile
@@ -78,20 +79,20 @@ def _two(pool: ThreadPoolExecutor, path: Path, dtype: np.dtype) -> None:
     list(pool.map(tensor_stats, np.array_split(_map(path, dtype), 2)))
 
 
-def _again(array: np.ndarray) -> None:
-    for _ in range(4000):
-        np.max(array)
+def _hash(data: bytes) -> None:
+    for _ in range(20):
+        hashlib.sha256(data)
 
 
 def _machine(rounds: int) -> None:
-    """What two threads gain here where they share nothing: cores may be two threads of one."""
-    arrays = [np.zeros(1 << 16, np.int32) for _ in range(2)]
+    """What two threads gain here that share nothing and need no memory: cores may be halves of one."""
+    data = bytes(_MIB)
     gains = []
     with ThreadPoolExecutor(2) as pool:
         for _ in range(rounds):
-            one = sum(_wall(_again, array) for array in arrays)
-            gains.append(one / _wall(lambda: list(pool.map(_again, arrays))))
-    _print(f"two threads of numpy's max, each in its own cache: {median(gains):.2f} times as fast as one")
+            one = _wall(_hash, data) + _wall(_hash, data)
+            gains.append(one / _wall(lambda: list(pool.map(_hash, (data, data)))))
+    _print(f"two threads that hash: {median(gains):.2f} times as fast as one")
 
 
 def _stats(folder: Path, nbytes: int, rounds: int) -> None:
