@@ -44,11 +44,10 @@ def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...
     named = _with_raw_names(without_counters(executions))
     consumers = _consumers(named)
     ordered = sorted(named, key=lambda execution: _order(execution, consumers))
-    qualifiers = _number_places({execution.place for execution in ordered})
-    places = [qualifiers[execution.place] for execution in ordered]
-    groups: defaultdict[tuple[_Qualifiers, str], list[Execution]] = defaultdict(list)
+    places = _qualifiers_of(ordered)
+    groups: defaultdict[tuple[int, str], list[Execution]] = defaultdict(list)
     for execution, place in zip(ordered, places, strict=True):
-        groups[place, execution.layer].append(execution)
+        groups[id(place), execution.layer].append(execution)
     repeated = [group for group in groups.values() if len(group) > 1 and not _once(group)]
     turns = {
         id(execution): turn
@@ -59,6 +58,19 @@ def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...
     for execution, place in zip(ordered, places, strict=True):
         records += _records(execution, place, turns.get(id(execution), 0))
     return tuple(records), _shared_names(groups.values())
+
+
+def _qualifiers_of(executions: Sequence[Execution]) -> list[_Qualifiers]:
+    """Return the qualifiers of each execution, equal ones as one object.
+
+    Places are looked up by identity first: there is one object a directory, and a hash of it takes longer
+    than all else that is done with an execution here.
+    """
+    objects = {id(execution.place): execution.place for execution in executions}
+    numbered = _number_places(set(objects.values()))
+    single: dict[_Qualifiers, _Qualifiers] = {}
+    found = {key: single.setdefault(numbered[place], numbered[place]) for key, place in objects.items()}
+    return [found[id(execution.place)] for execution in executions]
 
 
 def _once(group: Sequence[Execution]) -> bool:

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _REQUIRED = ("op_type", "op_name", "task", "stream", "time", "io", "slot", "size", "dtype", "shape")
-_OPTIONAL = ("format", *STATISTICS)
+_FORMAT = "format"
 _HEADER_START = "Op Type"
+_EXPECTED = "expected an operator's name, a time stamp, input or output, and a slot"
 _IO = frozenset({"input", "output"})
 
 
@@ -52,15 +53,17 @@ class _Header:
 
     Attributes:
         titles: its cells.
-        required, optional: pick the cells of ``_REQUIRED`` and ``_OPTIONAL`` from a row to which an empty
+        required, statistics: pick the cells of ``_REQUIRED`` and ``STATISTICS`` from a row to which an empty
             cell was added for columns that the file has not.
+        layout: index of the layout's cell in such a row.
         by_host: the file was merged from CANN's own, which the host converter may have garbled.
         note: names the columns that are unknown.
     """
 
     titles: tuple[str, ...]
     required: Callable[[Sequence[str]], tuple[str, ...]]
-    optional: Callable[[Sequence[str]], tuple[str, ...]]
+    statistics: Callable[[Sequence[str]], tuple[str, ...]]
+    layout: int
     by_host: bool
     note: str
 
@@ -128,7 +131,8 @@ def _header(titles: tuple[str, ...]) -> _Header:
     return _Header(
         titles,
         itemgetter(*(names.index(name) for name in _REQUIRED)),
-        itemgetter(*(names.index(name) if name in names else -1 for name in _OPTIONAL)),
+        itemgetter(*(names.index(name) if name in names else -1 for name in STATISTICS)),
+        names.index(_FORMAT) if _FORMAT in names else -1,
         "Input/Output" in titles,
         f"unknown columns were not read: {', '.join(unknown)}" if unknown else "",
     )
@@ -137,9 +141,10 @@ def _header(titles: tuple[str, ...]) -> _Header:
 def _row(cells: list[str], header: _Header) -> StatisticRow:
     cells.append("")
     op_type, op_name, task, stream, time, io, slot, size, dtype_text, shape = header.required(cells)
-    layout, *values = header.optional(cells)
-    dtype = dtype_name(dtype_text)
-    stats = parse_stats(values, dtype)
+    io, index, dtype, extents, layout, nbytes = _tensor(
+        io, slot, dtype_text, shape, cells[header.layout], size
+    )
+    stats = parse_stats(header.statistics(cells), dtype)
     note = header.note
     if stats is None:
         note = note or "the producer gave no statistics for this tensor"
@@ -148,15 +153,25 @@ def _row(cells: list[str], header: _Header) -> StatisticRow:
         note = note or why
     # Every row has a time of its own, which the memory of parse_count would only be filled with.
     stamp = int(time) if time.isdigit() and time.isascii() else parse_count(time)
-    index, io = parse_count(slot), io.lower()
-    if not op_name or index is None or stamp is None or io not in _IO:
-        raise ValueError("expected an operator's name, a time stamp, input or output, and a slot")
-    layout = "" if layout in NO_VALUE else layout
+    if not op_name or stamp is None:
+        raise ValueError(_EXPECTED)
     return StatisticRow(
         op_type,
         op_name,
         parse_count(task),
         parse_count(stream),
         stamp,
-        TensorPart(io, index, dtype, parse_shape(shape), layout, parse_count(size), stats, note),
+        TensorPart(io, index, dtype, extents, layout, nbytes, stats, note),
     )
+
+
+@lru_cache(maxsize=4096)
+def _tensor(  # noqa: PLR0917 - a cache takes positional arguments in half the time
+    io: str, slot: str, dtype: str, shape: str, layout: str, size: str
+) -> tuple[str, int, str, tuple[int, ...] | None, str, int | None]:
+    """What these cells say, in the order of ``TensorPart``: many rows have the same."""
+    index, io = parse_count(slot), io.lower()
+    if index is None or io not in _IO:
+        raise ValueError(_EXPECTED)
+    layout = "" if layout in NO_VALUE else layout
+    return io, index, dtype_name(dtype), parse_shape(shape), layout, parse_count(size)

@@ -133,15 +133,16 @@ def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
     if high in NO_VALUE and NO_VALUE.issuperset(cells):
         return None
     extreme = _EXTREMES.get(dtype, parse_integer)
+    # An empty cell, as of a column that the file has not, is told without a call.
     return Stats(
-        parse_count(count),
+        parse_count(count) if count else None,
         extreme(high),
         extreme(low),
-        parse_float(avg),
-        parse_float(l2norm),
-        parse_count(nan),
-        parse_count(neg_inf),
-        parse_count(pos_inf),
-        parse_count(zero),
+        parse_float(avg) if avg else None,
+        parse_float(l2norm) if l2norm else None,
+        parse_count(nan) if nan else None,
+        parse_count(neg_inf) if neg_inf else None,
+        parse_count(pos_inf) if pos_inf else None,
+        parse_count(zero) if zero else None,
         DIGITS,
     )
