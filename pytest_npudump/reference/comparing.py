@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.elements import with_elements
+from pytest_npudump.compare.first import GRAPH_INPUT
 from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.compare.table import MEASURED, StatsTable
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
+from pytest_npudump.reference.coverage import given_tensors
 from pytest_npudump.reference.expected import Expected, expect
 from pytest_npudump.reference.feeds import Execution, Feeds, executions_of
 from pytest_npudump.reference.matching import Match, Matching, match
@@ -47,6 +49,15 @@ class Compared:
     expected: tuple[Expected, ...]
     notes: tuple[str, ...] = ()
 
+    def computed(self, model: ReferenceModel) -> tuple[Expected, ...]:
+        """Return what an operator of ``model`` computed: neither its inputs nor what only moves them."""
+        given = given_tensors(model)
+        return tuple(
+            expected
+            for expected, found in zip(self.expected, self.matching.matches, strict=True)
+            if not found.of_input and found.counterpart.tensor not in given
+        )
+
     def marked(self, mark: str) -> tuple[str, ...]:
         """Return the keys of tensors that carry a mark of :class:`Expected`."""
         return tuple(str(e.actual.key) for e in self.expected if mark in e.marks)
@@ -78,7 +89,7 @@ def compare(
     """
     matching = match(records, model, mapping)
     if not matching.matches:
-        raise RequestError(_nothing(records, model))
+        raise RequestError(f"no layer of the dump has a counterpart in {_remedy(records, model)}")
     executions = executions_of(m.record for m in matching.matches)
     feeds = Feeds(inputs, model.inputs, executions, (*dumped, *records))
     found = dict(_expected(matching, model, feeds, tolerances))
@@ -90,12 +101,42 @@ def compare(
     return Compared(matching, comparison, expected, notes)
 
 
-def _nothing(records: Sequence[TensorRecord], model: ReferenceModel) -> str:
-    layers = list(dict.fromkeys(record.key.layer for record in records))
-    nodes = [node.name for node in model.nodes]
+def problem_of(
+    compared: Compared, records: Sequence[TensorRecord], model: ReferenceModel, tolerances: Tolerances
+) -> str:
+    """Say why a comparison in which nothing differs is no agreement, "" if it is one.
+
+    Args:
+        compared: the comparison.
+        records: the dump that was compared.
+        model: the reference.
+        tolerances: as for :func:`compare`.
+    """
+    computed = compared.computed(model)
+    if not computed:
+        return (
+            f"nothing that an operator computes was compared: only the graph's inputs, as they are, reshaped "
+            f"or cast, which are right in any model; no other tensor of the dump has a counterpart in "
+            f"{_remedy(records, model)}"
+        )
+    whole = len(computed) == len(compared.expected)
+    comparison = compared.comparison if whole else _judge(computed, tolerances)[0]
+    valued = comparison.actual.known[:, :MEASURED].any()
+    if comparison.failing or (comparison.unjudged < comparison.compared and valued):
+        return ""
     return (
-        f"no layer of the dump has a counterpart in {model.path.name}: the dump has {_some(layers)}, "
-        f"the model {_some(nodes)}; give the ONNX model that was converted, or map the names in a YAML file "
+        f"no value was compared with {model.path.name}: the dump tells neither max, min, avg nor l2norm of "
+        f"the {comparison.compared} tensors that operators compute (ACL has none of bfloat16); use "
+        f"dump_data='tensor'"
+    )
+
+
+def _remedy(records: Sequence[TensorRecord], model: ReferenceModel) -> str:
+    layers = list(dict.fromkeys(record.key.layer for record in records if record.op_type != GRAPH_INPUT))
+    nodes = [node.name for node in model.nodes]
+    has = f"the dump has {_some(layers)}, the model {_some(nodes)}" if layers else "the dump has inputs only"
+    return (
+        f"{model.path.name}: {has}; give the ONNX model that was converted, or map the names in a YAML file "
         f"with reference_map="
     )
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.first import execution
+from pytest_npudump.compare.first import GRAPH_INPUT, execution
 from pytest_npudump.dump.container import read_container
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.reference.names import JOINED, NAME, Counterpart, Names, Original
@@ -29,6 +29,11 @@ class Match:
     record: TensorRecord
     counterpart: Counterpart
 
+    @property
+    def of_input(self) -> bool:
+        """Whether this is an input of the graph, which no operator computed."""
+        return self.record.op_type == GRAPH_INPUT or self.counterpart.of_input
+
 
 @dataclass(frozen=True, slots=True)
 class Matching:
@@ -48,14 +53,37 @@ class Matching:
 
     @property
     def compared(self) -> frozenset[str]:
-        """Names of layers with a counterpart."""
-        return frozenset(match.record.key.layer for match in self.matches)
+        """Names of layers with a counterpart: of an output, or of an input where no output was dumped.
+
+        The inputs of the graph are not among them, nor does a layer count for being fed one.
+        """
+        records = (*(match.record for match in self.matches), *self.alone)
+        with_output = {record.key.layer for record in records if record.key.io == "output"}
+        return frozenset(
+            match.record.key.layer
+            for match in self.matches
+            if not match.of_input
+            and (match.record.key.io == "output" or match.record.key.layer not in with_output)
+        )
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of layers of which the dump has inputs of the graph, and nothing that was computed."""
+        held = {match.record.key.layer for match in self.matches if match.of_input}
+        left = {record.key.layer for record in self.alone if record.key.io == "output"}
+        return frozenset(held - self.compared - left)
 
     @property
     def lonely(self) -> dict[str, str]:
         """Layers without any counterpart, with their operator types."""
-        compared = self.compared
-        return {r.key.layer: r.op_type for r in self.alone if r.key.layer not in compared}
+        known = self.compared | self.given
+        return {r.key.layer: r.op_type for r in self.alone if r.key.layer not in known}
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of the dump, those of :attr:`given` left out."""
+        records = (*(match.record for match in self.matches), *self.alone)
+        return len({record.key.layer for record in records} - self.given)
 
     def types_alone(self) -> str:
         """Say how many layers of which types have no counterpart: ``TransData 5, Cast 3``."""

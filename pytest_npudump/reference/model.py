@@ -33,10 +33,13 @@ class Node:
     Attributes:
         operator: its unique name, type, inputs without weights, outputs and place in the order of execution.
         all_inputs: names of everything it reads, weights included; "" for an optional input left out.
+        captured: names that graphs inside it read (the branches of ``If``, the body of ``Loop``), their own
+            among them.
     """
 
     operator: Operator
     all_inputs: tuple[str, ...]
+    captured: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -95,7 +98,9 @@ class ReferenceModel:
         operators = graph_module.operators(graph)
         return cls(
             path=path,
-            nodes=tuple(Node(o, tuple(n.input)) for o, n in zip(operators, nodes, strict=True)),
+            nodes=tuple(
+                Node(o, tuple(n.input), tuple(_captured(n))) for o, n in zip(operators, nodes, strict=True)
+            ),
             inputs=graph_module.inputs(graph),
             outputs=tuple(value.name for value in graph.output),
             raised=raised,
@@ -139,6 +144,16 @@ class ReferenceModel:
             self._sessions.clear()  # one at a time: each holds the weights
             self._sessions[key] = sessions.exposed_session(self.path, proto, names)
         return self._sessions[key]
+
+
+def _captured(node: Any) -> Iterator[str]:
+    """Yield what the graphs inside a node read, inner graphs and the names of their outputs included."""
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            yield from (value.name for value in graph.output)
+            for inner in graph.node:
+                yield from inner.input
+                yield from _captured(inner)
 
 
 def _batches(tensors: Mapping[str, int]) -> Iterator[list[str]]:

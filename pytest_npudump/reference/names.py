@@ -49,11 +49,13 @@ class Counterpart(NamedTuple):
         tensor: its name.
         node: the node it belongs to; None for an input of the graph.
         how: which rule found it.
+        of_input: whether it is an input of the graph, which no operator computes.
     """
 
     tensor: str
     node: Node | None
     how: str
+    of_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,13 +140,13 @@ class Names:
             return _output(nodes[0], record.key.slot, MAPPED)
         if record.key.slot:
             return None
-        return Counterpart(target, self._by_tensor.get(target), MAPPED)
+        return Counterpart(target, self._by_tensor.get(target), MAPPED, target in self.model.inputs)
 
     def _graph_input(self, record: TensorRecord) -> Counterpart | None:
         names = [n for n in self.model.inputs if sanitise(n) == sanitise(record.key.layer)]
         if record.key.io != "output" or record.key.slot or len(names) != 1:
             return None
-        return Counterpart(names[0], None, NAME)
+        return Counterpart(names[0], None, NAME, of_input=True)
 
     def _input(self, node: Node, record: TensorRecord) -> Counterpart | None:
         """Return what an input slot holds; weights, which the device packs in its own way, are left out."""
@@ -156,8 +158,8 @@ class Names:
         if slot >= len(names) or names[slot] not in operator.inputs:
             return None
         tensor = names[slot]
-        known = tensor in self._by_tensor or tensor in self.model.inputs
-        return Counterpart(tensor, node, NAME) if known else None
+        of_input = tensor in self.model.inputs
+        return Counterpart(tensor, node, NAME, of_input) if of_input or tensor in self._by_tensor else None
 
     def joined(self, layer: str) -> Node | None:
         """Return the last of the operators whose joined names are ``layer``.

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.reference import coverage
 from pytest_npudump.reference.expected import LAYOUT, OVERFLOW, PADDED
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ _MARKS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def notes_of(compared: Compared, model: ReferenceModel, layers: int) -> tuple[str, ...]:
+def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple[str, ...]:
     """Return what is to be known although all that was compared agrees: what was not, or not in full.
 
     Args:
         compared: the comparison.
         model: the reference.
-        layers: number of layers of the dump.
+        whole: whether all layers were asked for, so that one that nothing was compared of is news.
     """
     matching, name = compared.matching, f"reference {model.path.name}"
     notes = []
@@ -42,9 +43,11 @@ def notes_of(compared: Compared, model: ReferenceModel, layers: int) -> tuple[st
             f"{name} holds 16-bit floats and was computed in them: in float32 it would exceed the 2 GiB of "
             f"an ONNX message"
         )
+    if whole:
+        notes += _unseen(compared, model)
     if matching.lonely:
         notes.append(
-            f"{name}: {len(matching.compared)} of {layers} layers compared; no counterpart for "
+            f"{name}: {len(matching.compared)} of {matching.layers} layers compared; no counterpart for "
             f"{matching.types_alone()}"
         )
     notes += [
@@ -62,6 +65,20 @@ def notes_of(compared: Compared, model: ReferenceModel, layers: int) -> tuple[st
             f"shape and counts were compared"
         )
     return (*notes, *compared.notes)
+
+
+def _unseen(compared: Compared, model: ReferenceModel) -> list[str]:
+    """Say how many operators of the reference could differ without a word."""
+    tensors = (match.counterpart.tensor for match in compared.matching.matches)
+    unseen = coverage.unseen(model, tensors)
+    if not unseen or len(unseen) == len(model.nodes):  # where it is all of them, the comparison fails
+        return []
+    words = (
+        f"reference {model.path.name}: {len(unseen)} of {len(model.nodes)} operators have no influence on "
+        f"anything compared, so that a difference in them goes unseen (first: {unseen[0].name}); the layers "
+        f"that hold their outputs belong into a reference_map"
+    )
+    return [words]
 
 
 def remarks_of(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.table import MEASURED
+from pytest_npudump.compare.first import GRAPH_INPUT
 from pytest_npudump.compare.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.layers import both_spellings
-from pytest_npudump.reference.comparing import Compared, compare, dtypes_of
+from pytest_npudump.reference.comparing import Compared, compare, dtypes_of, problem_of
 from pytest_npudump.reference.inputs import RunInputs
 from pytest_npudump.reference.mapping import NameMap
 from pytest_npudump.reference.model import ReferenceModel
@@ -70,21 +70,21 @@ class Reference:
 
     def judge(self, records: Sequence[TensorRecord], request: DumpRequest) -> ReferenceResult:
         """Compare a dump with the reference; whatever prevents it is a problem that fails the test."""
-        layers = len({record.key.layer for record in records})
         try:
             compared = self.compare(records)
         except NpudumpError as error:
-            return ReferenceResult(self.path, layers=layers, problems=(str(error),))
+            layers = {record.key.layer for record in records if record.op_type != GRAPH_INPUT}
+            return ReferenceResult(self.path, layers=len(layers), problems=(str(error),))
         assert self._model is not None  # noqa: S101 - comparing has read it
         tolerances = self.tolerances.among(dtypes_of(records))
         own = tolerances.rules[: len(tolerances.rules) - len(self.tolerances.rules)]
         return ReferenceResult(
             model=self.path,
             comparison=compared.comparison,
-            layers=layers,
+            layers=compared.matching.layers,
             compared=len(compared.matching.compared),
             problems=self._problems(compared, records, request, tolerances),
-            notes=notes_of(compared, self._model, layers),
+            notes=notes_of(compared, self._model, whole=not request.layers),
             remarks=remarks_of(compared, self._model, own, fusions=not request.layers),
         )
 
@@ -110,9 +110,11 @@ class Reference:
         tolerances: Tolerances,
     ) -> tuple[str, ...]:
         assert self._mapping is not None  # noqa: S101 - comparing has read it
-        comparison = compared.comparison
+        assert self._model is not None  # noqa: S101 - the same
+        comparison, matching = compared.comparison, compared.matching
         problems = [*self._mapping.unused(record.key.layer for record in records)]
-        present = {name for layer in compared.matching.compared for name in (layer, sanitise(layer))}
+        named = matching.compared | matching.given
+        present = {name for layer in named for name in (layer, sanitise(layer))}
         problems += [
             f"layer {name!r}, named in the marker, has no counterpart in {self.path.name}: map it to the "
             f"node whose output it has, in a YAML file with reference_map="
@@ -125,14 +127,8 @@ class Reference:
             for rule in replace(tolerances, rules=self.tolerances.rules).unmatched(comparison.actual)
             if rule.source == MARKER_RULES and rule.against == REFERENCE
         ]
-        name = self.path.name
-        valued = comparison.actual.known[:, :MEASURED].any()
-        if not comparison.failing and (comparison.unjudged == comparison.compared or not valued):
-            problems.append(
-                f"no value was compared with {name}: the dump tells neither max, min, avg nor l2norm of "
-                f"the {comparison.compared} tensors (ACL has none of bfloat16); use dump_data='tensor'"
-            )
-        return tuple(problems)
+        nothing = problem_of(compared, records, self._model, tolerances)
+        return (*problems, nothing) if nothing else tuple(problems)
 
 
 def _known(model: ReferenceModel) -> frozenset[str]:

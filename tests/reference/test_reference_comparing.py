@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.reference.reference import Reference
@@ -113,6 +114,96 @@ def test_dump_of_nothing_but_such_tensors_is_no_agreement(
     result = judged(write_model(*NODES), bare)
     assert not result.good
     assert result.problems[0].startswith("no value was compared with model.onnx")
+
+
+def test_input_of_the_graph_is_no_layer_that_was_compared(
+    write_model: Callable[..., Path], records: list[TensorRecord], make_record: Record
+) -> None:
+    given = make_record("x:output.0", X, op_type="Data")
+    fed = make_record("exp:input.0", X)
+    result = judged(write_model(*NODES), [given, fed, *records])
+    assert result.good
+    assert (result.compared, result.layers) == (2, 2)
+    renamed = [
+        replace(record, key=replace(record.key, layer=f"fused_{n}")) for n, record in enumerate(records)
+    ]
+    result = judged(write_model(*NODES), [given, fed, *renamed])
+    assert (result.compared, result.layers) == (0, 2)
+    (problem,) = result.problems
+    assert problem.startswith("nothing that an operator computes was compared: only the graph's inputs")
+    assert "the dump has 'exp', 'fused_0', 'fused_1', the model 'exp', 'neg'" in problem
+
+
+def test_what_only_moves_the_inputs_is_no_agreement(
+    write_model: Callable[..., Path], make_record: Record
+) -> None:
+    nodes = (("turn", "Transpose", ["x"], ["t"]), ("neg", "Neg", ["t"], ["n"]))
+    turned = make_record("turn:output.0", X.T)
+    result = judged(write_model(*nodes), [turned])
+    assert "nothing that an operator computes was compared" in result.problems[0]
+    assert judged(write_model(*nodes), [turned, make_record("neg:output.0", -X.T)]).good
+
+
+def test_weight_that_is_moved_is_no_input(write_model: Callable[..., Path], make_record: Record) -> None:
+    weights = {"w": X + 1}
+    nodes = (("turn", "Transpose", ["w"], ["t"]), ("mul", "MatMul", ["x", "t"], ["y"]))
+    result = judged(write_model(*nodes, weights=weights), [make_record("turn:output.0", (X + 1).T)])
+    assert result.problems == ()
+    assert not judged(write_model(*nodes, weights=weights), [make_record("turn:output.0", (X + 2).T)]).good
+
+
+def test_values_of_the_inputs_do_not_stand_for_those_of_layers(
+    write_model: Callable[..., Path], records: list[TensorRecord], make_record: Record
+) -> None:
+    bare = [replace(record, dtype="bfloat16", stats=Stats(count=6)) for record in records]
+    result = judged(write_model(*NODES), [make_record("x:output.0", X, op_type="Data"), *bare])
+    assert result.problems[0].startswith("no value was compared with model.onnx")
+    assert "the 2 tensors that operators compute" in result.problems[0]
+
+
+def test_input_slot_does_not_stand_for_the_output_of_its_layer(
+    write_model: Callable[..., Path], records: list[TensorRecord], make_record: Record
+) -> None:
+    """The layer's input agrees; its output is one that the reference does not have."""
+    fed = make_record("neg:input.0", LAYERS["exp"], dtype="float32")
+    odd = make_record("neg:output.1", LAYERS["neg"], dtype="float32")
+    result = judged(write_model(*NODES), [records[0], fed, odd], layers=("exp", "neg"))
+    assert "layer 'neg', named in the marker, has no counterpart" in result.problems[0]
+    assert (result.compared, result.layers) == (1, 2)
+    assert judged(write_model(*NODES), [records[0], fed], layers=("exp", "neg")).good
+
+
+def test_operators_that_cannot_show_are_told_unless_layers_were_chosen(
+    write_model: Callable[..., Path], records: list[TensorRecord]
+) -> None:
+    first = (
+        "1 of 2 operators have no influence on anything compared, so that a difference in them goes unseen"
+    )
+    (note,) = judged(write_model(*NODES), records[:1]).notes
+    assert first in note
+    assert "(first: neg)" in note
+    assert judged(write_model(*NODES), records[1:]).notes == ()
+    assert judged(write_model(*NODES), records[:1], layers=("exp",)).notes == ()
+
+
+def test_operator_that_only_a_branch_reads_is_seen_through_it(
+    write_model: Callable[..., Path], make_record: Record
+) -> None:
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["a"], ["n"])],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("n", TensorProto.FLOAT, (2, 3))],
+    )
+    path = write_model(
+        ("exp", "Exp", ["x"], ["a"]),
+        ("choice", "If", ["yes"], ["b"]),
+        weights={"yes": np.array(True)},  # noqa: FBT003 - the value of a tensor
+        choice={"then_branch": branch, "else_branch": branch},
+    )
+    result = judged(path, [make_record("choice:output.0", LAYERS["neg"], dtype="float32")])
+    assert result.good, result
+    assert result.notes == ()
 
 
 def test_layer_that_ran_several_times_in_a_step_has_no_counterpart(
