@@ -86,9 +86,15 @@ class _WatchedSession:
 
     def run(self, *arrays: np.ndarray) -> list[np.ndarray]:
         __tracebackhide__ = True
-        # Before the run: the device counts an execution that fails, too. Copies: buffers are reused.
-        self._model.runs.append(tuple(np.array(array, copy=True) for array in arrays))
-        return self._session.run(*arrays)
+        # Copies, made before the run: buffers are reused, also by the run itself.
+        copies = tuple(np.array(array, copy=True) for array in arrays)
+        before = self._session.executions
+        try:
+            return self._session.run(*arrays)
+        finally:
+            # The device counts an execution that failed, too, and none that never reached it.
+            if self._session.executions > before:
+                self._model.runs.append(copies)
 
     def close(self) -> None:
         self._session.close()

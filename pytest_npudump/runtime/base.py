@@ -37,6 +37,10 @@ class Evidence:
 class ModelSession(Protocol):
     """A loaded model; a context manager that frees everything it holds."""
 
+    @property
+    def executions(self) -> int:
+        """How many executions the device began; one that failed there counts, one refused before does not."""
+
     def run(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run the model once on ``arrays``, one an input, and return its outputs."""
 

@@ -26,11 +26,13 @@ class MindIRSession:
         mindspore: the module.
         graph: the ``GraphCell``; None once the session is closed.
         path: the file.
+        executions: how often the graph was called; a run that is refused before is none.
     """
 
     mindspore: Any
     graph: Any
     path: Path
+    executions: int = 0
 
     @classmethod
     def load(cls, mindspore: Any, path: Path) -> MindIRSession:
@@ -59,6 +61,7 @@ class MindIRSession:
         if self.graph is None:
             raise RuntimeUnavailableError(f"{self.path.name} is closed")
         tensors = [self.mindspore.Tensor(np.ascontiguousarray(array)) for array in arrays]
+        self.executions += 1
         outputs = self.graph(*tensors)
         found = outputs if isinstance(outputs, tuple | list) else (outputs,)
         return [output.asnumpy() for output in found]

@@ -58,6 +58,7 @@ class PyAclModel:
         acl: the module ``acl``.
         model_id: the id ACL gave it.
         path: where it was loaded from.
+        executions: how often ACL was told to execute it; a run that is refused before is none.
     """
 
     acl: Any
@@ -68,6 +69,7 @@ class PyAclModel:
     _inputs: tuple[_Tensor, ...] = ()
     _outputs: tuple[_Tensor, ...] = ()
     _closed: bool = field(default=False)
+    executions: int = 0
 
     @classmethod
     def load(cls, acl: Any, path: Path, *, on_run: Callable[[], None]) -> PyAclModel:
@@ -142,6 +144,7 @@ class PyAclModel:
                     value(acl, call, acl.mdl.set_dataset_tensor_desc(source, desc, index))
             target = self._dataset(stack)
             buffers = [_output_buffer(acl, stack, target, tensor.size) for tensor in self._outputs]
+            self.executions += 1
             check(acl, "acl.mdl.execute()", acl.mdl.execute(self.model_id, source, target))
             return [self._download(index, buffer) for index, buffer in enumerate(buffers)]
 

@@ -473,6 +473,24 @@ def test_real_model_in_half_precision_agrees_with_the_reference_in_float32(conve
     assert found["first"] == "Conv@21:output.0"
 
 
+REFUSED = """
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        for wrong in (image.astype(np.float64), image[0]):
+            with pytest.raises(Exception, match="takes float32 of shape"):
+                model.run(wrong)
+        with pytest.raises(Exception, match="has 1 inputs"):
+            model.run()
+        model.run(image)
+        model.run(image * np.float32(2))
+"""
+
+
+def test_run_that_is_refused_on_the_host_shifts_no_inputs(converted: Project) -> None:
+    converted.marked(REFERENCE, body=REFUSED)
+    converted.run(DUMPS).assert_outcomes(passed=1)
+
+
 RENAMED = {
     "block/conv.1": "fused_1",
     "block/relu.1": "fused_2",

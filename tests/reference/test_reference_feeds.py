@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,12 +182,32 @@ def test_inputs_that_are_no_arrays_are_refused(value: dict[Any, Any], message: s
         RunInputs().give(value, "")
 
 
-def test_arrays_are_copied_because_buffers_are_used_again(make_record: Record) -> None:
-    class Session:
-        def run(self, *arrays: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-            arrays[0][:] = 99
-            return [arrays[0]]
+class Session:
+    """Writes to what it is given; refuses negative numbers, and fails on the device for 0."""
 
+    executions = 0
+
+    def run(self, *arrays: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+        if arrays[0].min() < 0:
+            raise RequestError("refused")
+        self.executions += 1
+        if not arrays[0].any():
+            raise OSError("failed")
+        arrays[0][:] = 99
+        return [arrays[0]]
+
+
+def test_run_that_was_refused_is_no_execution_and_one_that_failed_is(make_record: Record) -> None:
+    inputs = RunInputs()
+    session = inputs.watch(Session(), Path("net.om"), "")  # type: ignore[arg-type]
+    for value, error in ((5, None), (-1, RequestError), (0, OSError), (6, None)):
+        with pytest.raises(error) if error else nullcontext():
+            session.run(np.array([value]))
+    found = records(make_record, ("", "net/1/0"), ("#step=1", "net/1/1"), ("#step=2", "net/1/2"))
+    assert fed(found, inputs) == [5, 0, 6]
+
+
+def test_arrays_are_copied_because_buffers_are_used_again(make_record: Record) -> None:
     inputs = RunInputs()
     session = inputs.watch(Session(), Path("net.om"), "")  # type: ignore[arg-type]
     buffer = np.array([5])
