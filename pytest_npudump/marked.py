@@ -52,6 +52,7 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
         if rank is not None and hasattr(item.config, "workerinput"):
             return f"this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)"
         _check_config(request, settings.runtime, item.config.rootpath)
+        _check_files(request, item)
         if request.tolerances or request.preset or settings.tolerances or settings.preset:
             from pytest_npudump.reference.tolerating import check_reference  # noqa: PLC0415 - it needs numpy
             from pytest_npudump.tolerating import tolerances_for  # noqa: PLC0415 - the same
@@ -77,7 +78,23 @@ def _check_config(request: DumpRequest, runtime: str, cwd: Path) -> None:
     from pytest_npudump.config.acl_json import check_request  # noqa: PLC0415 - only for marked tests
     from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
 
-    check_request(request, version=rules_version(), cwd=cwd)
+    check_request(request, version=rules_version(), cwd=cwd, runtime=runtime)
+
+
+def _check_files(request: DumpRequest, item: pytest.Item) -> None:
+    """Refuse files that are not there, before the device works for a comparison that cannot be made."""
+    if item.get_closest_marker("skip") is not None or item.get_closest_marker("skipif") is not None:
+        return  # it may be skipped for that very file; where it runs, the comparison says so
+    files = (
+        ("reference", request.reference, "an ONNX model"),
+        ("reference_map", request.reference_map, "a YAML file"),
+    )
+    for argument, name, kind in files:
+        path = item.path.parent / name if name else None
+        if path is not None and not path.is_file():
+            raise RequestError(
+                f"{argument}: there is no file {path}; name {kind}, relative to the test file's folder"
+            )
 
 
 def _is_hypothesis_test(item: pytest.Item) -> bool:

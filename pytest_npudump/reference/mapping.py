@@ -18,7 +18,7 @@ from pytest_npudump.layers import both_spellings
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
 
@@ -93,14 +93,25 @@ class NameMap:
         return next(exact, None) or next((e for e in self.entries if e.names(layer)), None)
 
     def unused(self, layers: Iterable[str]) -> tuple[str, ...]:
-        """Say which entries are about none of ``layers``."""
-        present = list(dict.fromkeys(layers))
+        """Say which entries decide about none of ``layers``, and why."""
+        deciding = {layer: self.entry(layer) for layer in dict.fromkeys(layers)}
+        used = {entry.line for entry in deciding.values() if entry is not None}
         return tuple(
-            f"{self.path}, line {entry.line}: no layer of the dump is called {entry.layer!r}; correct or "
-            f"remove the entry"
+            f"{self.path}, line {entry.line}: {_why_unused(entry, deciding)}; correct or remove the entry"
             for entry in self.entries
-            if not any(entry.names(layer) for layer in present)
+            if entry.line not in used
         )
+
+
+def _why_unused(entry: MapEntry, deciding: Mapping[str, MapEntry | None]) -> str:
+    others = (other for layer, other in deciding.items() if other is not None and entry.names(layer))
+    lines = sorted({other.line for other in others})
+    if not lines:
+        return f"no layer of the dump is called {entry.layer!r}"
+    return (
+        f"every layer that {entry.layer!r} names is mapped by line {', '.join(map(str, lines))}, as an exact "
+        f"name counts before a glob and an earlier entry before a later one"
+    )
 
 
 def _hint(name: str, known: Collection[str]) -> str:

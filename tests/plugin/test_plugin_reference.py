@@ -392,11 +392,38 @@ def test_model_without_any_counterpart_fails_the_test(converted: Project) -> Non
     )
 
 
-def test_missing_reference_fails_the_test(project: Project) -> None:
-    project.marked("reference='gone.onnx'")
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        (
+            "reference='gone.onnx'",
+            "reference: there is no file *gone.onnx; name an ONNX model, relative to *",
+        ),
+        (
+            f"{REFERENCE}, reference_map='gone.yaml'",
+            "reference_map: there is no file *gone.yaml; name a YAML *",
+        ),
+    ],
+)
+def test_missing_file_is_an_error_at_collection(converted: Project, marker: str, message: str) -> None:
+    converted.marked(marker)
+    result = converted.run(DUMPS)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"npu_dump: test_small.py::test_small: {message}"])
+
+
+@pytest.mark.parametrize("absent", [True, False])
+def test_test_that_is_skipped_without_its_reference_is_collected(project: Project, *, absent: bool) -> None:
+    project.test_file(f"""
+        @pytest.mark.skipif({absent}, reason="fetch it first")
+        @pytest.mark.npu_dump(reference="gone.onnx")
+        def test_small(npu_dump):
+            npu_dump.load_model("small.onnx").run(np.zeros((1, 1, 8, 8), np.float32))
+    """)
     result = project.run(DUMPS)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: reference: there is no file *gone.onnx; name an ONNX model*"])
+    result.assert_outcomes(**{"skipped" if absent else "failed": 1})
+    if not absent:
+        result.stdout.fnmatch_lines(["npudump: reference: there is no file *gone.onnx; name an ONNX model*"])
 
 
 def test_missing_onnxruntime_is_one_line_that_names_the_extra(

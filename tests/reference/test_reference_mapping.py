@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,3 +68,30 @@ def test_entries_about_no_layer_are_told(tmp_path: Path) -> None:
     found = read(tmp_path, 'a/b: relu_1\n"gone*": relu_1\nc: relu_1\n')
     (unused,) = found.unused(["a_b", "c", "d"])
     assert "line 2: no layer of the dump is called 'gone*'" in unused
+
+
+@pytest.mark.parametrize(
+    ("text", "shadowed"),
+    [
+        (
+            '"conv*": relu_1\n"conv_?": conv/1\n',
+            "line 2: every layer that 'conv_?' names is mapped by line 1,",
+        ),
+        (
+            '"conv*": relu_1\nconv_1: conv/1\nconv_2: conv/1\n',
+            "line 1: * 'conv*' names is mapped by line 2, 3,",
+        ),
+        (
+            "a/b: relu_1\na_b: relu_1\nconv_1: relu_1\n",
+            "line 2: every layer that 'a_b' names is mapped by line 1,",
+        ),
+    ],
+)
+def test_entry_that_others_shadow_for_every_layer_is_told(tmp_path: Path, text: str, shadowed: str) -> None:
+    (unused,) = read(tmp_path, text).unused(["conv_1", "conv_2", "a_b"])
+    assert fnmatchcase(unused, f"*, {shadowed} as an exact name counts *; correct or remove the entry")
+
+
+def test_entry_that_decides_for_one_layer_is_used(tmp_path: Path) -> None:
+    found = read(tmp_path, 'conv_1: conv/1\n"conv*": relu_1\n')
+    assert found.unused(["conv_1", "conv_2"]) == ()
