@@ -57,7 +57,8 @@ def _apply_init_file(process: Process, text: bytes) -> int:
         root = parse(text)
     except StrictJsonError as error:
         return process.explain(codes.PARSE_FILE, f"acl.init: the configuration is not JSON: {error}")
-    if isinstance(root, dict) and root.get("err_msg_mode", "0") not in {"0", "1"}:
+    # A tuple, no set: an array or an object cannot be looked up in one.
+    if isinstance(root, dict) and root.get("err_msg_mode", "0") not in ("0", "1"):
         return process.explain(codes.INVALID_PARAM, 'acl.init: err_msg_mode has to be "0" or "1"')
     return _apply(process, text, "acl.init")
 

@@ -18,6 +18,10 @@ FILES = {
     "profiler.json": '{"profiler": {}}',
     "messages.json": '{"err_msg_mode": "1"}',
     "bad_messages.json": '{"err_msg_mode": "2"}',
+    "array_messages.json": '{"err_msg_mode": []}',
+    "object_messages.json": '{"err_msg_mode": {}}',
+    "number_messages.json": '{"err_msg_mode": 1}',
+    "null_messages.json": '{"err_msg_mode": null}',
     "malformed.json": '{"dump":',
     "blank.json": "  ",
     "empty.json": "",
@@ -54,6 +58,10 @@ SEQUENCES = {
     "a second init is not read": "init dump.json 0, init profiler.json 100002, init missing 100002",
     "another content": "init dump.json 0, finalize 0, init profiler.json 100000, init dump.json 0",
     "err_msg_mode": "init bad_messages.json 100000, init messages.json 0",
+    "err_msg_mode of another type": (
+        "init array_messages.json 100000, init object_messages.json 100000, "
+        "init number_messages.json 100000, init null_messages.json 100000, init messages.json 0"
+    ),
     "an empty file": "init empty.json 0",
     "a dump of init needs init_dump to be ended": (
         "init dump.json 0, set_dump dump.json 100045, finalize_dump 100045, init_dump 0, finalize_dump 0"
