@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -148,12 +149,18 @@ def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
 
 def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
     from pytest_npudump.config.adump import validate  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.environment import collecting_words  # noqa: PLC0415 - the same
     from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
+    from pytest_npudump.config.soc import soc_warnings  # noqa: PLC0415 - the same
 
     # The folder of the dump is made when the test runs; any that exists stands in for it.
     text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()
     for warning in validate(text, version=rules_version(), cwd=rootdir).warnings:
         yield f"warning: {warning}"
+    for warning in soc_warnings(test["dump"], ""):
+        yield f"warning: {warning}"
+    if refused := collecting_words(os.environ):
+        yield f"warning: {refused}"
     if test["globs"]:
         globs = ", ".join(map(repr, test["globs"]))
         yield f"warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards"

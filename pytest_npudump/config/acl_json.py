@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.config import ge
 from pytest_npudump.config.adump import validate
+from pytest_npudump.config.environment import collecting_words
+from pytest_npudump.config.profile import profile_for
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.request import EXCEPTION_SCENES
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 _ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")
 _TOP_KEYS = ("dump_level", "dump_step", "dump_stats", "dump_kernel_data")
+_MODELS_ONLY = frozenset({"8.5.0", "9.0.0"})
 # GE, which dumps models, knows fewer characters than the call that accepts the path, and then dumps
 # nothing without a word (spec of aclmdlSetDump, second validation in dump_callback.cc).
 _GE_PATH = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*\Z")
@@ -85,27 +90,61 @@ def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[
     return item
 
 
-def check_request(request: DumpRequest, *, version: str, cwd: Path) -> None:
-    """Have the rules of ``aclmdlSetDump`` judge what the request would write.
+def check_request(request: DumpRequest, *, version: str, cwd: Path, runtime: str = "") -> tuple[str, ...]:
+    """Have the rules of ``aclmdlSetDump``, and of GE behind it, judge what the request would write.
 
     Args:
         request: what the test asks for.
         version: CANN version whose rules apply.
         cwd: an existing directory, standing in for the dump path.
+        runtime: what runs the test, as in ``--npudump-runtime``; "" where that is not known yet.
+
+    Returns:
+        What CANN accepts, and yet does nothing or less than it says.
 
     Raises:
-        ConfigError: CANN would refuse it; the message has CANN's reason.
+        ConfigError: CANN would refuse it, aloud or without a word; the message has the reason.
     """
     section = dump_section(request, ".")
     verdict = validate(json.dumps({"dump": section}).encode(), version=version, cwd=cwd)
     if not verdict.accepted:
         raise ConfigError(f"CANN {version} refuses this dump: {verdict.message}")
+    second = ge.validate_dump(section)
+    if not second.accepted:
+        raise ConfigError(
+            f"CANN's graph engine refuses this dump without a word, and dumps nothing: {second.message}"
+        )
+    if runtime == "torch_npu" and request.scene == "overflow":
+        refuse_operator_overflow(version)
+    return verdict.warnings
+
+
+def refuse_operator_overflow(version: str) -> None:
+    """Refuse an overflow dump of aclnn operators where CANN has none.
+
+    CANN 8.5 and 9.0 hand adump ``dumpStatus = off`` for ``dump_debug`` (``dump_config_converter.cpp`` of
+    v9.0.0, line 720), so that only models of GE are looked at.
+
+    Raises:
+        ConfigError: this is such a release.
+    """
+    if profile_for(version) in _MODELS_ONLY:
+        raise ConfigError(
+            f"scene='overflow': in CANN {version} the overflow dump works for models only, and torch_npu "
+            f"runs aclnn operators: no overflow would ever be seen; take CANN 9.1.0 or later, or scene='op', "
+            f"whose statistics count NaN and Inf"
+        )
 
 
 class AclJson:
-    """The part of a runtime that is configured by an acl.json."""
+    """The part of a runtime that is configured by an acl.json.
+
+    Attributes:
+        refused_while_collecting: scenes of which GE dumps nothing while ``NPU_COLLECT_PATH`` is set.
+    """
 
     config_name = "acl.json"
+    refused_while_collecting = frozenset({"model", "op", "overflow", "watcher"})
 
     def write_config(
         self,
@@ -119,8 +158,12 @@ class AclJson:
         """Write the acl.json of a request.
 
         Raises:
-            ConfigError: the dump path is one that CANN would accept and then not use.
+            ConfigError: the dump path is one that CANN would accept and then not use, or the environment
+                has GE dump nothing.
         """
+        refused = collecting_words(os.environ) if request.scene in self.refused_while_collecting else ""
+        if refused:
+            raise ConfigError(refused)
         write_acl_json(path, dump_section(request, str(dump_path), layers=layers, dump_data=dump_data))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pytest_npudump.config import adump, ge, mindspore, torchair
+from pytest_npudump.config.environment import DATA_DUMPS, collecting_words
 from pytest_npudump.config.files import read_config_file, read_plain_file
 from pytest_npudump.config.profile import DEFAULT_VERSION
 from pytest_npudump.config.soc import soc_warnings
@@ -58,7 +59,9 @@ def check_file(
         return ge.validate(file.text)
     verdict = adump.validate(file.text, version=version, cwd=cwd, environ=environ)
     limits = soc_warnings(verdict.dump, soc) if verdict.accepted else ()
-    return replace(verdict, warnings=verdict.warnings + limits)
+    collects = collecting_words(os.environ if environ is None else environ)
+    silent = (collects,) if collects and verdict.dump_type in DATA_DUMPS else ()
+    return replace(verdict, warnings=verdict.warnings + limits + silent)
 
 
 def _data_dump_json(path: Path, text: bytes, device: str, environ: Mapping[str, str] | None) -> Verdict:

@@ -21,10 +21,24 @@ def soc_warnings(dump: Mapping[str, Any], soc: str) -> tuple[str, ...]:
     return tuple(_warnings(dump, soc))
 
 
-def _warnings(dump: Mapping[str, Any], soc: str) -> Iterator[str]:
+def soc_notes(dump: Mapping[str, Any], soc: str) -> tuple[str, ...]:
+    """Say of what in ``dump`` a chip does less without a word; nothing of what it refuses aloud.
+
+    Args:
+        dump: the same.
+        soc: the same; nothing is said where it is not known.
+    """
+    return tuple(_unsupported(dump, soc)) if soc else ()
+
+
+def _unsupported(dump: Mapping[str, Any], soc: str) -> Iterator[str]:
     if "dump_stats" in dump and not _A2.match(soc):
         where = f"this is {soc}" if soc else "the chip is not known here"
         yield f"dump_stats: documented for Atlas A2 (Ascend910B) only, and {where}"
+
+
+def _warnings(dump: Mapping[str, Any], soc: str) -> Iterator[str]:
+    yield from _unsupported(dump, soc)
     if dump.get("dump_scene") == "aic_err_detail_dump":
         yield (
             "dump_scene: aic_err_detail_dump needs a chip and a driver that can do it, else aclmdlSetDump "

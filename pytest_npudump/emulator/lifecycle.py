@@ -163,9 +163,17 @@ def _dump_overflow(process: Process, dump: Mapping[str, Any], call: str) -> int:
     if not second.accepted:
         message = f"{call} succeeds, and yet no overflow is dumped, as GE refuses: {second.message}"
         return process.explain(codes.SUCCESS, message)
+    if process.collecting:
+        return _collecting(process, call)
     root = data_directory(dump["dump_path"], time.time())
     _switch_on(process, DumpSettings(root, "all", 0, (), all_models=True, overflow=True))
     return codes.SUCCESS
+
+
+def _collecting(process: Process, call: str) -> int:
+    why = f"GE refuses (E10056) while {process.collecting} is set"
+    message = f"{call} succeeds, and yet nothing is dumped, as {why}"
+    return process.explain(codes.SUCCESS, message)
 
 
 def _dump_data(process: Process, dump: Mapping[str, Any], call: str) -> int:
@@ -178,6 +186,8 @@ def _dump_data(process: Process, dump: Mapping[str, Any], call: str) -> int:
     if not second.accepted:
         message = f"{call} succeeds, and yet nothing is dumped, as GE refuses: {second.message}"
         return process.explain(codes.SUCCESS, message)
+    if process.collecting:
+        return _collecting(process, call)
     if dump.get("dump_level") == "kernel":
         _switch_off(process)
         return process.explain(codes.SUCCESS, f"{call}: dump_level kernel dumps no operator of a model")

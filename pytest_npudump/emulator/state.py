@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_npudump.config.environment import collecting
 from pytest_npudump.emulator.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.handles import Handles
 from pytest_npudump.emulator.memory import Memory
@@ -97,6 +98,7 @@ class Process:
     tramplings: list[Trampling] = field(default_factory=list)
     callback: Callable[[dict[str, object]], object] | None = None
     failures: list[Failure] = field(default_factory=list)
+    collecting: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
     thread: threading.local = field(default_factory=threading.local)
 
@@ -134,7 +136,8 @@ class Process:
 
 def _new() -> Process:
     """Return the state of a process that has just loaded CANN's libraries, which look at its environment."""
-    return Process(dumping=Dumping(exception=from_environment(os.environ)))
+    dumping = Dumping(exception=from_environment(os.environ))
+    return Process(dumping=dumping, collecting=" and ".join(collecting(os.environ)))
 
 
 @dataclass(slots=True)

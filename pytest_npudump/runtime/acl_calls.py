@@ -16,6 +16,12 @@ REPEAT_INITIALIZE = 100002
 DUMP_NOT_RUN = 100045
 NO_CONTEXT = 107002
 
+ENDED_BY_TEST = (
+    "the test has ended the dump itself; take npu_dump.config_path if it is to switch the dump on and off, "
+    "else leave out finalize_dump()"
+)
+"""What :data:`DUMP_NOT_RUN` means where the adapter had switched the dump on."""
+
 _NAMES: Mapping[int, str] = MappingProxyType(
     {
         100000: "ACL_ERROR_INVALID_PARAM",
@@ -59,6 +65,10 @@ class AclError(RuntimeUnavailableError):
         super().__init__(f"{text}: {detail}" if detail else text)
         self.call = call
         self.code = code
+
+    def because(self, reason: str) -> AclError:
+        """Return the same answer with a reason that says more than ACL does."""
+        return AclError(self.call, self.code, reason)
 
     @classmethod
     def of(cls, acl: Any, call: str, code: int) -> AclError:

@@ -26,12 +26,25 @@ class Evidence:
     Attributes:
         shown: what shows that it was, in words.
         missing: what shows that it was not, or why that cannot be known.
+        unfinished: programs that could not be started, failed, or were ended, in words.
         failed: calls in which something went wrong on the device while it was.
+        models: files of the models that were loaded while it was.
+        blind: why the dump would have seen nothing although it was on.
+        notes: what a reader of a report should know of the run.
     """
 
     shown: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    blind: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Whatever of the test may have run without the dump, in words."""
+        return (*self.missing, *self.unfinished)
 
 
 class ModelSession(Protocol):

@@ -36,6 +36,13 @@ class Choice:
         """Whether each run of a test needs a process of its own: the dump is configured once per process."""
         return self.name in _ONCE_PER_PROCESS
 
+    def isolates(self, scene: str) -> bool:
+        """Whether each run of a test of this scene needs a process of its own.
+
+        Under torch_npu overflows do: CANN decides with a process's first operator whether they are dumped.
+        """
+        return self.needs_process or (self.name == "torch_npu" and scene == "overflow")
+
 
 def choose(option: str, *, require_npu: bool = False) -> Choice:
     """Decide for a runtime, with ``auto`` for the first that works here.

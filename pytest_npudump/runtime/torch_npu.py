@@ -4,23 +4,31 @@ The dump's three functions exist twice. Those of ``torch_npu.npu`` queue the cal
 used and ignore what ACL answers; those of ``torch_npu.npu.utils``, used here, initialise the device and
 raise. Operators run asynchronously, so the device is synchronised before the dump is switched on, which
 keeps earlier operators out of it, and before it is switched off: ``finalize_dump`` waits too, but a device
-error there ends the process.
+error there ends the process. Every device that is in use is waited for.
+
+The first exception dump that is on stays on until ``finalize_dump``, and torch_npu's own acl.json switches
+one on with ``aclInit``. So the exception scene has torch_npu initialise ACL with its own file, where it can,
+and ends whatever dump was on before. CANN's opbase looks once a process, at the first operator, at whether
+overflows are dumped: that dump has to be on before the device is first used.
 """
 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_npudump.config.acl_json import AclJson
+from pytest_npudump.config.acl_json import AclJson, refuse_operator_overflow
 from pytest_npudump.config.check import check_file
 from pytest_npudump.config.installed import rules_version
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-from pytest_npudump.runtime.acl_calls import DUMP_NOT_RUN, REPEAT_INITIALIZE, AclError
+from pytest_npudump.runtime.acl_calls import DUMP_NOT_RUN, ENDED_BY_TEST, REPEAT_INITIALIZE, AclError
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.external import origin_of_program
+from pytest_npudump.runtime.overflow_mode import MODE_UNKNOWN, blind
+from pytest_npudump.runtime.torch_dispatch import DispatchedOperators
+from pytest_npudump.runtime.torch_npu_device import initialising_with, other_devices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +43,21 @@ _IDLE = (
     "them inside the test or a function-scoped fixture (CANN writes no statistics for operators captured "
     "into a graph, and none of eager operators with dump_level='op')"
 )
+_UNSEEN = (
+    "no operator ran on the NPU in the test's own thread while the dump was on: move the model to the device "
+    "'npu' as well as its input (copies and newly made tensors do not count), and run it eagerly, inside the "
+    "test or a function-scoped fixture; operators in other threads, in a replayed graph or in a graph of "
+    "torch.compile are not seen here: run one of them in the test's thread, or test with scene='op'"
+)
+_INF_NAN = blind("set INF_NAN_MODE_FORCE_DISABLE=1 before torch_npu starts")
+_INITIALISED = (
+    "scene='overflow': the NPU was initialised before the dump, and CANN decides once a process, at its "
+    "first operator, whether overflows are dumped; leave out isolation='none', so that the test gets a "
+    "process of its own, and use no NPU while test modules and conftest.py are imported"
+)
+_EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
+_OVERFLOW = "OP_OVERFLOW"
+"""Dump types, as CANN's checker names them."""
 _RELEASED = (
     "the test took npu_dump.config_path or torchair_config(), so it has to switch the dump on itself: "
     "compile its model with that configuration, or call init_dump() and set_dump(path) of "
@@ -53,11 +76,12 @@ class TorchNpuActivity:
     released: bool = False
     programs: tuple[str, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
+    watched: bool = False
 
     @property
     def likely_cause(self) -> str:
         """What most likely left the dump empty."""
-        return _RELEASED if self.released else _IDLE
+        return _RELEASED if self.released else _UNSEEN if self.watched else _IDLE
 
 
 @dataclass(slots=True)
@@ -70,19 +94,23 @@ class TorchNpuRuntime(AclJson):
         name: ``torch_npu``.
     """
 
+    refused_while_collecting = frozenset({"overflow", "watcher"})
+
     torch_npu: Any
     device: int = 0
     name: str = "torch_npu"
     activity: TorchNpuActivity = field(default_factory=TorchNpuActivity)
     _dumping: bool = False
     _device_set: bool = False
-    _allocated: int | None = None
+    _dump_type: str = ""
+    _operators: DispatchedOperators | None = None
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime, SoC name and the version of torch_npu, as a golden records them."""
         facts = {"runtime": self.name, "torch_npu": str(self.torch_npu.__version__)}
+        # Without a device it would ask for the current one, and initialise the NPU for that.
         with suppress(RuntimeError, AssertionError):  # a fact for the reader, on which nothing depends
-            facts["soc"] = str(self.torch_npu.npu.get_device_name())
+            facts["soc"] = str(self.torch_npu.npu.get_device_name(self.device))
         return origin_of_program(facts) if self.activity.programs else facts
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
@@ -93,17 +121,27 @@ class TorchNpuRuntime(AclJson):
             resumed: whether this goes on with the test that was dumped before, for :attr:`activity`.
 
         Raises:
-            ConfigError: ACL would refuse the file.
+            ConfigError: ACL would refuse the file, or its dump could see nothing here.
             AclError: ACL refuses it, or a dump is on already.
             RuntimeUnavailableError: the device cannot be used, or this torch_npu has no such functions.
         """
         verdict = check_file(config, "acl", version=rules_version())
         if not verdict.accepted:
             raise ConfigError(f"{config}: {verdict.message}")
+        self._dump_type = verdict.dump_type
+        if self._dump_type == _OVERFLOW:
+            refuse_operator_overflow(rules_version())
+            if not resumed and self.torch_npu.npu.is_initialized():
+                raise ConfigError(_INITIALISED)
         self.activity = self.activity if resumed else TorchNpuActivity()
-        self._select_device()
-        self._call("torch_npu.npu.synchronize")
+        own = self._dump_type in _EXCEPTIONS and not self.torch_npu.npu.is_initialized()
+        with initialising_with(config) if own else nullcontext():
+            self._select_device()
+            self._synchronize()
         self._call(f"{_UTILS}.init_dump")
+        if self._dump_type in _EXCEPTIONS:
+            self._call(f"{_UTILS}.finalize_dump")
+            self._call(f"{_UTILS}.init_dump")
         self._dumping = True
         try:
             self._call(f"{_UTILS}.set_dump", str(config))
@@ -114,14 +152,33 @@ class TorchNpuRuntime(AclJson):
                 self._call(f"{_UTILS}.finalize_dump")
             raise
         self.activity.initialised = True
-        self._allocated = self._allocations()
+        self._watch()
 
-    def _allocations(self) -> int | None:
-        """Return how many tensors were ever allocated on the current device; None where it cannot be told."""
+    def _watch(self) -> None:
+        """Look for operators in the scenes whose healthy runs leave no file; looking costs time."""
+        if self._dump_type in _EXCEPTIONS | {_OVERFLOW}:
+            self.activity.watched = True
+            capturing = getattr(self.torch_npu.npu, "is_current_stream_capturing", lambda: False)
+            self._operators = DispatchedOperators("npu", capturing)
+            self._operators.start()
+
+    def _watch_no_more(self) -> None:
+        operators, self._operators = self._operators, None
+        if operators is None:
+            return
+        operators.stop()
+        if operators.first:
+            self.activity.evidence.shown.append(f"{operators.first} ran on the NPU")
+
+    def _synchronize(self) -> None:
+        """Wait for the current device, and for each other one that this process uses."""
+        self._call("torch_npu.npu.synchronize")
         try:
-            return int(self.torch_npu.npu.memory_stats()["allocation.all.allocated"])
-        except (AttributeError, KeyError, RuntimeError):
-            return None
+            others = other_devices(self.torch_npu)
+        except RuntimeError as error:
+            raise _refused("torch_npu._C._npu_hasPrimaryContext()", str(error)) from None
+        for device in others:
+            self._call("torch_npu.npu.synchronize", device)
 
     def _select_device(self) -> None:
         if self.device and not self._device_set:
@@ -135,7 +192,7 @@ class TorchNpuRuntime(AclJson):
             )
 
     def stop(self) -> None:
-        """Wait for the current device and switch the dump off; does nothing where none is on.
+        """Wait for the devices in use and switch the dump off; does nothing where none is on.
 
         Raises:
             AclError: ACL cannot end the dump, so that files may be missing.
@@ -146,17 +203,31 @@ class TorchNpuRuntime(AclJson):
                 self._end_dump_of_test()
             return
         self._dumping = False
-        self._call("torch_npu.npu.synchronize")
-        before, now = self._allocated, self._allocations()
-        if before is not None and now is not None and now > before:
-            self.activity.evidence.shown.append(f"{now - before} tensors were allocated on the NPU")
-        self._call(f"{_UTILS}.finalize_dump")
+        self._watch_no_more()
+        self._synchronize()
+        if self._dump_type == _OVERFLOW:
+            self._note_overflow_mode()
+        try:
+            self._call(f"{_UTILS}.finalize_dump")
+        except AclError as error:
+            raise error if error.code != DUMP_NOT_RUN else error.because(ENDED_BY_TEST) from None
+
+    def _note_overflow_mode(self) -> None:
+        evidence = self.activity.evidence
+        try:
+            in_inf_nan_mode = self.torch_npu.npu.utils.is_support_inf_nan()
+        except (AttributeError, RuntimeError) as error:
+            words = " ".join(str(error).split())
+            evidence.notes.append(f"{MODE_UNKNOWN}: {words}")
+            return
+        if in_inf_nan_mode and _INF_NAN not in evidence.blind:
+            evidence.blind.append(_INF_NAN)
 
     def _end_dump_of_test(self) -> None:
         """End the dump that the test has switched on, if it has; TorchAir ends its own with the process."""
         if not self.torch_npu.npu.is_initialized():
             return
-        self._call("torch_npu.npu.synchronize")
+        self._synchronize()
         try:
             self._call(f"{_UTILS}.finalize_dump")
         except AclError as error:

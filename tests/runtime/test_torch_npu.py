@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ def torch_npu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     yield torch_npu
     for name in set(sys.modules) - known:
-        if name.partition(".")[0] == "torch_npu":
+        if name.partition(".")[0] in {"torch", "torch_npu"}:
             del sys.modules[name]
 
 
@@ -80,7 +81,7 @@ def test_a_device_that_was_named_is_set_once_and_before_it_is_initialised(
     for _ in range(2):
         runtime.start(config)
         runtime.stop()
-    assert torch_npu._device.calls[0] == ("aclrtSetDevice", 1)
+    assert torch_npu._device.calls[:2] == [("aclInit",), ("aclrtSetDevice", 1)]
     assert names(torch_npu).count("aclrtSetDevice") == 1
 
 
@@ -111,6 +112,144 @@ def test_a_dump_that_is_on_already_is_named_as_such(torch_npu: Any, config: Path
     torch_npu.npu.utils.init_dump()
     with pytest.raises(AclError, match=r"returned 100002 .* on already: .*finalize_dump\(\).*ACL_DUMP_DATA"):
         TorchNpuRuntime(torch_npu).start(config)
+
+
+def of_scene(tmp_path: Path, **dump: str) -> Path:
+    path = tmp_path / "scene.json"
+    write_acl_json(path, {"dump_path": str(tmp_path), **dump})
+    return path
+
+
+def test_every_device_in_use_is_waited_for_and_no_other(torch_npu: Any, config: Path) -> None:
+    torch_npu.npu.set_device(5)
+    torch_npu.npu.set_device(2)
+    torch_npu._device.calls.clear()
+    runtime = TorchNpuRuntime(torch_npu)
+    runtime.start(config)
+    torch_npu._device.use(7)
+    runtime.stop()
+    waits = [("aclrtSynchronizeDevice",), ("aclrtSynchronizeDevice", 5)]
+    assert torch_npu._device.calls == [
+        *waits,
+        ("aclmdlInitDump",),
+        ("aclmdlSetDump", str(config.resolve())),
+        ("aclrtSynchronizeDevice",),
+        ("aclrtSynchronizeDevice", 2),
+        ("aclrtSynchronizeDevice", 5),
+        ("aclmdlFinalizeDump",),
+    ]
+
+
+def test_a_client_that_knows_no_contexts_is_asked_for_memory(torch_npu: Any, config: Path) -> None:
+    del torch_npu._C._npu_hasPrimaryContext
+    torch_npu.npu.memory_reserved = lambda device: 512 * (device == 3)
+    TorchNpuRuntime(torch_npu).start(config)
+    assert ("aclrtSynchronizeDevice", 3) in torch_npu._device.calls
+    assert names(torch_npu).count("aclrtSynchronizeDevice") == 2
+
+
+def test_a_test_that_ends_the_dump_itself_is_told_so(torch_npu: Any, config: Path) -> None:
+    runtime = TorchNpuRuntime(torch_npu)
+    runtime.start(config)
+    torch_npu.npu.utils.finalize_dump()
+    with pytest.raises(
+        AclError, match=r"100045 .*the test has ended the dump itself; take npu_dump.config_path"
+    ):
+        runtime.stop()
+
+
+@pytest.mark.parametrize("scene", ["aic_err_norm_dump", "aic_err_detail_dump"])
+def test_an_exception_dump_is_the_first_one_of_the_process(
+    torch_npu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scene: str
+) -> None:
+    """CANN ignores an exception dump beside the one that torch_npu's own acl.json switches on."""
+    users = tmp_path / "users.json"
+    users.write_text('{"err_msg_mode": "1", "dump": {"dump_scene": "lite_exception"}}', encoding="utf-8")
+    monkeypatch.setenv("TORCH_ACL_INIT_CONFIG_PATH", str(users))
+    config = of_scene(tmp_path, dump_scene=scene)
+    TorchNpuRuntime(torch_npu).start(config)
+    call, path = torch_npu._device.calls[0]
+    assert call == "aclInit"
+    assert json.loads(Path(path).read_text(encoding="utf-8")) == {
+        "err_msg_mode": "1",
+        "dump": {"dump_path": str(tmp_path), "dump_scene": scene},
+    }
+    assert os.environ["TORCH_ACL_INIT_CONFIG_PATH"] == str(users)
+
+
+def test_an_exception_dump_that_is_on_already_is_ended_before(torch_npu: Any, tmp_path: Path) -> None:
+    torch_npu.npu.synchronize()
+    torch_npu._device.calls.clear()
+    TorchNpuRuntime(torch_npu).start(of_scene(tmp_path, dump_scene="aic_err_norm_dump"))
+    assert names(torch_npu) == [
+        "aclrtSynchronizeDevice",
+        "aclmdlInitDump",
+        "aclmdlFinalizeDump",
+        "aclmdlInitDump",
+        "aclmdlSetDump",
+    ]
+    assert "TORCH_ACL_INIT_CONFIG_PATH" not in os.environ
+
+
+def test_a_file_for_acl_init_that_cannot_be_read_is_named(
+    torch_npu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_ACL_INIT_CONFIG_PATH", str(tmp_path / "absent.json"))
+    with pytest.raises(ConfigError, match=r"TORCH_ACL_INIT_CONFIG_PATH=.*absent\.json: cannot be read"):
+        TorchNpuRuntime(torch_npu).start(of_scene(tmp_path, dump_scene="aic_err_norm_dump"))
+    assert torch_npu._device.calls == []
+
+
+def test_asking_for_the_chip_does_not_initialise_the_npu(torch_npu: Any) -> None:
+    assert TorchNpuRuntime(torch_npu).producer()["soc"] == "Ascend910B3"
+    assert torch_npu._device.calls == []
+
+
+def test_overflows_are_refused_where_an_operator_may_have_run_before(torch_npu: Any, tmp_path: Path) -> None:
+    torch_npu.npu.synchronize()
+    with pytest.raises(ConfigError, match=r"initialised before the dump.*leave out isolation='none'"):
+        TorchNpuRuntime(torch_npu).start(of_scene(tmp_path, dump_debug="on"))
+
+
+@pytest.mark.parametrize("version", ["8.5.0", "9.0.0", "9.0.1"])
+def test_overflows_are_refused_where_cann_sees_those_of_models_only(
+    torch_npu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr("pytest_npudump.runtime.torch_npu.rules_version", lambda: version)
+    with pytest.raises(ConfigError, match=f"in CANN {version} the overflow dump works for models only"):
+        TorchNpuRuntime(torch_npu).start(of_scene(tmp_path, dump_debug="on"))
+    assert torch_npu._device.calls == []
+
+
+def test_operators_show_that_a_model_ran_and_captures_go_on_looking(torch_npu: Any, tmp_path: Path) -> None:
+    runtime = TorchNpuRuntime(torch_npu)
+    config = of_scene(tmp_path, dump_debug="on")
+    runtime.start(config)
+    runtime.stop()
+    assert runtime.activity.evidence.shown == []
+    assert "in the test's own thread" in runtime.activity.likely_cause
+    runtime.start(config, resumed=True)
+    torch_npu._device.operator("mul", 1)
+    runtime.stop()
+    assert runtime.activity.evidence.shown == ["aten.mul ran on the NPU"]
+    torch_npu._device.operator("add", 1)
+    assert runtime.activity.evidence.shown == ["aten.mul ran on the NPU"]
+
+
+def test_nobody_looks_at_operators_where_files_show_that_they_ran(torch_npu: Any, config: Path) -> None:
+    runtime = TorchNpuRuntime(torch_npu)
+    runtime.start(config)
+    torch_npu._device.operator("mul", 1)
+    runtime.stop()
+    assert runtime.activity.evidence.shown == []
+
+
+def test_a_mode_that_hides_overflows_is_told(torch_npu: Any, tmp_path: Path) -> None:
+    torch_npu._device.state["inf_nan"] = True
+    runtime = TorchNpuRuntime(torch_npu)
+    runtime.start(of_scene(tmp_path, dump_debug="on"))
+    runtime.stop()
+    assert [text for text in runtime.activity.evidence.blind if "INF_NAN_MODE_FORCE_DISABLE=1" in text]
 
 
 def test_a_file_that_acl_would_refuse_is_refused_before_the_device_is_touched(
@@ -229,7 +368,7 @@ def test_a_golden_records_client_and_chip(torch_npu: Any) -> None:
 
 
 def test_a_chip_without_a_name_stands_in_no_ones_way(torch_npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_name() -> str:
+    def no_name(_: int) -> str:
         raise AssertionError("Invalid device id")
 
     monkeypatch.setattr(torch_npu.npu, "get_device_name", no_name)

@@ -3,7 +3,10 @@
 What it answers was observed with the real client over a libascendcl.so that records its calls.
 """
 
+from types import SimpleNamespace
+
 from torch_npu import _device, npu
 
-__all__ = ["_device", "npu"]
+__all__ = ["_C", "_device", "npu"]
 __version__ = "2.13.0"
+_C = SimpleNamespace(_npu_hasPrimaryContext=lambda device: device in _device.used)

@@ -7,12 +7,18 @@ import os
 import struct
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import torch
+from torch.utils import _python_dispatch
 
 calls: list[tuple[Any, ...]] = []
 answers: dict[str, int] = {}
 state: dict[str, Any] = {"initialised": False, "dump_open": False, "config": None, "counter": 0, "time": 0}
-state["allocated"] = 0
+state |= {"device": 0, "inf_nan": False}
+used: set[int] = set()
+"""Devices on which the process has a context."""
 state["counter"] = int(os.environ.get("TORCH_CLIENT_COUNTER", "0"))
 
 _HEADER = (
@@ -23,8 +29,14 @@ _HEADER = (
 
 def initialise() -> None:
     if not state["initialised"]:
-        ask("aclInit")
+        ask("aclInit", *filter(None, [os.environ.get("TORCH_ACL_INIT_CONFIG_PATH")]))
         state["initialised"] = True
+
+
+def use(device: int) -> None:
+    """Make a device the current one."""
+    state["device"] = device
+    used.add(device)
 
 
 def ask(call: str, *arguments: object) -> None:
@@ -58,8 +70,9 @@ def _answer(call: str, *arguments: object) -> int:
 def operator(api: str, value: float, *, kernel: str = "") -> None:
     """Run an eager operator with two results of ``value``; the counter goes on, dumped or not."""
     initialise()
+    used.add(state["device"])
+    dispatch(api)
     state["counter"] += 1
-    state["allocated"] += 2
     config = state["config"]
     if config is None or "dump_debug" in config or "dump_scene" in config:
         return
@@ -73,6 +86,34 @@ def operator(api: str, value: float, *, kernel: str = "") -> None:
         return
     row = f"Output,0,8,DT_FLOAT,ND,2,{value:g},{value:g},{value:g},2,0,0,0\n"
     path.with_name(f"{path.name}.csv").write_text(_HEADER + row, encoding="utf-8")
+
+
+class OnNpu(torch.Tensor):  # type: ignore[misc]
+    """A tensor on the NPU."""
+
+    device = SimpleNamespace(type="npu")
+    dtype = "float32"
+
+
+class Operator:
+    """An operator of torch, as its dispatcher describes it."""
+
+    namespace = "aten"
+
+    def __init__(self, name: str) -> None:
+        self._schema = SimpleNamespace(name=f"aten::{name}", returns=(), is_mutable=False)
+
+    def __call__(self, tensor: OnNpu) -> OnNpu:
+        return tensor
+
+    def __str__(self) -> str:
+        return str(self._schema.name).replace("::", ".")
+
+
+def dispatch(name: str) -> None:
+    """Have the uppermost mode see an operator on the NPU."""
+    for mode in _python_dispatch._get_current_dispatch_mode_stack()[-1:]:
+        mode.__torch_dispatch__(Operator(name), (), (OnNpu(),), {})
 
 
 def _container(name: str, value: float) -> bytes:

@@ -5,12 +5,13 @@ from torch_npu.npu import utils
 from torch_npu.npu.npu_config import finalize_dump, init_dump, set_dump
 
 __all__ = [
+    "current_device",
+    "device_count",
     "finalize_dump",
     "get_device_name",
     "init_dump",
     "is_available",
     "is_initialized",
-    "memory_stats",
     "set_device",
     "set_dump",
     "synchronize",
@@ -26,21 +27,28 @@ def is_initialized() -> bool:
     return bool(_device.state["initialised"])
 
 
+def current_device() -> int:
+    _device.initialise()
+    return int(_device.state["device"])
+
+
+def device_count() -> int:
+    return 8
+
+
 def get_device_name(device: int | None = None) -> str:
-    del device
+    # As in the client: it asks for the current device where none is given, and initialises the NPU for that.
+    _ = current_device() if device is None else device
     return "Ascend910B3"
 
 
 def set_device(device: int) -> None:
+    _device.initialise()
+    _device.use(device)
     _device.ask("aclrtSetDevice", device)
 
 
 def synchronize(device: int | None = None) -> None:
-    del device
     _device.initialise()
-    _device.ask("aclrtSynchronizeDevice")
-
-
-def memory_stats(device: int | None = None) -> dict[str, int]:
-    del device
-    return {"allocation.all.allocated": _device.state["allocated"]} if is_initialized() else {}
+    _device.used.add(current_device() if device is None else device)
+    _device.ask("aclrtSynchronizeDevice", *([] if device is None else [device]))

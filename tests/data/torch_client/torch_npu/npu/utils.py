@@ -5,6 +5,10 @@ import os
 from torch_npu import _device
 
 
+def is_support_inf_nan() -> bool:
+    return bool(_device.state["inf_nan"])
+
+
 def init_dump() -> None:
     _device.initialise()
     _device.ask("aclmdlInitDump")

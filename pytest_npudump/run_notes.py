@@ -1,0 +1,28 @@
+"""What CANN does less of than a test's configuration says, and what else a report should know of its run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.config.acl_json import check_request, dump_section
+from pytest_npudump.config.installed import rules_version
+from pytest_npudump.config.soc import soc_notes
+
+if TYPE_CHECKING:
+    from pytest_npudump.session import MarkedTest
+
+
+def notes_of(test: MarkedTest) -> tuple[str, ...]:
+    """Return the notes on a run that has ended: on its acl.json, by CANN's release and chip, and on itself.
+
+    Raises:
+        ConfigError: CANN would refuse the configuration, which the collection has ruled out.
+    """
+    runtime = test.runtime
+    notes = list(runtime.activity.evidence.notes)
+    if runtime.config_name == "acl.json":
+        section = dump_section(test.request, ".")
+        notes += check_request(test.request, version=rules_version(), cwd=Path())
+        notes += soc_notes(section, runtime.producer().get("soc", ""))
+    return tuple(dict.fromkeys(notes))

@@ -1,0 +1,1 @@
+"""What torch.utils has, without what is not used."""

@@ -1,0 +1,25 @@
+"""Dispatch modes, kept in a stack as torch keeps them; leaving one takes the uppermost off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_stack: list[TorchDispatchMode] = []
+
+
+class TorchDispatchMode:
+    """Sees the operators while it is on."""
+
+    def __enter__(self) -> Self:
+        _stack.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stack.pop()
+
+
+def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
+    return list(_stack)
