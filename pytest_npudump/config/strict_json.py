@@ -10,7 +10,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.config.strict_json_deep import DeepReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _BOM = b"\xef\xbb\xbf"
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -41,7 +46,7 @@ def parse(text: bytes, *, whole: bool = True) -> Any:
         whole: refuse anything after the value; nlohmann's stream operator, which MindSpore uses, does not.
 
     Raises:
-        StrictJsonError: the text is not JSON, or is nested deeper than can be followed.
+        StrictJsonError: the text is not JSON.
     """
     start = len(_BOM) if text.startswith(_BOM) else 0
     read = text[start:].partition(b"\0")[0]
@@ -59,12 +64,10 @@ def parse(text: bytes, *, whole: bool = True) -> Any:
 def _parse(text: str, start: int, *, whole: bool, cut_off_by: StrictJsonError | None = None) -> Any:
     begin = len(text) - len(text.lstrip(_BLANK))
     try:
-        value, end = _decoder(text).raw_decode(text, begin)
+        value, end = _decoded(text, begin)
     except json.JSONDecodeError as error:
         position = _offset(text, error.pos, start)
         raise cut_off_by or StrictJsonError(_place(text, error.pos, error.msg), position) from None
-    except RecursionError:
-        raise StrictJsonError("nested too deeply to be read") from None
     rest = text[end:].lstrip(_BLANK)
     if whole and rest:
         where = len(text) - len(rest)
@@ -72,7 +75,15 @@ def _parse(text: str, start: int, *, whole: bool, cut_off_by: StrictJsonError | 
     return value
 
 
-def _decoder(text: str) -> json.JSONDecoder:
+def _decoded(text: str, begin: int) -> tuple[Any, int]:
+    decoder = _decoder(text)
+    try:
+        return decoder.raw_decode(text, begin)
+    except RecursionError:
+        return DeepReader(text, decoder.scan).read(begin)
+
+
+def _decoder(text: str) -> _Decoder:
     checks_strings = _SURROGATE_ESCAPE.search(text) is not None
     return _Decoder(
         object_pairs_hook=_checked_object if checks_strings else None,
@@ -87,6 +98,13 @@ class _Decoder(json.JSONDecoder):
 
     def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
         value, end = super().raw_decode(s, idx)
+        _check_strings(value)
+        return value, end
+
+    def scan(self, text: str, at: int) -> tuple[Any, int]:
+        """Read a string, a number or a name at ``at``."""
+        scan_once: Callable[[str, int], tuple[Any, int]] = vars(self)["scan_once"]
+        value, end = scan_once(text, at)
         _check_strings(value)
         return value, end
 

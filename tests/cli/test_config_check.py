@@ -135,6 +135,18 @@ def test_a_deeply_nested_file_is_refused_by_its_own_code(npudump: Run) -> None:
     assert (code, json.loads(out)["acl_code"]) == (1, 100006)
 
 
+def test_readers_whose_parser_is_not_recursive_follow_any_nesting(npudump: Run) -> None:
+    deep = "[" * 1_500 + "]" * 1_500
+    settings = {"op_debug_mode": 0, "dump_mode": 0, "path": "/d", "net_name": "n", "iteration": "0"}
+    settings |= {"saved_data": "tensor", "input_output": 0, "kernels": [], "support_device": [0]}
+    content = json.dumps({"common_dump_settings": settings, "e2e_dump_settings": {"enable": True}})
+    content = f'{{"other": {deep}, {content[1:]}'
+    code, out = npudump(content, "--for", "mindspore", "--device", "CPU")
+    assert (code, out.splitlines()[0]) == (0, "accepted by MindSpore: switches on sync")
+    code, out = npudump(f'{{"dump_mode": {deep}, "dump_mode": "all"}}', "--for", "torchair")
+    assert (code, out.splitlines()[0]) == (0, "accepted by TorchAir: nothing is switched on")
+
+
 def test_the_installed_release_decides_unless_one_is_named(
     npudump: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,10 +93,59 @@ def test_numbers_keep_the_kind_that_nlohmann_gives_them(text: bytes, value: Any,
     assert type(parse(text)) is kind
 
 
-@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
-def test_nesting_beyond_the_stack_is_an_error_of_its_own(opening: bytes) -> None:
+DEPTH = 200_000
+
+
+def deep(value: bytes) -> bytes:
+    """``value`` within more arrays and objects than Python's parser follows."""
+    return b'[ {"a":' * DEPTH + value + b'}, 1 , {"b" : [ ] }]' * DEPTH
+
+
+def test_nesting_beyond_the_stack_is_read_as_nlohmann_reads_it() -> None:
+    value = parse(b" " + deep(b'{"c": [2, {}], "c": -0}') + b" ")
+    for _ in range(DEPTH):
+        assert value[1:] == [1, {"b": []}]
+        (value,) = value[0].values()
+    assert value == {"c": 0}
+    assert type(value["c"]) is float
+
+
+@pytest.mark.parametrize(
+    ("inner", "problem"),
+    [
+        (b",", "expecting value"),
+        (b"[1,]", "expecting value"),
+        (b"[1 2]", "expecting ',' delimiter"),
+        (b"{'a': 1}", "expecting property name"),
+        (b'{"a": 1,}', "expecting property name"),
+        (b'{"a" 1}', "expecting ':' delimiter"),
+        (b'{"a": 1]', "expecting ',' delimiter"),
+        (b'"open', "unterminated string"),
+        (b'"\\x41"', r"invalid \\escape"),
+        (b'["\\ud800"]', "half of a surrogate pair"),
+        (b'{"\\ud800": 1}', "half of a surrogate pair"),
+        (b"NaN", "no JSON value"),
+        (b"1e999", "too large"),
+        (b"01", "expecting ',' delimiter"),
+    ],
+)
+def test_what_is_no_json_is_refused_however_deep(inner: bytes, problem: str) -> None:
+    with pytest.raises(StrictJsonError, match=f"(?i){problem}"):
+        parse(b"[" * 2_000 + inner + b"]" * 2_000)
     with pytest.raises(StrictJsonError):
+        parse(b"[" * 2_000 + inner)
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_endless_nesting_is_refused(opening: bytes) -> None:
+    with pytest.raises(StrictJsonError, match="expecting value"):
         parse(opening * 200_000)
+
+
+def test_the_error_names_the_byte_and_the_line_however_deep() -> None:
+    with pytest.raises(StrictJsonError, match="line 2, column 2002: text after the value") as caught:
+        parse(b"[" * 2_000 + b"\n" + b"]" * 2_000 + b" x")
+    assert caught.value.offset == 4_002
 
 
 def test_the_error_names_the_byte_and_the_line() -> None:
@@ -141,6 +190,21 @@ def test_reads_what_the_standard_library_writes(value: Any, *, ensure_ascii: boo
             parse(json.dumps(value).encode())
     else:
         assert parse(json.dumps(value, ensure_ascii=ensure_ascii).encode()) == value
+
+
+@given(value=JSON, indent=st.none() | st.integers(0, 2))
+def test_deep_nesting_is_read_as_shallow_nesting_is(value: Any, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent).encode()
+    try:
+        expected = parse(text)
+    except StrictJsonError:
+        with pytest.raises(StrictJsonError):
+            parse(b"[" * 2_000 + text + b"]" * 2_000)
+        return
+    found = parse(b"[" * 2_000 + text + b"]" * 2_000)
+    for _ in range(2_000):
+        (found,) = found
+    assert found == expected
 
 
 @given(st.binary(max_size=40))
