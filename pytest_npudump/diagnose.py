@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from pytest_npudump.config.environment import collecting_words
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -30,8 +32,7 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
 
 def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterator[str]:
     """Yield what may have emptied the dump, the likeliest first."""
-    if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
-        yield f"its directory {dump_path} is gone or cannot be written; the test must leave it alone"
+    yield from _surroundings(dump_path)
     if activity.programs:
         yield _by_program(request, activity, dump_path)
     if activity.likely_cause:
@@ -40,6 +41,12 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
         yield (
             "the test took npu_dump.config_path, so it has to switch the dump on itself before its model is "
             "loaded: acl.init(path), or acl.mdl.init_dump() and acl.mdl.set_dump(path); check what they say"
+        )
+    evidence = activity.evidence
+    if evidence.missing and not (activity.executions or evidence.shown):
+        yield (
+            f"{'; '.join(evidence.missing)}: load it inside the test, or the capture that runs it, or in a "
+            f"function-scoped fixture"
         )
     if not activity.initialised:
         yield (
@@ -61,8 +68,18 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
     yield _filtered(request)
 
 
+def _surroundings(dump_path: Path) -> Iterator[str]:
+    if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
+        yield f"its directory {dump_path} is gone or cannot be written; the test must leave it alone"
+    if refused := collecting_words(os.environ):
+        yield refused
+
+
 def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
     filters = _filters(request)
+    if activity.evidence.unfinished:
+        gaps = "; ".join(activity.evidence.gaps)
+        return f"{gaps}; what {' and '.join(activity.programs)} printed is in {dump_path.parent}"
     known = "; ".join([*activity.evidence.missing, *activity.evidence.shown])
     return (
         f"{' and '.join(activity.programs)} ran and dumped nothing: {f'{known}; ' if known else ''}it has to "

@@ -170,20 +170,22 @@ class NpuDump:
                 self._note_evidence(done, place)
                 return done
         except NpudumpError as error:
+            # The test may pass over it.
+            test.runtime.activity.evidence.unfinished.append(str(error).partition("\n")[0])
             raise error.with_traceback(None) from None  # the failure ends at the test's line
 
     def _note_evidence(self, done: ExternalRun, place: Placed) -> None:
         """Keep what shows that the program ran under the dump, where a healthy run leaves no file."""
         program, name = Path(done.command[0]).name, place.target.name
         evidence = self._test.runtime.activity.evidence
-        read = place.was_read()
+        read = self._has_dumped() or place.was_read()
         if read is None:
             why = place.unknown or f"{place.target} was replaced or changed while the program ran"
             evidence.missing.append(f"whether {program} read {name} cannot be known: {why}")
         elif not read:
             evidence.missing.append(f"{program} never read {name}")
         elif done.returncode:
-            evidence.missing.append(f"{program} read {name} and ended with {done.returncode}")
+            evidence.unfinished.append(f"{program} read {name} and ended with {done.returncode}")
         else:
             evidence.shown.append(f"{program} read {name}")
 
@@ -208,12 +210,16 @@ class NpuDump:
 
     def _refuse_second_run(self, words: tuple[str, ...]) -> None:
         """Keep a program out of a dump that holds another run: nothing tells whose a layer is."""
-        folder = Path(self.config["dump"]["dump_path"])
-        if any(path.is_file() for path in folder.rglob("*")):
+        if self._has_dumped():
             raise RequestError(
                 f"run({words[0]!r}, ...): the dump holds another run already; give each a dump of its own: "
                 f"with npu_dump.capture(name): npu_dump.run(...)"
             )
+
+    def _has_dumped(self) -> bool:
+        """Whether the dump of the part under way holds a file."""
+        folder = Path(self.config["dump"]["dump_path"])
+        return any(path.is_file() for path in folder.rglob("*"))
 
     @contextmanager
     def capture(self, name: str) -> Iterator[Path]:

@@ -177,6 +177,10 @@ class DumpReceiver:
             f"came by callback and is not below {self.dump_path}: it belongs to another dump of the process",
         )
 
+    def lose(self, reason: str) -> None:
+        """Note that chunks went elsewhere, so that the dump is not whole."""
+        self._add_problem(FormatError(self.dump_path, reason))
+
     def _add_problem(self, problem: FormatError) -> None:
         with self._lock:
             if problem not in self._problems:

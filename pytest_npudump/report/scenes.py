@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.report.elements import tensor_words
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.scenes.exception_dumps import NORM, FailedOperator
-from pytest_npudump.scenes.overflow import Overflow
+from pytest_npudump.scenes.overflow_records import Overflow
 from pytest_npudump.scenes.watcher import Trampling
 
 if TYPE_CHECKING:
@@ -25,6 +25,17 @@ def finding_sentence(finding: SceneFinding) -> str:
         return _overflow(finding)
     if isinstance(finding, FailedOperator):
         return _failed(finding)
+    raise TypeError(finding)
+
+
+def finding_operator(finding: SceneFinding) -> str:
+    """Return the operator that failed, overflowed or tramples; "" where it is not known."""
+    if isinstance(finding, Trampling):
+        return finding.by
+    if isinstance(finding, Overflow):
+        return finding.layer
+    if isinstance(finding, FailedOperator):
+        return finding.layer or finding.kernel
     raise TypeError(finding)
 
 

@@ -1,13 +1,15 @@
 """Calls that the code under test makes of pyACL itself, looked at as they pass.
 
 Where a healthy run leaves no file, only they show that a model ran under the dump: that its configuration was
-set, that a model was loaded behind it, and that this model ran. Each call goes through unchanged.
+set, that a model was loaded behind it, and that this model ran; and that every other model that ran did not.
+Each call goes through unchanged.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import wraps
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.runtime.acl_calls import SUCCESS
@@ -15,6 +17,7 @@ from pytest_npudump.runtime.acl_calls import SUCCESS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_npudump.dump.streaming import DumpReceiver
     from pytest_npudump.runtime.base import Evidence
 
 _LOADS = (
@@ -29,6 +32,10 @@ _OPERATORS = ("execute", "execute_v2", "execute_with_handle")
 _DEVICE_ERRORS = range(507000, 508000)
 """Codes of ``rt_error_codes.h`` for what went wrong on the device."""
 _MARK = "_npudump_original"
+_STOLEN = (
+    "the test registered a function of its own with acl.mdl.dump_reg_callback(), which took the place of "
+    "ours: what was dumped from there on is lost; take transport='files', or leave the registration alone"
+)
 
 
 class ObservedCalls:
@@ -38,12 +45,24 @@ class ObservedCalls:
         acl: the module.
         is_config: whether a path given to ``acl.mdl.set_dump`` is the configuration of the test.
         evidence: where what was seen goes.
+        names: files of the models that were loaded, by their ids: those that the caller has seen so far, to
+            which those seen here are added.
+        receiver: the function that the dump is handed to; None where it goes to files.
     """
 
-    def __init__(self, acl: Any, is_config: Callable[[object], bool], evidence: Evidence) -> None:
+    def __init__(
+        self,
+        acl: Any,
+        is_config: Callable[[object], bool],
+        evidence: Evidence,
+        names: dict[object, str] | None = None,
+        receiver: DumpReceiver | None = None,
+    ) -> None:
         self._acl = acl
         self._is_config = is_config
         self._evidence = evidence
+        self._names = {} if names is None else names
+        self._receiver = receiver
         self._on = False
         self._models: set[object] = set()
         self._watched: list[tuple[Any, str, Any]] = []
@@ -53,6 +72,8 @@ class ObservedCalls:
         mdl, op = self._acl.mdl, getattr(self._acl, "op", None)
         self._replace(mdl, "set_dump", self._set_dump)
         self._replace(mdl, "finalize_dump", self._finalize_dump)
+        if self._receiver is not None:
+            self._replace(mdl, "dump_reg_callback", self._register)
         for name in _LOADS:
             self._replace(mdl, name, self._load)
         for name in _RUNS:
@@ -88,22 +109,54 @@ class ObservedCalls:
 
     def _set_dump(self, _: str, arguments: tuple[Any, ...], code: Any) -> None:
         if code == SUCCESS and arguments:
-            self._on = self._is_config(arguments[0])
+            self._switch(on=self._is_config(arguments[0]))
 
     def _finalize_dump(self, _: str, __: tuple[Any, ...], code: Any) -> None:
         if code == SUCCESS:
-            self._on = False
+            self._switch(on=False)
 
-    def _load(self, _: str, __: tuple[Any, ...], result: Any) -> None:
-        if self._on and result[-1] == SUCCESS:
-            self._models.add(result[0])
+    def _switch(self, *, on: bool) -> None:
+        self._on = on
+        if not on:
+            self._models.clear()
+
+    def _register(self, _: str, arguments: tuple[Any, ...], code: Any) -> None:
+        if code == SUCCESS and self._receiver is not None and arguments[:1] != (self._receiver,):
+            self._receiver.lose(_STOLEN)
+
+    def _load(self, _: str, arguments: tuple[Any, ...], result: Any) -> None:
+        if result[-1] != SUCCESS:
+            return
+        model, source = result[0], arguments[0] if arguments else None
+        self._names.pop(model, None)
+        if isinstance(source, str):
+            self._names[model] = source
+        self._models.discard(model)  # where an id is given out again
+        if self._on:
+            self._models.add(model)
+            self._note(self._evidence.models, self._names.get(model, f"model {model}"))
 
     def _run(self, call: str, arguments: tuple[Any, ...], code: Any) -> None:
-        if not arguments or arguments[0] not in self._models:
+        if not arguments or (code != SUCCESS and code not in _DEVICE_ERRORS):
             return
-        if code == SUCCESS and self._on:
+        if arguments[0] not in self._models:
+            self._note(self._evidence.missing, self._why_undumped(arguments[0]))
+            return
+        if code == SUCCESS:
             self._note(self._evidence.shown, f"{call} ran a model that was loaded under the dump")
         self._run_operator(call, arguments, code)
+
+    def _why_undumped(self, model: object) -> str:
+        name = PurePath(self._names[model]).name if model in self._names else f"model {model}"
+        if self._on:
+            return (
+                f"{name} was loaded before the dump was set (each capture sets one of its own); CANN does "
+                f"not dump it"
+            )
+        return (
+            f"{name} ran in the test's own process while no dump was on there (npu_dump.config_path and "
+            f"npu_dump.run() give it up)"
+        )
 
     def _run_operator(self, call: str, _: tuple[Any, ...], code: Any) -> None:
         if self._on and code in _DEVICE_ERRORS:

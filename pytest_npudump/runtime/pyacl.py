@@ -5,17 +5,25 @@ application under test may call ``acl.init`` itself and take the answer 100002 (
 an error. So nothing is initialised early: for the duration of a marked test ``acl.init`` is replaced by a
 function that initialises ACL and then switches the dump on, and that answers 0 where it is only this
 adapter that had initialised ACL before.
+
+The first exception dump that is on stays on until ``finalize_dump``, also one that ``acl.init`` has switched
+on. So where the test asks for one, whatever is on is ended before.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl_json import AclJson
+from pytest_npudump.config.adump_keys import SCENE_TYPES
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.acl_calls import (
+    DUMP_NOT_RUN,
+    ENDED_BY_TEST,
     REPEAT_INITIALIZE,
     SUCCESS,
     UNINITIALIZE,
@@ -25,6 +33,7 @@ from pytest_npudump.runtime.acl_calls import (
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.external import origin_of_program
 from pytest_npudump.runtime.observed_calls import ObservedCalls
+from pytest_npudump.runtime.overflow_mode import look_at_mode
 from pytest_npudump.runtime.pyacl_model import PyAclModel
 from pytest_npudump.runtime.receiving import NOT_RELEASED, require_callback, stop_receiving
 
@@ -71,6 +80,9 @@ class PyAclRuntime(AclJson):
     _device_set: bool = False
     _observed: ObservedCalls | None = None
     _receiver: DumpReceiver | None = None
+    _models: dict[object, str] = field(default_factory=dict)
+    _dumps: int = 0
+    _overflow: bool = False
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime and SoC name, as a golden records them."""
@@ -91,6 +103,7 @@ class PyAclRuntime(AclJson):
             AclError: ACL refuses the configuration, or a dump is on already.
         """
         self._config = config
+        self._overflow = self._section().get("dump_debug") == "on"
         self._answered = resumed and self._answered
         self.activity = self.activity if resumed else PyAclActivity()
         self._observe(config)
@@ -100,6 +113,7 @@ class PyAclRuntime(AclJson):
             raise AclError("acl.mdl.init_dump()", code, detail)
         if code != UNINITIALIZE:
             check(self.acl, "acl.mdl.init_dump()", code)
+            self._end_other_exception_dump()
             self._set_dump()
         self._interpose()
 
@@ -129,11 +143,17 @@ class PyAclRuntime(AclJson):
                 self.acl.mdl.finalize_dump()  # where the test left its own dump on; any other answer is fine
             return
         self._dumping = False
+        self._note_overflow_mode()
         try:
             if receiver is not None:
                 stop_receiving(self.acl, receiver, queued=self.name != "emulator")
         finally:
             self._finalize_dump()
+
+    def _note_overflow_mode(self) -> None:
+        """Note whether the device computes in a mode in which no overflow is seen; the emulator sees them."""
+        if self._overflow and self.name != "emulator":
+            look_at_mode(self.acl, self.activity.evidence)
 
     def _finalize_dump(self) -> None:
         code = self.acl.mdl.finalize_dump()
@@ -142,6 +162,8 @@ class PyAclRuntime(AclJson):
             check(self.acl, "acl.init()", self.acl.init(*self._init_arguments))
             code = self.acl.mdl.finalize_dump()
             self.acl.finalize()
+        if code == DUMP_NOT_RUN:
+            raise AclError("acl.mdl.finalize_dump()", code, ENDED_BY_TEST)
         check(self.acl, "acl.mdl.finalize_dump()", code)
 
     def release(self) -> None:
@@ -174,7 +196,9 @@ class PyAclRuntime(AclJson):
         if self._observed is not None:
             self._observed.stop()
         evidence = self.activity.evidence
-        self._observed = ObservedCalls(self.acl, lambda path: _same_file(path, config), evidence)
+        self._observed = ObservedCalls(
+            self.acl, lambda path: _same_file(path, config), evidence, self._models, self._receiver
+        )
         self._observed.watch()
 
     def _interpose(self) -> None:
@@ -210,6 +234,22 @@ class PyAclRuntime(AclJson):
             check(self.acl, "acl.mdl.finalize_dump()", self.acl.mdl.finalize_dump())
             code = self.acl.mdl.init_dump()
         check(self.acl, "acl.mdl.init_dump()", code)
+        self._end_other_exception_dump()
+
+    def _end_other_exception_dump(self) -> None:
+        """End an exception dump that was on before, beside which CANN would ignore the test's."""
+        if self._section().get("dump_scene") in SCENE_TYPES:
+            check(self.acl, "acl.mdl.finalize_dump()", self.acl.mdl.finalize_dump())
+            check(self.acl, "acl.mdl.init_dump()", self.acl.mdl.init_dump())
+
+    def _section(self) -> dict[str, Any]:
+        """Return the key ``dump`` of the configuration; ACL says what is wrong with one that has none."""
+        try:
+            root = json.loads(Path(str(self._config)).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        section = root.get("dump") if isinstance(root, dict) else None
+        return section if isinstance(section, dict) else {}
 
     def _set_dump(self) -> None:
         path, receiver = str(self._config), self._receiver
@@ -228,6 +268,7 @@ class PyAclRuntime(AclJson):
 
     def _mark_dumping(self) -> None:
         self._dumping = True
+        self._dumps += 1
         self.activity.initialised = True
 
     def load_model(self, path: Path) -> PyAclModel:
@@ -238,12 +279,15 @@ class PyAclRuntime(AclJson):
         """
         __tracebackhide__ = True
         self._initialise()
-        model = PyAclModel.load(self.acl, path, on_run=self._count)
+        dump = self._dumps if self._dumping else 0
+        model = PyAclModel.load(self.acl, path, on_run=partial(self._count, dump))
         self.activity.models += (path,)
         return model
 
-    def _count(self) -> None:
-        self.activity.executions += 1
+    def _count(self, dump: int) -> None:
+        """Count an execution of a model that was loaded under the dump ``dump``, if that is the one on."""
+        if self._dumping and dump == self._dumps:
+            self.activity.executions += 1
 
     def _initialise(self) -> None:
         __tracebackhide__ = True

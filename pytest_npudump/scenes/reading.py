@@ -32,7 +32,22 @@ def read_run(test: MarkedTest) -> Dump:
 def ran_under_dump(activity: Activity) -> bool:
     """Whether anything shows that a model ran while the dump was on, where a healthy run leaves no file."""
     here = activity.initialised and activity.executions and not activity.released
-    return bool(here or activity.evidence.shown) and not activity.evidence.missing
+    return bool(here or activity.evidence.shown) and not activity.evidence.gaps
+
+
+def not_dumped(activity: Activity) -> str:
+    """Say what ran in the test without the dump; "" where nothing is known to have."""
+    gaps = activity.evidence.gaps
+    return f"not all that ran in the test was under the dump: {'; '.join(gaps)}" if gaps else ""
+
+
+def why_unshown(test: MarkedTest) -> str:
+    """Say why :func:`ran_under_dump` does not hold for the run under way."""
+    activity = test.runtime.activity
+    if activity.evidence.gaps and (activity.executions or activity.evidence.shown):
+        return not_dumped(activity)
+    why = explain_empty(test.request, activity, test.attempt.dump_path, "")
+    return f"nothing shows that a model ran under the dump: {why}"
 
 
 def unreadable(dump: Dump) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from pytest_npudump.emulator.tensors import from_array
 from pytest_npudump.emulator.writer import TaskFile, write
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.text import parse
-from pytest_npudump.scenes.overflow import find_overflows, known_overflows
+from pytest_npudump.scenes.overflow import known_overflows
+from pytest_npudump.scenes.overflow_records import find_overflows
 
 DATA = Path(__file__).parents[1] / "data" / "dump" / "overflow"
 
@@ -37,8 +38,9 @@ def test_the_operator_is_that_of_the_ids_in_the_record(tmp_path: Path) -> None:
     (missing,), _ = find_overflows([path], [])
     _operator(tmp_path, missing.task, missing.stream)
     _operator(tmp_path, missing.task + 1, missing.stream, "net/other")
-    (found,), problems = find_overflows([path], read_dump(tmp_path, stats=False).records)
+    (found, other), problems = find_overflows([path], read_dump(tmp_path, stats=False).records)
     assert problems == ()
+    assert (other.layer, other.kinds[0][:30]) == ("net/other", "dumped, and no overflow record")
     assert (missing.layer, found.layer, found.op_type, found.task) == ("", "net/Exp", "Exp", 3)
     assert found.kinds == ("SDMA overflow (status 0x8)",)
     assert [(tensor.io, tensor.slot) for tensor in found.tensors] == [("input", 0), ("output", 0)]
