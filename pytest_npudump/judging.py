@@ -24,7 +24,7 @@ from pytest_npudump.layers import (
     with_raw_names,
 )
 from pytest_npudump.outcome import Outcome
-from pytest_npudump.ranks.judging import judge_parts, recorded_elsewhere
+from pytest_npudump.ranks.judging import judge_parts, shared
 from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.recording import golden_to_start_from, record
 from pytest_npudump.reference.outcomes import by_reference_alone, not_recorded, with_reference
@@ -179,11 +179,11 @@ def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
 
 def _record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
     assert test.dump is not None  # noqa: S101 - judge() has set it
-    if (elsewhere := recorded_elsewhere(test, table)) is not None:
-        return elsewhere
     problems = _problems(test, test.dump, table, set())
     if problems:
         return Outcome(status.ERROR, test.goldens.path, problems=problems, tensors=len(table))
+    if (outcome := shared(test, table)) is not None:
+        return outcome
     if test.request.golden_tensors:
         waiting = "nothing was recorded: the golden tensors need a second run, which did not take place"
         return Outcome(status.PENDING, test.goldens.path, problems=(waiting,), tensors=len(table))

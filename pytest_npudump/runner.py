@@ -11,7 +11,7 @@ from pytest_npudump.attempts import run_here, run_in_child
 from pytest_npudump.concluding import body_failed, conclude, first_line
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.isolation.task import CHILD
-from pytest_npudump.item_state import ENDED, OURS, RESULT, TEST, only_setup, will_run_again
+from pytest_npudump.item_state import ENDED, OURS, RESULT, TEST, may_run_again, only_setup, will_run_again
 from pytest_npudump.marked import Identity, is_marked, request_of
 from pytest_npudump.places import Places
 from pytest_npudump.ranks.agreement import stand_aside
@@ -191,6 +191,7 @@ class Runner:
         if _compat.failed_outside_of_the_call(item):
             body_failed(item, test, "it failed")
             return result
+        test.repeatable = may_run_again(item)
         try:
             test.finish()
         except NpudumpError as error:

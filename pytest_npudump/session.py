@@ -19,7 +19,7 @@ from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
 from pytest_npudump.judging import judge
 from pytest_npudump.outcome import DIED, PENDING, Escalation, Outcome
-from pytest_npudump.ranks.agreement import agree
+from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.scenes.exception import examine
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class MarkedTest:
         escalation: what the second run found; None without one.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
         part: the rank or device of the dump that is judged, where all share one golden.
+        repeatable: whether this session lets the test run again.
     """
 
     nodeid: str
@@ -92,6 +93,7 @@ class MarkedTest:
     escalation: Escalation | None = None
     exchange: Exchange | None = None
     part: str = ""
+    repeatable: bool = True
     _plan: Plan | None = None
     _accompanies: bool = False
 
@@ -178,11 +180,13 @@ class MarkedTest:
         """Return the plan that all ranks can follow: a model whose ranks wait for each other runs on all."""
         if self.exchange is None:
             return plan
+        if not self.repeatable:
+            stand_aside(self.exchange, self.nodeid, NO_REPETITION)
         wanted = plan is not None and plan.runs
-        others, problem = agree(self.exchange, self.nodeid, wants=wanted)
-        if problem and wanted and plan is not None:
+        again, problem = agree(self.exchange, self.nodeid, wants=wanted)
+        if not again and wanted and plan is not None:
             return replace(plan, skipped=Escalation(problem=problem))
-        self._accompanies = others and not wanted and not problem
+        self._accompanies = again and not wanted
         return Plan(()) if self._accompanies else plan
 
     def judged(self) -> Judged:

@@ -1,19 +1,27 @@
-"""Whether the ranks run a test again: all of them or none, since a rank that runs waits for the others."""
+"""Whether the ranks run a test again: all of them or none, since a rank that runs waits for the others.
+
+There is one decision a test, made once: by the first rank that has heard all others, that gives up waiting
+for one, or that cannot take part. Every rank acts on it, whatever it has heard itself.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.ranks.exchange import PATIENCE
+from pytest_npudump.ranks import exchange as exchanges
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from pytest_npudump.ranks.exchange import Exchange
 
 _FEW = 8
+NO_COMPARISON = "its run came to no comparison"
+NO_REPETITION = "it may fail, or its session is about to stop"
 
 
 def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
-    """Tell the other ranks whether this one wants to run ``test`` again, and hear what they want.
+    """Tell the other ranks whether this one wants to run ``test`` again, and learn what is decided.
 
     Args:
         exchange: of this rank.
@@ -21,32 +29,92 @@ def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
         wants: whether this rank has something to find out.
 
     Returns:
-        Whether any rank wants to; and why they cannot, "" if they can.
+        Whether all ranks run the test again; and why they cannot, "" if they can or nobody wants to. Every
+        rank of this machine gets the same.
     """
     rank = exchange.rank
     if rank.spans_machines:
-        return wants, (
-            f"not run: all {rank.size} ranks would have to run again together, and they are on several "
-            f"machines, which share no files"
-        )
-    name = _name(test)
-    exchange.post(name, wants)
-    told = exchange.gather(name)
-    silent = [number for number in range(rank.size) if number not in told]
-    if silent:
-        names = ", ".join(map(str, silent[:_FEW]))
-        return any(told.values()), (
-            f"not run: all {rank.size} ranks would have to run again together, and nothing came from rank "
-            f"{names} within {PATIENCE:g} seconds"
-        )
-    return any(told.values()), ""
+        problem = f"{_refused(exchange)}, and they are on several machines, which share no files"
+        return False, problem
+    _refuse_sharing(exchange, test, NO_COMPARISON)
+    name = question(test)
+    decision = exchange.decided(name)
+    if decision is None:
+        exchange.post(name, wants)
+        told = exchange.gather(name, unless=name)
+        decision = exchange.decide(name, _decision(exchange, told))
+    return bool(decision["again"]), str(decision["problem"])
 
 
-def stand_aside(exchange: Exchange, test: str) -> None:
-    """Keep the others from waiting for a rank whose run of ``test`` came to no comparison."""
-    if not exchange.posted(_name(test)):
-        exchange.post(_name(test), content=False)
+def _decision(exchange: Exchange, told: dict[int, Any]) -> dict[str, Any]:
+    if missing := why_missing(exchange, told):
+        return _no(exchange, missing)
+    return {"again": any(told.values()), "problem": ""}
 
 
-def _name(test: str) -> str:
+def _no(exchange: Exchange, why: str) -> dict[str, Any]:
+    return {"again": False, "problem": f"{_refused(exchange)}, and {why}"}
+
+
+def _refused(exchange: Exchange) -> str:
+    return f"not run: all {exchange.rank.size} ranks would have to run again together"
+
+
+def why_missing(exchange: Exchange, told: Collection[int], of: Iterable[int] | None = None) -> str:
+    """Return why some ranks have no part in what others agree on, "" if all of ``of`` have told and live."""
+    wanted = range(exchange.rank.size) if of is None else of
+    missing = [number for number in wanted if number not in told or not exchange.lives(number)]
+    absent = [number for number in missing if not exchange.has_come(number)]
+    ended = [number for number in missing if number not in absent and exchange.has_ended(number)]
+    if absent:
+        return absence(absent)
+    if ended:
+        return f"{names(ended)} has ended"
+    return f"nothing came from {names(missing)} within {exchanges.PATIENCE:g} seconds" if missing else ""
+
+
+def absence(numbers: Collection[int]) -> str:
+    """Say that ranks have not come, and what may be the cause."""
+    return (
+        f"{names(numbers)} did not come: start all ranks by one launcher, or set MASTER_ADDR and MASTER_PORT "
+        f"for all, and run the same tests on each"
+    )
+
+
+def names(numbers: Collection[int]) -> str:
+    """Return ``rank 1, 2``."""
+    shown = ", ".join(map(str, [*numbers][:_FEW]))
+    return f"rank {shown}{', ...' if len(numbers) > _FEW else ''}"
+
+
+def stand_aside(exchange: Exchange, test: str, why: str = NO_COMPARISON) -> None:
+    """Decide what is left to decide of ``test``, so that nobody waits for a rank that will not take part.
+
+    Args:
+        exchange: of this rank.
+        test: its name, the same on every rank.
+        why: what keeps this rank from it, as half a sentence on the test.
+    """
+    if exchange.rank.spans_machines:
+        return
+    _refuse_sharing(exchange, test, why)
+    name = question(test)
+    if exchange.decided(name) is None:
+        exchange.decide(name, _no(exchange, f"rank {exchange.rank.number} will not: {why}"))
+
+
+def _refuse_sharing(exchange: Exchange, test: str, why: str) -> None:
+    """Decide that the golden of ``test`` is not shared, unless that is decided: this rank is past it."""
+    name = sharing_question(test)
+    if exchange.decided(name) is None:
+        exchange.decide(name, f"rank {exchange.rank.number} has nothing to compare: {why}")
+
+
+def question(test: str) -> str:
+    """Return the name of the question whether ``test`` runs again."""
     return f"again {test}"
+
+
+def sharing_question(test: str) -> str:
+    """Return the name of the question why the golden of ``test`` cannot be shared, "" where it can."""
+    return f"share {test}"

@@ -1,32 +1,32 @@
 """What the ranks of one machine tell each other, through files in a private folder of the system's own.
 
-A rank takes part as long as its process lives; what an earlier run left behind counts for nothing.
+There are messages, one a rank and name, and decisions, one a name: whoever decides first decides for all.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 import time
 from contextlib import suppress
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import ConfigError
+from pytest_npudump.ranks.meeting import has_joined, is_present, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
+    from pathlib import Path
 
     from pytest_npudump.ranks.rank import Rank
 
 PATIENCE = 60.0
-"""Seconds that a rank waits for others which live and say nothing."""
+"""Seconds that a rank waits for others which live and say nothing, and once for those that have not come."""
+LAST = "results"
+"""Name of a rank's last message: whoever has posted it says nothing more."""
 
-_RUN = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "WORLD_SIZE", "RANK_SIZE")
-_PAUSE = 0.02
+_ABSENT = "absent"
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.05
 
 
 class Exchange:
@@ -34,7 +34,7 @@ class Exchange:
 
     Attributes:
         rank: this process's.
-        folder: where the messages of this run lie.
+        folder: where the messages of this run lie; nothing of any other run does.
     """
 
     def __init__(self, rank: Rank, folder: Path | None = None) -> None:
@@ -48,106 +48,115 @@ class Exchange:
             ConfigError: the folder cannot be made, or is somebody else's.
         """
         self.rank = rank
-        self.folder = folder or _folder(rank)
-        if folder is None:
-            _forget(self.folder.parent)
-            self._clear()
-            self.post("here", os.getpid())
+        self.folder = join(rank) if folder is None else folder
 
-    def _clear(self) -> None:
-        for old in self.folder.glob(f"*.{self.rank.number}"):
-            old.unlink(missing_ok=True)
+    @property
+    def absent(self) -> frozenset[int]:
+        """The ranks that have not come in time, for all ranks and the whole run."""
+        return frozenset(self.decided(_ABSENT) or ())
+
+    def lives(self, number: int) -> bool:
+        """Whether a rank has come, in time, and its process has not ended."""
+        return is_present(self.folder, number) and number not in self.absent
+
+    def has_come(self, number: int) -> bool:
+        """Whether a rank takes part, or did."""
+        return has_joined(self.folder, number) and number not in self.absent
+
+    def has_ended(self, number: int, last: str | None = LAST) -> bool:
+        """Whether the process of a rank has ended, or it has told the ``last`` that there is to tell."""
+        return not self.lives(number) or (last is not None and self._has(last, number))
 
     def post(self, name: str, content: Any) -> None:
         """Tell the others ``content``, plain JSON data, under ``name``, once for all."""
-        path = self._path(name, self.rank.number)
-        draft = path.with_suffix(f".{self.rank.number}-new")
-        draft.write_text(json.dumps(content), encoding="utf-8")
-        draft.replace(path)
+        self._draft(content).replace(self._path(name, self.rank.number))
 
     def posted(self, name: str) -> bool:
         """Whether this rank has told anything under ``name``."""
         return self._path(name, self.rank.number).exists()
 
+    def decide(self, name: str, content: Any) -> Any:
+        """Settle the question ``name`` for all ranks, unless one of them has; return what is settled.
+
+        Args:
+            name: of the question.
+            content: plain JSON data, not None.
+        """
+        draft = self._draft(content)
+        with suppress(FileExistsError):
+            os.link(draft, self._path(name))
+        draft.unlink()
+        return self.decided(name)
+
+    def decided(self, name: str) -> Any:
+        """Return what is settled of the question ``name``, None as long as nothing is."""
+        try:
+            return json.loads(self._path(name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+
     def gather(
-        self, name: str, *, patience: float | None = None, of: Iterable[int] | None = None
+        self,
+        name: str,
+        *,
+        patience: float | None = None,
+        of: Iterable[int] | None = None,
+        unless: str | None = None,
+        last: str | None = LAST,
     ) -> dict[int, Any]:
-        """Wait until every rank has told something under ``name``, or does not live any more.
+        """Wait until every rank has told something under ``name``, or will not any more.
 
         Args:
             name: of the message.
-            patience: seconds; None for :data:`PATIENCE`.
+            patience: seconds; None for :data:`PATIENCE`, after which ranks that have not come are absent.
             of: the ranks to hear; None for all.
+            unless: a question that makes the message needless once it is decided; None for no such.
+            last: a message behind which this one cannot come; None where it can.
 
         Returns:
             What was told, by rank; a rank that said nothing in time is left out.
         """
         until = time.monotonic() + (PATIENCE if patience is None else patience)
+        wanted = set(range(self.rank.size) if of is None else of)
         told: dict[int, Any] = {}
-        silent = set(range(self.rank.size) if of is None else of)
-        while silent:
-            lives = {number for number in silent if self._lives(number)}
-            for number in lives:
-                if (path := self._path(name, number)).exists():
-                    told[number] = json.loads(path.read_text(encoding="utf-8"))
-            silent -= told.keys()
-            if time.monotonic() > until or self._hopeless(silent, lives):
-                break
-            time.sleep(_PAUSE if silent else 0)
-        return told
+        pause = _FIRST_PAUSE
+        while True:
+            # Looked at before the messages: what a rank says last must not be missed.
+            mute = {number for number in wanted if self._is_mute(number, last)}
+            heard = {number for number in wanted - told.keys() if self._has(name, number)}
+            told |= {number: self._told(name, number) for number in heard}
+            if wanted - told.keys() <= mute or (unless and self.decided(unless) is not None):
+                return told
+            if time.monotonic() > until:
+                if patience is None:
+                    self._leave_out_absent()
+                return told
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _hopeless(self, silent: set[int], lives: set[int]) -> bool:
-        """Whether every silent rank had joined, and has ended."""
-        return all(number not in lives and self._path("here", number).exists() for number in silent)
+    def _is_mute(self, number: int, last: str | None) -> bool:
+        """Whether a rank says nothing more: it is absent, has ended, or has told ``last``."""
+        if number in self.absent:
+            return True
+        return has_joined(self.folder, number) and self.has_ended(number, last)
 
-    def _lives(self, number: int) -> bool:
-        try:
-            process = json.loads(self._path("here", number).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
-        return _is_alive(process)
+    def _leave_out_absent(self) -> None:
+        missing = [number for number in range(self.rank.size) if not has_joined(self.folder, number)]
+        if missing:
+            self.decide(_ABSENT, missing)
 
-    def _path(self, name: str, number: int) -> Path:
+    def _has(self, name: str, number: int) -> bool:
+        return self._path(name, number).exists()
+
+    def _told(self, name: str, number: int) -> Any:
+        return json.loads(self._path(name, number).read_text(encoding="utf-8"))
+
+    def _draft(self, content: Any) -> Path:
+        """Write ``content`` where nobody looks, so that a message is there whole or not at all."""
+        draft = self.folder / f"draft-{self.rank.number}"
+        draft.write_text(json.dumps(content), encoding="utf-8")
+        return draft
+
+    def _path(self, name: str, number: int | None = None) -> Path:
         digest = name if name.isidentifier() else blake2b(name.encode(), digest_size=10).hexdigest()
-        return self.folder / f"{digest}.{number}"
-
-
-def _folder(rank: Rank, environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the run: its ranks have one launcher, and one address to meet at."""
-    facts = [environment.get(name, "") for name in _RUN]
-    digest = blake2b(json.dumps([*facts, os.getppid(), rank.size]).encode(), digest_size=10).hexdigest()
-    base = Path(tempfile.gettempdir()) / f"npudump-ranks-{os.getuid()}"
-    try:
-        base.mkdir(mode=0o700, exist_ok=True)
-        if base.is_symlink() or base.stat().st_uid != os.getuid():
-            raise ConfigError(f"{base}: expected a folder of this user's own; remove it, or set TMPDIR")
-        folder = base / digest
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{base}: the ranks cannot meet there: {error.strerror}; set TMPDIR") from error
-    return folder
-
-
-def _forget(base: Path) -> None:
-    """Remove the folders of runs whose processes have all ended."""
-    for folder in base.iterdir():
-        if not any(_is_alive(process) for process in _processes(folder)):
-            age = time.time() - folder.stat().st_mtime if folder.exists() else 0.0
-            if age > PATIENCE:
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _processes(folder: Path) -> Iterator[int]:
-    for path in folder.glob("here.*"):
-        with suppress(OSError, ValueError):
-            yield int(path.read_text(encoding="utf-8"))
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        return self.folder / f"{digest}.{'decided' if number is None else number}"

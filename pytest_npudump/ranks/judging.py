@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
-from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.errors import GoldenError
 from pytest_npudump.outcome import Outcome
+from pytest_npudump.ranks.agreement import stand_aside
+from pytest_npudump.ranks.sharing import differing, nothing_recorded, why_not_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,11 +24,32 @@ if TYPE_CHECKING:
 _FEW = 8
 
 
-def recorded_elsewhere(test: MarkedTest, table: StatsTable) -> Outcome | None:
-    """Return the outcome of an update on a rank that leaves the shared golden to rank 0; None on others."""
-    if test.exchange is None or test.request.ranks != "same" or test.exchange.rank.number == 0:
+def shared(test: MarkedTest, table: StatsTable) -> Outcome | None:
+    """Judge an update by the golden that all ranks share, which rank 0 records if it holds for each.
+
+    Args:
+        test: the test.
+        table: what this rank would record.
+
+    Returns:
+        What came of the test on a rank that records nothing; None on the one that does.
+    """
+    exchange = test.exchange
+    if exchange is None or test.request.ranks != "same":
         return None
-    note = f"{test.exchange.rank}: rank 0 records the golden that all ranks share"
+    try:
+        alone = exchange.rank.spans_machines
+        why = "" if alone else why_not_shared(exchange, test.nodeid, table, test.tolerances)
+    except GoldenError as error:
+        why = f"the statistics of the ranks cannot be compared: {error}"
+        stand_aside(exchange, test.nodeid, why)
+    if why:
+        problems = (nothing_recorded(why),)
+        return Outcome(status.ERROR, test.goldens.path, problems=problems, tensors=len(table))
+    if exchange.rank.number == 0:
+        return None
+    held = "it was not compared with this rank's values" if alone else "it holds for this rank"
+    note = f"{exchange.rank}: rank 0 records the golden that all ranks share; {held}"
     return Outcome(status.UNCHANGED, test.goldens.path, notes=(note,), tensors=len(table))
 
 
@@ -65,13 +88,9 @@ def _record(test: MarkedTest, golden: Golden | None, parts: Mapping[str, Dump], 
     (first, dump), *others = parts.items()
     table = StatsTable.from_records(dump.records)
     for name, other in others:
-        comparison = compare_tables(table, StatsTable.from_records(other.records), test.tolerances)
-        if comparison.first is not None:
-            problem = (
-                f"nothing was recorded: ranks='same', and {name} differs from {first} in "
-                f"{comparison.first.key} ({len(comparison.failing)} tensors); give each rank a golden of its "
-                f"own with ranks='each'"
-            )
+        why = differing(name, first, table, StatsTable.from_records(other.records), test.tolerances)
+        if why:
+            problem = nothing_recorded(why)
             return Outcome(status.ERROR, test.goldens.path, problems=(problem,), tensors=len(table))
     test.dump, test.part = dump, first
     return record(test, golden, table)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import RequestError
@@ -24,7 +26,7 @@ class Rank:
         number: from 0.
         size: number of ranks, 2 or more.
         local: number among the ranks of this machine.
-        local_size: number of ranks on this machine.
+        local_size: number of ranks on this machine; 0 where nothing tells it and there are others.
     """
 
     number: int
@@ -61,9 +63,38 @@ def current_rank(environment: Mapping[str, str] = os.environ) -> Rank | None:
             if size < _SEVERAL:
                 return None
             local = _number(environment, "LOCAL_RANK") if "LOCAL_RANK" in environment else number
-            known = "LOCAL_WORLD_SIZE" in environment
-            return Rank(number, size, local, _number(environment, "LOCAL_WORLD_SIZE") if known else size)
+            return Rank(number, size, local, _local_size(environment, size))
     return None
+
+
+def _local_size(environment: Mapping[str, str], size: int) -> int:
+    """Return the number of ranks here: all, unless the launcher says so or has them meet elsewhere."""
+    if "LOCAL_WORLD_SIZE" in environment:
+        return _number(environment, "LOCAL_WORLD_SIZE")
+    address = environment.get("MASTER_ADDR", "").strip()
+    return 0 if address and not _is_here(address) else size
+
+
+@lru_cache(maxsize=16)
+def _is_here(address: str) -> bool:
+    """Whether an address is this machine's; one that cannot be looked up is not."""
+    if address.lower() in {"localhost", "127.0.0.1", "::1", socket.gethostname().lower()}:
+        return True
+    try:
+        found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return any(_binds(family, where) for family, _, _, _, where in found)
+
+
+def _binds(family: int, where: tuple[object, ...]) -> bool:
+    """Whether this machine can listen at an address, which it can only at its own."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as listener:
+            listener.bind((where[0], 0, *where[2:]))
+    except OSError:
+        return False
+    return True
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

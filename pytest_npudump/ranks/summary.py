@@ -1,24 +1,28 @@
-"""The end of a distributed run: every rank tells what failed, and rank 0 says which ranks differ."""
+"""The end of a distributed run: every rank tells what failed, and one of them says which ranks differ."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from pytest_npudump.ranks.agreement import absence, names
+from pytest_npudump.ranks.exchange import LAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.ranks.exchange import Exchange
 
-_RESULTS = "results"
 _PRINTED = "printed"
 _FEW = 8
 _TESTS = 10
 _FAREWELL = 5.0
-"""Seconds in which rank 0 prints: a launcher ends all ranks as soon as one has ended with a failure."""
+"""Seconds in which a rank prints: a launcher ends all ranks as soon as one has ended with a failure."""
 
 
 def compare_notes(exchange: Exchange, failures: Mapping[str, str]) -> tuple[str, ...]:
-    """Tell the other ranks what failed, wait for them, and return what rank 0 is to print.
+    """Tell the other ranks what failed, wait for them, and return what this rank is to print.
+
+    Rank 0 prints, or where it did not come the first that did.
 
     Args:
         exchange: of this rank.
@@ -27,22 +31,32 @@ def compare_notes(exchange: Exchange, failures: Mapping[str, str]) -> tuple[str,
     rank = exchange.rank
     if rank.spans_machines:
         return ()
-    exchange.post(_RESULTS, dict(failures))
-    told: dict[int, dict[str, str]] = exchange.gather(_RESULTS)
-    if rank.number != 0:
-        exchange.gather(_PRINTED, patience=_FAREWELL, of=(0,))
+    exchange.post(LAST, dict(failures))
+    told: dict[int, dict[str, str]] = exchange.gather(LAST)
+    printer = _printer(exchange)
+    if rank.number != printer:
+        exchange.gather(_PRINTED, patience=_FAREWELL, of=(printer,), last=None)
         return ()
-    silent = [str(number) for number in range(rank.size) if number not in told]
-    lines = [*_differing(told, rank.size)]
-    if silent:
-        lines.append(f"no result from rank {', '.join(silent[:_FEW])}")
-    return tuple(lines)
+    return (*_differing(told, rank.size), *_silent(exchange, told))
 
 
 def printed(exchange: Exchange) -> None:
-    """Let the other ranks go, once rank 0 has printed what they told."""
-    if exchange.rank.number == 0 and not exchange.rank.spans_machines:
+    """Let the other ranks go, once what they told is printed."""
+    if not exchange.rank.spans_machines and exchange.rank.number == _printer(exchange):
         exchange.post(_PRINTED, content=True)
+
+
+def _printer(exchange: Exchange) -> int:
+    return min({*range(exchange.rank.size)} - exchange.absent, default=exchange.rank.number)
+
+
+def _silent(exchange: Exchange, told: Mapping[int, object]) -> Iterator[str]:
+    silent = [number for number in range(exchange.rank.size) if number not in told]
+    absent = [number for number in silent if not exchange.has_come(number)]
+    if absent:
+        yield absence(absent)
+    if ended := [number for number in silent if number not in absent]:
+        yield f"no result from {names(ended)}"
 
 
 def _differing(told: Mapping[int, Mapping[str, str]], size: int) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Reporter:
         if result is None:
             return
         self._results.append(result)
-        words = result.get("first") or result["status"]
+        words = result.get("first") or result.get("operator") or result["status"]
         self._failures[str(result.get("test", report.nodeid))] = str(words) if report.failed else ""
         if report.failed and "short" in result and self._lines_left is not None:
             self._shorten(report, result)

@@ -56,7 +56,10 @@ def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
     if test.exchange is not None:
         result["rank"] = test.exchange.rank.number
     if outcome.findings:
+        from pytest_npudump.report.scenes import finding_operator  # noqa: PLC0415 - only for some scenes
+
         result["findings"] = len(outcome.findings)
+        result["operator"] = finding_operator(outcome.findings[0])
     if escalation is not None:
         result["reproduced"] = None if escalation.problem else escalation.reproduced
     if test.good:

@@ -16,14 +16,17 @@ from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.outcome import Outcome
 from pytest_npudump.scenes.exception_dumps import DETAIL, FailedOperator, from_name, with_content
-from pytest_npudump.scenes.exception_places import Found, find_dumps
+from pytest_npudump.scenes.exception_places import Found, dumps_of_others, find_dumps
 from pytest_npudump.scenes.reading import ran_under_dump
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
 
     from pytest_npudump.session import MarkedTest
 
+_RENUMBERED = "ASCEND_RT_VISIBLE_DEVICES"
+"""Devices that it renumbers have other numbers in a dump than in the program, or not."""
 _FALLBACK = (
     "no core was written although dump_scene='aic_err_detail_dump' asks for one: the detail dump did not "
     "start on this device, and CANN fell back to aic_err_brief_dump"
@@ -60,7 +63,10 @@ def examine(test: MarkedTest) -> Outcome:
     problems: list[str] = []
     notes: list[str] = []
     try:
-        for found in find_dumps(test.attempt, os.environ) if test.attempts else ():
+        for tree in find_dumps(test.attempt, os.environ) if test.attempts else ():
+            foreign = dumps_of_others(tree, _own_device(test))
+            notes += [_left_out(tree, foreign)] if foreign else []
+            found = tree.without(foreign)
             read, unreadable = _read(found)
             failed += read
             problems += unreadable
@@ -79,6 +85,20 @@ def examine(test: MarkedTest) -> Outcome:
         notes=tuple(notes),
         tensors=sum(len(one.tensors) for one in findings),
         findings=findings,
+    )
+
+
+def _own_device(test: MarkedTest) -> int | None:
+    """Return the device of this rank, None where nothing tells that other ranks have others."""
+    if test.exchange is None or os.environ.get(_RENUMBERED):
+        return None
+    return test.exchange.rank.local if test.settings.device is None else test.settings.device
+
+
+def _left_out(found: Found, foreign: Collection[Path]) -> str:
+    return (
+        f"{len(foreign)} files of other devices' exception dumps in {found.root} are left to the ranks whose "
+        f"devices these are"
     )
 
 

@@ -7,7 +7,7 @@ own on, beside which the test's is ignored. All of them are looked at, for what 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from pytest_npudump.dump.tree import Tree, find_files
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from pytest_npudump.attempt import Attempt
     from pytest_npudump.dump.tree import DumpFile
@@ -52,6 +52,10 @@ class Found:
         by_name = file.name is not None and file.name.kind in {"exception", "core"}
         below = file.path.relative_to(self.root).parts
         return by_name or bool(self.outside) or _FOLDER in below
+
+    def without(self, paths: Collection[Path]) -> Found:
+        """Return the tree with some of its files left out."""
+        return replace(self, tree=_kept(self.tree, self.root, lambda path: path not in paths))
 
     @property
     def others(self) -> Iterator[Path]:
@@ -107,12 +111,38 @@ def _since(tree: Tree, root: Path, began: int) -> Tree:
         except OSError as error:
             raise DumpError(f"{path}: cannot be looked at: {error.strerror}") from error
 
-    return Tree(
-        files=[file for file in tree.files if newer(file.path)],
-        cores=[file for file in tree.cores if newer(file.path)],
-        other=[name for name in tree.other if newer(root / name)],
-        problems=[problem for problem in tree.problems if newer(Path(problem.path))],
+    return _kept(tree, root, newer)
+
+
+def _kept(tree: Tree, root: Path, wanted: Callable[[Path], bool]) -> Tree:
+    return replace(
+        tree,
+        files=[file for file in tree.files if wanted(file.path)],
+        cores=[file for file in tree.cores if wanted(file.path)],
+        other=[name for name in tree.other if wanted(root / name)],
+        problems=[problem for problem in tree.problems if wanted(Path(problem.path))],
     )
+
+
+def dumps_of_others(found: Found, device: int | None) -> frozenset[Path]:
+    """Return the files of a tree outside of the run's own that lie in the folder of another device.
+
+    Args:
+        found: the tree; its folders are named by device.
+        device: of this process; None where any of the files may be this process's.
+    """
+    if device is None or not found.outside:
+        return frozenset()
+    tree = found.tree
+    paths = {*(file.path for file in (*tree.files, *tree.cores)), *(found.root / name for name in tree.other)}
+    paths |= {Path(problem.path) for problem in tree.problems}
+    return frozenset(path for path in paths if _folder_of(path, found.root) not in {None, str(device)})
+
+
+def _folder_of(path: Path, root: Path) -> str | None:
+    """Return the number of the device in whose folder a file lies, None where that is no number."""
+    parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
+    return parts[0] if len(parts) > 1 and parts[0].isdecimal() else None
 
 
 def refused_environment(environ: Mapping[str, str], inherited: Mapping[str, str]) -> str:

@@ -1,31 +1,22 @@
-"""What ranks tell each other, through processes that live, end and never come."""
+"""What ranks tell each other and decide, through processes that live, end and never come."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
-from pytest_npudump.errors import ConfigError
-from pytest_npudump.ranks import agreement
-from pytest_npudump.ranks.agreement import agree, stand_aside
-from pytest_npudump.ranks.exchange import Exchange
+from pytest_npudump.ranks import exchange
+from pytest_npudump.ranks.agreement import absence
+from pytest_npudump.ranks.exchange import LAST, Exchange
 from pytest_npudump.ranks.rank import Rank
 from pytest_npudump.ranks.summary import compare_notes, printed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    import pytest
 
 
 def ranks(size: int) -> list[Exchange]:
@@ -47,16 +38,18 @@ def together(*functions: object) -> list[object]:
     return results
 
 
-def ended_process() -> int:
+def end(ended: Exchange) -> None:
+    """Have the rank's process be one that has ended."""
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
-    return done.pid
+    here = ended.folder / f"here.{ended.rank.number}"
+    here.write_text(json.dumps({"process": done.pid, "began": 1}))
 
 
 def test_every_rank_hears_what_all_have_told() -> None:
     first, second, third = ranks(3)
-    for exchange, word in ((second, "b"), (third, "c"), (first, "a")):
-        exchange.post("word", {"it": word})
+    for member, word in ((second, "b"), (third, "c"), (first, "a")):
+        member.post("word", {"it": word})
     heard = {0: {"it": "a"}, 1: {"it": "b"}, 2: {"it": "c"}}
     assert first.gather("word") == second.gather("word") == third.gather("word") == heard
 
@@ -73,7 +66,7 @@ def test_rank_waits_for_one_that_is_late() -> None:
 def test_rank_that_has_ended_is_not_waited_for() -> None:
     first, second = ranks(2)
     first.post("word", 1)
-    second.folder.joinpath("here.1").write_text(json.dumps(ended_process()))
+    end(second)
     began = time.monotonic()
     assert first.gather("word", patience=30) == {0: 1}
     assert time.monotonic() - began < 10
@@ -85,52 +78,50 @@ def test_rank_that_never_comes_is_waited_for_no_longer_than_patience_lasts() -> 
     assert first.gather("word", patience=0.2) == {0: 1}
 
 
-def test_words_of_an_earlier_run_are_not_heard() -> None:
+def test_word_of_a_rank_that_has_ended_is_heard() -> None:
     first, second = ranks(2)
-    second.post("word", "of an earlier run")
-    second.folder.joinpath("here.1").write_text(json.dumps(ended_process()))
+    second.post("word", 2)
+    end(second)
     first.post("word", 1)
-    assert first.gather("word", patience=5) == {0: 1}
-    again = Exchange(Rank(1, 2, 1, 2))
-    assert not again.posted("word")
+    assert first.gather("word", patience=30) == {0: 1, 1: 2}
 
 
-@pytest.mark.parametrize(
-    ("wishes", "expected"), [((False, False), False), ((True, False), True), ((True, True), True)]
-)
-def test_ranks_run_again_together_or_not_at_all(wishes: tuple[bool, bool], expected: bool) -> None:  # noqa: FBT001
+def test_rank_that_has_told_its_results_is_not_waited_for() -> None:
     first, second = ranks(2)
-    answers = together(
-        lambda: agree(first, "t.py::test", wants=wishes[0]),
-        lambda: agree(second, "t.py::test", wants=wishes[1]),
-    )
-    assert answers == [(expected, ""), (expected, "")]
+    second.post(LAST, {})
+    first.post("word", 1)
+    began = time.monotonic()
+    assert first.gather("word", patience=30) == {0: 1}
+    assert time.monotonic() - began < 10
 
 
-def test_no_rank_runs_again_where_one_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_npudump.ranks.exchange.PATIENCE", 0.2)
-    monkeypatch.setattr(agreement, "PATIENCE", 0.2)
-    first, _ = ranks(2)
-    wanted, problem = agree(first, "t.py::test", wants=True)
-    assert wanted
-    assert problem == (
-        "not run: all 2 ranks would have to run again together, and nothing came from rank 1 within 0.2 "
-        "seconds"
-    )
+def test_rank_that_has_not_come_is_waited_for_once_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "PATIENCE", 0.2)
+    first, second = (Exchange(Rank(number, 3, number, 3)) for number in range(2))
+    second.post("word", 2)
+    assert first.gather("word", of=(1, 2)) == {1: 2}
+    monkeypatch.setattr(exchange, "PATIENCE", 1000.0)
+    assert second.gather("word", of=(1, 2)) == {1: 2}
+    assert first.gather("another word", of=(2,)) == {}
+    assert first.absent == second.absent == {2}
+    late = Exchange(Rank(2, 3, 2, 3))
+    assert late.folder == first.folder
+    assert not first.lives(2)
 
 
-def test_no_rank_runs_again_where_they_are_on_several_machines() -> None:
-    wanted, problem = agree(Exchange(Rank(0, 4, 0, 2)), "t.py::test", wants=True)
-    assert wanted
-    assert "on several machines" in problem
+def test_first_decision_stands_for_every_rank() -> None:
+    first, second, third = ranks(3)
+    assert first.decided("question") is None
+    assert second.decide("question", {"answer": 2}) == {"answer": 2}
+    assert first.decide("question", {"answer": 1}) == third.decided("question") == {"answer": 2}
 
 
-def test_rank_whose_test_came_to_no_comparison_keeps_nobody_waiting() -> None:
+def test_message_that_a_decision_makes_needless_is_not_waited_for() -> None:
     first, second = ranks(2)
-    stand_aside(second, "t.py::test")
-    assert agree(first, "t.py::test", wants=True) == (True, "")
-    stand_aside(first, "t.py::test")
-    assert second.gather(f"again t.py::test") == {0: True, 1: False}  # noqa: F541
+    second.decide("question", content=False)
+    began = time.monotonic()
+    assert first.gather("word", patience=30, unless="question") == {}
+    assert time.monotonic() - began < 10
 
 
 def test_rank_0_is_told_which_ranks_differ_and_lets_them_go() -> None:
@@ -158,25 +149,19 @@ def test_rank_0_is_told_which_ranks_differ_and_lets_them_go() -> None:
 
 def test_rank_without_a_result_is_named() -> None:
     first, second = ranks(2)
-    second.folder.joinpath("here.1").write_text(json.dumps(ended_process()))
+    end(second)
     assert compare_notes(first, {}) == ("no result from rank 1",)
 
 
-def test_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    base = tmp_path / f"npudump-ranks-{os.getuid()}"
-    base.symlink_to(tmp_path / "elsewhere")
-    tmp_path.joinpath("elsewhere").mkdir()
-    with pytest.raises(ConfigError, match="expected a folder of this user's own"):
-        Exchange(Rank(0, 2, 0, 2))
-
-
-def test_folders_of_runs_that_are_over_are_removed(tmp_path: Path) -> None:
-    base = tmp_path / f"npudump-ranks-{os.getuid()}"
-    old, young = base / "old", base / "young"
-    for folder in (old, young):
-        folder.mkdir(parents=True)
-        folder.joinpath("here.0").write_text(json.dumps(ended_process()))
-    os.utime(old, (1, 1))
-    Exchange(Rank(0, 2, 0, 2))
-    assert not old.exists()
-    assert young.exists()
+def test_rank_that_did_not_come_is_said_once_and_the_first_that_did_prints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(exchange, "PATIENCE", 0.2)
+    second = Exchange(Rank(1, 2, 1, 2))
+    lines = compare_notes(second, {"a.py::x": "conv1:output.0"})
+    assert lines == (
+        "a.py::x fails on 1 of 2 ranks: 1 (conv1:output.0)",
+        absence([0]),
+    )
+    printed(second)
+    assert second.posted("printed")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from pytest_npudump.errors import RequestError
@@ -15,6 +17,17 @@ LAUNCHED = [
     ({"RANK": "1", "WORLD_SIZE": "2"}, Rank(1, 2, 1, 2)),
     ({"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8"}, Rank(9, 16, 1, 8)),
     ({"RANK_ID": "2", "RANK_SIZE": "4"}, Rank(2, 4, 2, 4)),
+    ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, Rank(1, 2, 1, 2)),
+    ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}, Rank(1, 2, 1, 2)),
+    ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.3"}, Rank(1, 2, 1, 2)),
+    ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "::1"}, Rank(1, 2, 1, 2)),
+    ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": " "}, Rank(1, 2, 1, 2)),
+    ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": socket.gethostname()}, Rank(1, 2, 1, 2)),
+    ({"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "MASTER_ADDR": "192.0.2.7"}, Rank(9, 16, 1, 0)),
+    (
+        {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.7"},
+        Rank(1, 2, 1, 2),
+    ),
     ({"RANK_ID": "7", "RANK_SIZE": "8", "RANK": " 1 ", "WORLD_SIZE": "2"}, Rank(1, 2, 1, 2)),
 ]
 
@@ -28,7 +41,17 @@ def test_rank_is_read_from_the_launcher_s_variables(
 
 def test_ranks_on_several_machines_are_told_by_the_number_on_this_one() -> None:
     assert Rank(9, 16, 1, 8).spans_machines
+    assert Rank(9, 16, 1, 0).spans_machines
     assert not Rank(1, 2, 1, 2).spans_machines
+
+
+def test_address_that_nobody_knows_is_another_machine_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "master.of.another.machine"}
+    assert current_rank(variables) == Rank(1, 2, 1, 0)
 
 
 def test_rank_names_itself_and_the_number_of_ranks() -> None:

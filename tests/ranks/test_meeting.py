@@ -1,0 +1,153 @@
+"""Which ranks meet: those of one run, however they were started, and none of an earlier run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_npudump.errors import ConfigError
+from pytest_npudump.ranks.meeting import has_joined, is_present, join
+from pytest_npudump.ranks.rank import Rank
+
+JOIN = """
+import sys, tempfile
+from pytest_npudump.ranks.meeting import join
+from pytest_npudump.ranks.rank import Rank
+tempfile.tempdir, number = sys.argv[1], int(sys.argv[2])
+print(join(Rank(number, 2, number, 2)), flush=True)
+sys.stdin.read()
+"""
+TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none"}
+
+
+class Process:
+    """A rank in a process of its own, started by a shell of its own, which stays until told to leave."""
+
+    def __init__(self, tmp_path: Path, number: int, **variables: str) -> None:
+        command = f'"{sys.executable}" -c "$JOIN" "{tmp_path}" {number}; true'
+        self._process = subprocess.Popen(
+            ["sh", "-c", command],
+            env={**os.environ, **variables, "JOIN": JOIN},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.folder = Path(self._process.stdout.readline().strip())
+
+    def leave(self) -> None:
+        self._process.communicate("")
+
+
+def rank(number: int, size: int = 2) -> Rank:
+    return Rank(number, size, number, size)
+
+
+def test_ranks_of_one_address_meet_whatever_started_them(tmp_path: Path) -> None:
+    first, second = (Process(tmp_path, number, **TORCHRUN) for number in range(2))
+    assert first.folder == second.folder
+    assert has_joined(first.folder, 0)
+    assert is_present(first.folder, 1)
+    second.leave()
+    assert has_joined(first.folder, 1)
+    assert not is_present(first.folder, 1)
+    first.leave()
+
+
+@pytest.mark.parametrize("variables", [{}, {"MASTER_ADDR": "127.0.0.1"}, {"TORCHELASTIC_RUN_ID": "none"}])
+def test_ranks_that_nothing_names_a_run_of_meet_only_by_their_launcher(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
+    first, second = (Process(tmp_path, number, **variables) for number in range(2))
+    assert first.folder != second.folder
+    first.leave()
+    second.leave()
+    assert join(rank(0), variables) == join(rank(1), variables)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"MASTER_PORT": "29501"},
+        {"MASTER_ADDR": "localhost"},
+        {"TORCHELASTIC_RUN_ID": "42"},
+        {"WORLD_SIZE": "4"},
+    ],
+)
+def test_runs_that_differ_in_a_variable_do_not_meet(other: dict[str, str]) -> None:
+    assert join(rank(0), TORCHRUN) != join(rank(1), TORCHRUN | other)
+
+
+def test_run_of_the_same_address_after_another_begins_anew(tmp_path: Path) -> None:
+    earlier = [Process(tmp_path, number, **TORCHRUN) for number in range(2)]
+    for process in earlier:
+        process.leave()
+    later = [Process(tmp_path, number, **TORCHRUN) for number in (1, 0)]
+    assert later[0].folder == later[1].folder != earlier[0].folder
+    for process in later:
+        process.leave()
+
+
+def test_second_session_of_a_rank_begins_anew_and_the_others_follow(tmp_path: Path) -> None:
+    earlier = [Process(tmp_path, number, **TORCHRUN) for number in range(2)]
+    earlier[0].leave()
+    again = Process(tmp_path, 0, **TORCHRUN)
+    assert again.folder != earlier[0].folder
+    earlier[1].leave()
+    follows = Process(tmp_path, 1, **TORCHRUN)
+    assert follows.folder == again.folder
+    again.leave()
+    follows.leave()
+
+
+def test_another_process_that_got_the_id_of_an_ended_one_does_not_count() -> None:
+    folder = join(rank(0))
+    assert is_present(folder, 0)
+    here = folder / "here.0"
+    here.write_text(json.dumps({"process": os.getpid(), "began": 1}))
+    assert not is_present(folder, 0)
+
+
+@pytest.mark.parametrize("text", ["", "{", "7", '{"process": 1}', '{"process": "x", "began": 0}', "[]"])
+def test_damaged_note_of_a_process_is_no_living_rank(text: str) -> None:
+    folder = join(rank(0))
+    folder.joinpath("here.1").write_text(text)
+    assert not is_present(folder, 1)
+
+
+def test_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    base = tmp_path / f"npudump-ranks-{os.getuid()}"
+    base.symlink_to(tmp_path / "elsewhere")
+    tmp_path.joinpath("elsewhere").mkdir()
+    with pytest.raises(ConfigError, match="expected a folder of this user's own"):
+        join(rank(0))
+
+
+def test_meeting_place_that_cannot_be_made_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    tmp_path.joinpath(f"npudump-ranks-{os.getuid()}").write_text("")
+    with pytest.raises(ConfigError, match="set TMPDIR"):
+        join(rank(0))
+
+
+def test_folders_of_runs_that_are_over_are_removed() -> None:
+    old, young = (join(rank(0), {"MASTER_PORT": port}) for port in ("1", "2"))
+    for folder in (old, young):
+        folder.joinpath("here.0").write_text(json.dumps({"process": os.getpid(), "began": 1}))
+    os.utime(old, (1, 1))
+    living = join(rank(0), {"MASTER_PORT": "3"})
+    os.utime(living, (1, 1))
+    join(rank(1), {"MASTER_PORT": "4"})
+    assert not old.exists()
+    assert young.exists()
+    assert living.exists()
+
+
+def test_folder_is_private_to_the_user() -> None:
+    folder = join(rank(0))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
