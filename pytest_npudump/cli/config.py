@@ -108,4 +108,6 @@ def _effect(verdict: Verdict) -> str:
         return f"it returns {code}" if code else "see below"
     if not verdict.need_dump:
         return "nothing is switched on"
-    return f"switches on {verdict.dump_type}" if verdict.dump_type else "switches the dump on"
+    place = getattr(verdict, "dump_path", "")
+    what = f"switches on {verdict.dump_type}" if verdict.dump_type else "switches the dump on"
+    return f"{what}, into {place}" if place else what

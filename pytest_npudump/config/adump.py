@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config import ge
 from pytest_npudump.config.adump_keys import OPTIONS, SCENE_TYPES
 from pytest_npudump.config.adump_legacy import legacy_reasons
-from pytest_npudump.config.adump_path import exception_path
+from pytest_npudump.config.adump_path import OVERRIDING, exception_path
 from pytest_npudump.config.adump_rules import constraint_reasons, value_reasons
 from pytest_npudump.config.adump_types import type_reasons
 from pytest_npudump.config.adump_warnings import adump_warnings, unknown_key_warnings
 from pytest_npudump.config.profile import DEFAULT_VERSION, profile_for, profile_warnings
 from pytest_npudump.config.strict_json import StrictJsonError, parse
-from pytest_npudump.config.verdict import MOST_REASONS, AdumpVerdict, Reason, few, shown
+from pytest_npudump.config.verdict import MOST_REASONS, AdumpVerdict, Reason, as_json, few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,16 +112,18 @@ def _accepted(
         or dump.get("dump_scene")
     )
     dump_type = _dump_type(dump) if need_dump else ""
+    path = _dump_path(dump, profile, cwd, environ) if need_dump else ""
     return AdumpVerdict(
         accepted=True,
         code=_return_code(dump, dump_type, profile),
         warnings=profile_warnings(version)
         + adump_warnings(root, profile)
-        + _silent(dump, need_dump=need_dump),
+        + _silent(dump, need_dump=need_dump)
+        + (_moved(dump, path, environ, profile) if need_dump else ()),
         need_dump=need_dump,
         dump_type=dump_type,
         dump=dump,
-        dump_path=_dump_path(dump, profile, cwd, environ) if need_dump else "",
+        dump_path=path,
         kernel_data=_kernel_data(dump, dump_type, profile),
     )
 
@@ -161,6 +163,16 @@ def _dump_path(dump: Mapping[str, Any], profile: str, cwd: Path, environ: Mappin
     if dump.get("dump_scene") in SCENE_TYPES:
         return exception_path(dump, cwd, environ)
     return str(dump.get("dump_path", ""))
+
+
+def _moved(dump: Mapping[str, Any], path: str, environ: Mapping[str, str], profile: str) -> tuple[str, ...]:
+    """Say where a variable sends the dump elsewhere than the configuration does."""
+    if path == dump.get("dump_path", ""):
+        return ()
+    known = OVERRIDING[1:] if profile == "8.5.0" else OVERRIDING
+    variable = next(name for name in known if environ.get(name) == path)
+    place = as_json(path) if path else "the working directory"
+    return (f"dump_path: not used, for {variable} is set: the dump goes to {place}",)
 
 
 def _kernel_data(dump: Mapping[str, Any], dump_type: str, profile: str) -> tuple[str, ...]:

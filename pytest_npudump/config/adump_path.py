@@ -19,6 +19,9 @@ MAX_BYTES = 512
 PATH_CHARACTERS = re.compile(rb"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*")
 """What adump allows after ``host:``, and GE anywhere (``file_utils.cpp:364-382``)."""
 
+OVERRIDING = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH")
+"""Variables that send exception dumps elsewhere, the first one that can be used; 8.5.0 knows the second."""
+
 _STOI = re.compile(rb"[ \t\n\v\f\r]*([+-]?[0-9]+)")
 _OCTETS = 4
 _LARGEST_OCTET = 255
@@ -108,7 +111,7 @@ def exception_path(dump: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
     A variable counts only if its directory is there, or can be made, readable and writable
     (``dump_config_converter.cpp:1080-1117``).
     """
-    for variable in ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH"):
+    for variable in OVERRIDING:
         value = environ.get(variable, "")
         if value and _usable(_located(value, cwd)):
             return value

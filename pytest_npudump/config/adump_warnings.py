@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.adump_keys import (
     BLACKLIST_KEYS,
     DUMP_KEYS,
+    EXAMPLES,
     ITEM_KEYS,
     OPTIONS,
     RANGE_KEYS,
@@ -102,6 +103,8 @@ def _data(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
             "dump_list: nothing to dump: nothing is switched on, and a dump that runs is not switched off; "
             'write "dump_list": [{}] to dump every model, or "dump_op_switch": "on" for single operators'
         )
+    if dump.get("dump_scene") == "watcher":
+        yield from few(_watcher(_objects(items)), "watcher_nodes")
     if dump.get("dump_step"):
         yield "dump_step: selects training iterations; leave it out for inference"
     if dump.get("dump_level") == "op":
@@ -111,6 +114,18 @@ def _data(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
     # CANN 8.5.0 does not look into the list of a watcher, so that anything may stand there.
     if listed and not (profile == "8.5.0" and dump.get("dump_scene") == "watcher"):
         yield from few(_items(_objects(dump["dump_list"])), "dump_list")
+
+
+def _watcher(items: list[dict[str, Any]]) -> Iterator[str]:
+    if not any(item.get("watcher_nodes") for item in items):
+        example = f'[{{"layer": {EXAMPLES["layer"]}, "watcher_nodes": {EXAMPLES["watcher_nodes"]}}}]'
+        yield f"dump_list: no member names watcher_nodes, so nothing is watched; write for example {example}"
+    for index, item in enumerate(items):
+        if item.get("watcher_nodes") and not item.get("layer"):
+            yield (
+                f"dump_list[{index}].layer: missing, so that no operator is named behind which the watched "
+                f"outputs are dumped again; name those that may change them: {EXAMPLES['layer']}"
+            )
 
 
 def _stats(dump: Mapping[str, Any]) -> Iterator[str]:
@@ -134,9 +149,15 @@ def _items(items: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _item(item: Mapping[str, Any], path: str) -> Iterator[str]:
+    for key in ("layer", "watcher_nodes"):
+        for index, name in enumerate(item.get(key, ())):
+            if not name:
+                yield f"{path}.{key}[{index}]: empty, which is no operator's name; name one, or leave it out"
     for key in ("optype_blacklist", "opname_blacklist"):
         for index, entry in enumerate(_objects(item.get(key))):
             place = f"{path}.{key}[{index}]"
+            if not entry.get("name"):
+                yield f"{place}.name: missing or empty, so that nothing is left out; name what is meant"
             for slot, position in enumerate(entry.get("pos", ())):
                 if not _POSITION.fullmatch(position):
                     yield f'{place}.pos[{slot}]: {shown(position)} is ignored, write "input0" or "output0"'

@@ -35,7 +35,19 @@ def npudump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 def test_an_accepted_file_exits_0_and_says_what_is_switched_on(npudump: Run) -> None:
     code, out = npudump('{"dump": {"dump_path": ".", "dump_list": [{"model_name": "m"}]}}')
     assert code == 0
-    assert out == "accepted by aclmdlSetDump of CANN 9.1.0: switches on OPERATOR\n"
+    assert out == "accepted by aclmdlSetDump of CANN 9.1.0: switches on OPERATOR, into .\n"
+
+
+def test_the_directory_that_the_environment_puts_in_place_is_said(
+    npudump: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ASCEND_DUMP_PATH", raising=False)
+    monkeypatch.setenv("ASCEND_WORK_PATH", str(tmp_path))
+    _, out = npudump('{"dump": {"dump_scene": "aic_err_norm_dump", "dump_path": "/there"}}')
+    assert out.splitlines() == [
+        f"accepted by aclmdlSetDump of CANN 9.1.0: switches on EXCEPTION, into {tmp_path}",
+        f'warning: dump_path: not used, for ASCEND_WORK_PATH is set: the dump goes to "{tmp_path}"',
+    ]
 
 
 def test_a_refused_file_exits_1_and_says_what_to_write(npudump: Run) -> None:

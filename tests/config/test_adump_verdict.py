@@ -196,6 +196,83 @@ def test_the_environment_moves_exception_dumps_only_into_a_usable_directory(tmp_
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize(
+    ("environ", "version", "warning"),
+    [
+        (
+            {"ASCEND_WORK_PATH": "work"},
+            "9.1.0",
+            'not used, for ASCEND_WORK_PATH is set: the dump goes to "work"',
+        ),
+        ({"ASCEND_WORK_PATH": "a", "ASCEND_DUMP_PATH": "b"}, "9.1.0", "ASCEND_DUMP_PATH is set"),
+        ({"ASCEND_WORK_PATH": "work", "ASCEND_DUMP_PATH": "file/x"}, "9.1.0", "ASCEND_WORK_PATH is set"),
+        (
+            {"ASCEND_WORK_PATH": "", "ASCEND_DUMP_PATH": ""},
+            "8.5.0",
+            "ASCEND_WORK_PATH is set: the dump goes to the",
+        ),
+        ({"ASCEND_WORK_PATH": "config"}, "9.1.0", ""),
+        ({"ASCEND_DUMP_PATH": "file/x"}, "9.1.0", ""),
+    ],
+)
+def test_an_exception_dump_that_the_environment_moves_is_said(
+    environ: dict[str, str], version: str, warning: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    text = json.dumps({"dump": {"dump_scene": "lite_exception", "dump_path": "config"}}).encode()
+    found = [
+        t for t in validate(text, version=version, cwd=tmp_path, environ=environ).warnings if "is set" in t
+    ]
+    assert len(found) == bool(warning)
+    assert all(text.startswith("dump_path: not used, for ") and warning in text for text in found)
+
+
+WATCH = {"dump_path": ".", "dump_scene": "watcher", "dump_mode": "output"}
+
+
+@pytest.mark.parametrize("version", PROFILES)
+@pytest.mark.parametrize(
+    ("dump", "warnings"),
+    [
+        (WATCH, ["dump_list: no member names watcher_nodes, so nothing is watched; write "]),
+        (WATCH | {"dump_list": []}, ["dump_list: no member names watcher_nodes"]),
+        (
+            WATCH | {"dump_list": [{"watcher_nodes": ["c"]}]},
+            ["dump_list[0].layer: missing, so that no operator"],
+        ),
+        (WATCH | {"dump_list": [{"layer": ["a"], "watcher_nodes": ["c"]}]}, []),
+        (
+            {"dump_path": ".", "dump_list": [{"layer": ["", "a", ""]}]},
+            ["dump_list[0].layer[0]: empty, which is no", "dump_list[0].layer[2]: empty, which is no"],
+        ),
+        (
+            {"dump_path": ".", "dump_level": "op"}
+            | {
+                "dump_list": [
+                    {"model_name": "m", "opname_blacklist": [{"pos": []}, {"name": ""}, {"name": "a"}]}
+                ]
+            },
+            [
+                'dump_level: "op" switches',
+                "dump_list[0].opname_blacklist[0].name: missing or empty, so that nothing is left out",
+                "dump_list[0].opname_blacklist[1].name: missing or empty",
+            ],
+        ),
+    ],
+)
+def test_what_selects_nothing_is_said(dump: Any, warnings: list[str], version: str, tmp_path: Path) -> None:
+    verdict = check(dump, tmp_path, version=version)
+    assert verdict.accepted
+    assert len(verdict.warnings) == len(warnings), verdict.warnings
+    assert all(map(str.startswith, verdict.warnings, warnings)), verdict.warnings
+
+
+def test_an_empty_name_among_watched_nodes_is_said(tmp_path: Path) -> None:
+    dump = WATCH | {"dump_list": [{"layer": ["a"], "watcher_nodes": ["c", ""]}]}
+    (warning,) = check(dump, tmp_path).warnings
+    assert warning.startswith("dump_list[0].watcher_nodes[1]: empty")
+
+
 def test_a_version_that_is_none_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"9\.1\.0"):
         validate(b"{}", version="latest")
