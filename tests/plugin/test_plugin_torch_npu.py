@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from conftest import Project
 
@@ -47,11 +48,18 @@ class Eager:
 
 
 @pytest.fixture
-def eager(project: Project, monkeypatch: pytest.MonkeyPatch) -> Eager:
+def eager(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Eager]:
     monkeypatch.syspath_prepend(str(CLIENT))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "torch_npu"]:
-        monkeypatch.delitem(sys.modules, name)
-    return Eager(project, monkeypatch)
+    monkeypatch.setenv("PYTHONPATH", str(CLIENT))
+    _forget_client()
+    yield Eager(project, monkeypatch)
+    _forget_client()
+
+
+def _forget_client() -> None:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in {"torch", "torch_npu"} and str(CLIENT) in str(module.__file__):
+            del sys.modules[name]
 
 
 def rows(eager: Eager) -> list[str]:
@@ -255,10 +263,66 @@ def test_a_graph_of_torchair_is_dumped_by_its_own_configuration(eager: Eager, *,
 
 @pytest.mark.parametrize("scene", ["overflow", "exception"])
 def test_healthy_operators_pass_a_scene_whose_healthy_runs_leave_no_file(eager: Eager, scene: str) -> None:
-    marker = f"scene='{scene}', isolation='none'"
+    marker = f"scene='{scene}'"
     eager.write(CALLS, marker=marker)
     eager.run().assert_outcomes(passed=1)
     eager.write([], marker=marker)
     result = eager.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*no operator ran on the NPU while the dump was on*"])
+    result.stdout.fnmatch_lines(["*no operator ran on the NPU in the test's own thread while the dump was*"])
+
+
+def test_overflows_get_a_process_of_their_own_and_one_that_used_the_npu_before_is_refused(
+    eager: Eager,
+) -> None:
+    write = "    import os; open('pids', 'a').write(f'{os.getpid()} ')\n    operator('aclnnAdd', 1)\n"
+    eager.write(write, marker="scene='overflow'")
+    eager.run().assert_outcomes(passed=1)
+    assert str(os.getpid()) not in eager.project.pytester.path.joinpath("pids").read_text().split()
+    eager.write("    operator('aclnnAdd', 1)\n", marker="scene='overflow', isolation='none'")
+    eager.project.pytester.makeconftest("from torch_npu import _device\n_device.initialise()\n")
+    result = eager.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*initialised before the dump*leave out isolation='none'*"])
+
+
+def test_no_overflow_in_inf_nan_mode_is_no_pass(eager: Eager) -> None:
+    eager.write(
+        "    _device.state['inf_nan'] = True\n    operator('aclnnAdd', 1)\n", marker="scene='overflow'"
+    )
+    result = eager.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*none could be: the NPU computes in INF/NAN mode*FORCE_DISABLE=1*"])
+
+
+def test_a_chip_that_knows_no_dump_stats_is_a_note_of_the_test(eager: Eager) -> None:
+    conftest = "from torch_npu import npu\nnpu.get_device_name = lambda device: 'Ascend310P3'\n"
+    eager.project.pytester.makeconftest(conftest)
+    eager.write(CALLS, marker="scene='op', dump_stats=['Max', 'Min', 'Avg']")
+    result = eager.run("--npudump-update-golden")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["npudump: note: *dump_stats: documented for Atlas A2 *this is Ascend310P3*"])
+
+
+def test_overflows_of_operators_are_refused_at_collection_where_cann_sees_none(
+    eager: Eager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tmp_path.joinpath("version.cfg").write_text("version=9.0.0\n", encoding="utf-8")
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
+    eager.write(CALLS, marker="scene='overflow'")
+    result = eager.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*in CANN 9.0.0 the overflow dump works for models only*"])
+
+
+def test_operators_are_dumped_while_ge_refuses_to_and_overflows_are_not_tested(
+    eager: Eager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    eager.write(CALLS)
+    eager.record()
+    monkeypatch.setenv("NPU_COLLECT_PATH", str(tmp_path))
+    assert eager.run().ret == 0
+    eager.write(CALLS, marker="scene='overflow'")
+    result = eager.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*unset NPU_COLLECT_PATH*"])
