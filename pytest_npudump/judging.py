@@ -29,6 +29,7 @@ from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.recording import golden_to_start_from, record
 from pytest_npudump.reference.outcomes import by_reference_alone, not_recorded, with_reference
 from pytest_npudump.request import matches_any
+from pytest_npudump.run_notes import notes_of
 from pytest_npudump.scenes import JUDGES
 from pytest_npudump.tolerating import MARKER_RULES
 
@@ -43,6 +44,11 @@ def judge(test: MarkedTest) -> Outcome:
 
     Whatever cannot be read or decided is an outcome that fails the test, never an exception.
     """
+    outcome = _judged(test)
+    return replace(outcome, notes=outcome.notes + notes_of(test))
+
+
+def _judged(test: MarkedTest) -> Outcome:
     scene = JUDGES.get(test.request.scene)
     if scene is not None:
         return scene(test)

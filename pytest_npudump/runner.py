@@ -144,8 +144,9 @@ class Runner:
         request = request_of(item)
         if request.isolation is not None:
             return request.isolation == "process"
-        wanted = self._settings.isolation == "process" or request.scene == "exception"
-        return wanted or choice.needs_process
+        timed = request.timeout is not None
+        wanted = timed or self._settings.isolation == "process" or request.scene == "exception"
+        return wanted or choice.isolates(request.scene)
 
     def _reports_from_children(
         self, item: pytest.Item, nextitem: pytest.Item | None
