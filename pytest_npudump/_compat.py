@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import call_and_report, show_test_item
-from _pytest.skipping import evaluate_skip_marks
+from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +77,17 @@ def may_be_skipped(item: pytest.Item) -> bool:
         return evaluate_skip_marks(item) is not None
     except (Exception, pytest.fail.Exception):  # noqa: BLE001 - a condition is the user's code
         return True
+
+
+def expect_failure(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Turn a failure into an expected one where an xfail mark without ``raises`` applies to the test."""
+    try:
+        mark = None if item.config.getoption("runxfail") else evaluate_xfail_marks(item)
+    except (Exception, pytest.fail.Exception):  # noqa: BLE001 - a condition is the user's code
+        return
+    if mark is not None and mark.raises is None and report.failed:
+        report.outcome = "skipped"
+        vars(report)["wasxfail"] = mark.reason
 
 
 def leave_nodes(item: pytest.Item, nextitem: pytest.Item | None) -> None:

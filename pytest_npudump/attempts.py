@@ -11,7 +11,7 @@ from pytest_npudump.concluding import conclude, first_line
 from pytest_npudump.item_state import ENDED, RESULT, TEST, may_run_again, only_setup, will_run_again
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_npudump.isolation.child import Child
     from pytest_npudump.session import MarkedTest
@@ -35,7 +35,11 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
     """Make the run that this child process is for, hand over what came of it, and return its reports."""
-    reports = _attempt(item, None, tuple(item.user_properties))
+
+    def called() -> None:
+        child.called(item.stash.get(TEST, None))
+
+    reports = _attempt(item, None, tuple(item.user_properties), called)
     test = item.stash.get(TEST, None)
     again = test is not None and test.wants_second_run and may_run_again(item)
     if test is not None and child.task.run > 1:
@@ -53,7 +57,10 @@ def _with_failed_setup(item: pytest.Item, second: list[pytest.TestReport]) -> li
 
 
 def _attempt(
-    item: pytest.Item, nextitem: pytest.Item | None, properties: Sequence[tuple[str, object]]
+    item: pytest.Item,
+    nextitem: pytest.Item | None,
+    properties: Sequence[tuple[str, object]],
+    called: Callable[[], None] = lambda: None,
 ) -> list[pytest.TestReport]:
     _compat.begin_attempt(item, properties)
     item.stash[RESULT] = {}
@@ -65,6 +72,7 @@ def _attempt(
                 _compat.show_setup(item)
             if not only_setup(item):
                 reports.append(_compat.run_phase(item, "call"))
+                called()
         following = item.parent if will_run_again(item) else nextitem
         if item.session.shouldfail or item.session.shouldstop:
             following = None

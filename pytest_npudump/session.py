@@ -18,7 +18,7 @@ from pytest_npudump.attempt import Attempt
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
 from pytest_npudump.judging import judge
-from pytest_npudump.outcome import DIED, PENDING, Escalation, Outcome
+from pytest_npudump.outcome import DIED, PENDING, RECORDED, UNCHANGED, Escalation, Outcome
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.scenes.exception import examine
 
@@ -202,12 +202,21 @@ class MarkedTest:
         self._accompanies = judged.accompanies
 
     def die(self, why: str) -> None:
-        """Record that the process of the run under way ended before the run did."""
-        if self._plan is not None:
+        """Record that the process of the run under way ended before the run did.
+
+        Where its body had been judged by then, what that showed stands too.
+        """
+        if self._plan is not None and self.escalation is None:
             self.abandon_second_run(f"its process {why}")
             return
         self.attempts = self.attempts or [Attempt(1, self.directory / "run1", self.request)]
-        self.outcome = Outcome(DIED, None, problems=(f"the test's process {why}; nothing was compared",))
+        words = f"the test's process {why}"
+        if self.outcome is None:
+            self.outcome = Outcome(DIED, None, problems=(f"{words}; nothing was compared",))
+            return
+        if self.outcome.status in {RECORDED, UNCHANGED}:
+            words += f"; the golden {self.outcome.golden} had been written"
+        self.outcome = replace(self.outcome, status=DIED, problems=(words, *self.outcome.problems))
 
     def abandon_second_run(self, reason: str) -> None:
         """Record that the second run came to nothing, because its body failed or it never started."""

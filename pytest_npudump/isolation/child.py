@@ -5,6 +5,8 @@ Started as ``python -c "from pytest_npudump.isolation.child import main; main()"
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import sys
 from pathlib import Path
@@ -14,8 +16,9 @@ import pytest
 
 from pytest_npudump import _compat
 from pytest_npudump.isolation.mailbox import dump_bytes, load_bytes, post
-from pytest_npudump.isolation.task import CHILD, Task, indices_of
+from pytest_npudump.isolation.task import CHILD, LINES, Task, indices_of
 from pytest_npudump.marked import Identity
+from pytest_npudump.runtime.processes import interrupt_on_termination, last_lines
 
 if TYPE_CHECKING:
     import warnings
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the task whose file the command line names, and exit as pytest does."""
     task = Task.read(Path(sys.argv[1]))
+    interrupt_on_termination(lambda: _keep_output(task))
     sys.path[:] = task.path
     # This package is imported before pytest could rewrite it, and filterwarnings may make that an error.
     filters = [*(task.options.get("pythonwarnings") or ()), "ignore:Module already imported"]
@@ -35,6 +39,12 @@ def main() -> None:
         vars(config).update(workerinput=dict(task.worker), workeroutput={})
     config.pluginmanager.register(Child(task), CHILD)
     sys.exit(config.hook.pytest_cmdline_main(config=config))
+
+
+def _keep_output(task: Task) -> None:
+    """Pass on what pytest has captured of the phase under way, before it ends and throws that away."""
+    with contextlib.suppress(OSError):  # nothing is captured
+        post(task.mailbox, "output", [last_lines(os.dup(descriptor), LINES) for descriptor in (1, 2)])
 
 
 class Child:
@@ -91,6 +101,16 @@ class Child:
     def pytest_runtest_teardown(self) -> None:
         """Say what is under way."""
         self._post("phase", "teardown")
+
+    def called(self, test: MarkedTest | None) -> None:
+        """Hand over what the body came to, should the process not live to the end of the teardown."""
+        if test is not None and test.outcome is not None:
+            self.task.called.write_bytes(dump_bytes((test.outcome, test.escalation)))
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Pass on ``pytest.exit()``, which ends the whole session."""
+        if isinstance(excinfo.value, pytest.exit.Exception):
+            self._post("exit", (str(excinfo.value.msg), excinfo.value.returncode))
 
     def concluded(self, test: MarkedTest | None, *, again: bool) -> None:
         """Hand over what has become of the test, before its reports.

@@ -11,24 +11,24 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pytest_npudump.isolation.mailbox import messages
-from pytest_npudump.isolation.task import Task
+from pytest_npudump.isolation.task import LINES, Task
 from pytest_npudump.runtime.processes import how_it_ended, last_lines, run_in_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import pytest
 
     from pytest_npudump.session import MarkedTest
 
 _MAIN = "from pytest_npudump.isolation.child import main; main()"
+_GRACE = 15.0
+"""Seconds in which a child undoes what it has begun: ends programs, which get 5, and puts files back."""
 _GOOD = (0, 1)
 """Exit codes of a pytest that ran what it was to run."""
 _STREAMS = ("stdout", "stderr")
-_LINES = 60
-"""Enough for Python's own words on a crash, whose first lines say most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,9 @@ def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
         item: the test; its session's hooks get the child's warnings.
         test: its record: where its dumps go, and how long it may take.
         run: 1 for the run that is judged, 2 for the one that explains.
+
+    Raises:
+        pytest.exit.Exception: the test has called ``pytest.exit()``.
     """
     timeout = test.request.timeout or test.settings.isolation_timeout
     meeting_place = test.exchange.folder if test.exchange is not None else None
@@ -71,7 +74,7 @@ def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
         with closing(theirs):
             task = Task.of(item, run, test.directory, theirs.fileno(), meeting_place)
             good, end = _run(task, item.config.invocation_params.dir, timeout)
-        captured = [*_captured(ours)]
+        last = [*_captured(ours)]
     said: dict[str, Any] = {}
     reports = []
     for kind, content in messages(task.mailbox):
@@ -81,6 +84,8 @@ def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
             _warn(item.config, content)
         else:
             said[kind] = content
+    if "exit" in said:
+        raise pytest.exit.Exception(*said["exit"])
     concluded = said.get("concluded", {})
     complete = "end" in said and bool(concluded) and bool(reports)
     return ChildRun(
@@ -91,7 +96,7 @@ def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
         producer=said.get("producer", {}),
         complete=complete,
         death="" if good and complete else _words(end, said),
-        output=(*captured, *_uncaptured(task)),
+        output=_output(last, said, task),
     )
 
 
@@ -106,7 +111,9 @@ def _run(task: Task, cwd: Path, timeout: float) -> tuple[bool, str]:
     try:
         with stdout.open("wb") as out, stderr.open("wb") as err:
             environment, files = dict(os.environ), (out, err)
-            code = run_in_group(command, cwd, environment, timeout, files, pass_fds=(task.socket,))
+            code = run_in_group(
+                command, cwd, environment, timeout, files, grace=_GRACE, pass_fds=(task.socket,)
+            )
     except subprocess.TimeoutExpired:
         return False, f"did not end within {timeout:g} seconds and was ended"
     except OSError as error:
@@ -114,26 +121,32 @@ def _run(task: Task, cwd: Path, timeout: float) -> tuple[bool, str]:
     return code in _GOOD, how_it_ended(code)
 
 
-def _captured(connection: socket.socket) -> Iterator[tuple[str, str]]:
-    """Yield what pytest in the child had captured and not reported yet."""
+def _captured(connection: socket.socket) -> Iterator[list[str]]:
+    """Yield the last lines that pytest in the child had captured of each stream, and not reported yet."""
     connection.setblocking(False)  # noqa: FBT003 - the standard library's own signature
     try:
         _, descriptors, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
     except OSError:  # it never came to the test
         return
-    for name, descriptor in zip(_STREAMS, descriptors, strict=False):
-        try:
-            lines = last_lines(descriptor, _LINES)
-        except OSError:  # nothing was captured: this is the child's own output, open for writing only
-            continue
-        if lines:
-            yield f"Captured {name} of the process", "\n".join(lines)
+    yield from map(_lines_behind, descriptors)
 
 
-def _uncaptured(task: Task) -> Iterator[tuple[str, str]]:
+def _lines_behind(descriptor: int) -> list[str]:
+    try:
+        return last_lines(descriptor, LINES)
+    except OSError:  # nothing was captured: this is the child's own output, open for writing only
+        return []
+
+
+def _output(
+    captured: Sequence[list[str]], said: Mapping[str, Any], task: Task
+) -> tuple[tuple[str, str], ...]:
+    """Return the last output of the child as sections of a report."""
+    streams: dict[str, Sequence[str]] = {f"Captured {name} of the process": () for name in _STREAMS}
+    streams.update(zip(streams, said.get("output", captured), strict=False))
     for name, path in zip(_STREAMS, _files(task), strict=True):
-        if lines := last_lines(path, _LINES):
-            yield f"End of the process's {name}", "\n".join(lines)
+        streams[f"End of the process's {name}"] = last_lines(path, LINES)
+    return tuple((title, "\n".join(lines)) for title, lines in streams.items() if lines)
 
 
 def _words(end: str, said: Mapping[str, Any]) -> str:
@@ -150,7 +163,7 @@ def _words(end: str, said: Mapping[str, Any]) -> str:
 
 
 def _point(said: Mapping[str, Any]) -> str:
-    if "end" in said:
+    if "end" in said and "concluded" in said:
         return ", after the test had ended"
     phase = said.get("phase")
     return f", during the test's {phase}" if phase else ", before the test began"

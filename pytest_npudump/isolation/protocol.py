@@ -82,6 +82,8 @@ class Isolated:
 
     def _died(self, run: ChildRun) -> list[pytest.TestReport]:
         """Make the reports of a test whose process did not live to make them."""
+        if run.task.called.exists():
+            self.test.outcome, self.test.escalation = load_bytes(run.task.called.read_bytes())
         self.test.die(run.death)
         died = self.test.outcome
         if self.test.request.scene == "exception" and died is not None:
@@ -89,7 +91,9 @@ class Isolated:
 
             left = exception.examine(self.test)
             self.test.outcome = replace(left, status=died.status, problems=died.problems + left.problems)
-        return [self._concluded(run), self._report("teardown", lambda: None)]
+        report = self._concluded(run)
+        _compat.expect_failure(self.item, report)
+        return [report, self._report("teardown", lambda: None)]
 
     def _concluded(self, run: ChildRun) -> pytest.TestReport:
         report = self._report("call", lambda: conclude(self.item, self.test))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+LINES = 60
+"""Last lines of a process's output: enough for Python's own words on a crash, whose first lines say most."""
 CHILD = "npudump-child"
 """Name of the plugin object that passes on what happens in a child process."""
 
@@ -112,6 +114,11 @@ class Task:
     def judged(self) -> Path:
         """The file in which the first run leaves what the second one, or the parent, has to know."""
         return self.directory / "child1.judged"
+
+    @property
+    def called(self) -> Path:
+        """The file in which a run leaves what its body came to, before its teardown."""
+        return self.directory / f"child{self.run}.called"
 
     def write(self) -> Path:
         """Write the task into its folder and return the file."""

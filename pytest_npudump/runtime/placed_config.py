@@ -20,6 +20,7 @@ from pytest_npudump.config.files import read_config_file
 from pytest_npudump.config.strict_json import StrictJsonError, parse
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.golden.atomic import lock_file
+from pytest_npudump.runtime.processes import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +115,7 @@ def placed(target: Path, config: Path) -> Iterator[Placed]:
     Raises:
         ConfigError: another run uses ``target``, its content is no acl.json, or it cannot be replaced.
     """
-    with _exclusive(target):
+    with interruptible(), _exclusive(target):
         _restore_leftover(target)
         content = _merged(target, json.loads(config.read_text(encoding="utf-8"))["dump"])
         try:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -13,6 +17,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Project
 
 IN_BODY = """
@@ -130,6 +136,104 @@ def test_death_in_the_body_fails_the_test_and_says_so(project: Project, line: st
         ]
     )
     assert project.report()["status"] == "process died"
+
+
+def test_time_limit_alone_isolates_the_test(project: Project) -> None:
+    log = isolated(project, "", "timeout=60")
+    project.record()
+    assert pids(log, "body")[0] != os.getpid()
+
+
+def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> None:
+    broken = "@pytest.fixture(autouse=True)\ndef ends():\n    yield\n    os.kill(os.getpid(), 9)\n"
+    isolated(project, "", before=broken)
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: the test's process was ended by SIGKILL, during the test's teardown; the golden *"]
+    )
+    project.model(change=0.5)
+    isolated(project, "", 'isolation="process", escalate=False', before=broken)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: block/conv.2 (Conv output.0) differs: *",
+            "also: the test's process was ended by SIGKILL, during the test's teardown",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"), [("reason='known'", "xfailed"), ("raises=ValueError", "failed")]
+)
+def test_death_may_be_expected(project: Project, arguments: str, outcome: str) -> None:
+    isolated(project, "os.abort()", before=f"pytestmark = pytest.mark.xfail({arguments}, strict=True)\n")
+    project.run().assert_outcomes(**{outcome: 1})
+
+
+def test_exit_ends_the_whole_session(project: Project) -> None:
+    isolated(project, "pytest.exit('enough', returncode=7)")
+    project.test_file("def test_other():\n    pass\n", "test_z_other.py")
+    result = project.run()
+    assert result.ret == 7
+    result.stdout.fnmatch_lines(["*Exit: enough*"])
+    result.assert_outcomes()
+
+
+PROGRAM = """
+    with npu_dump.capture("program"):
+        sleeper = [sys.executable, "-c", "import time; time.sleep(600)", "npudump-test-{name}"]
+        npu_dump.run(sleeper, acl_json="a.json")
+"""
+
+
+def running(name: str) -> bool:
+    """Whether a program of this test, with ``name`` in its command line, is alive."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if f"npudump-test-{name}\0".encode() in path.read_bytes():
+                return True
+    return False
+
+
+def test_time_limit_ends_programs_of_the_test_and_puts_their_configuration_back(project: Project) -> None:
+    name = project.path.parent.name
+    isolated(project, PROGRAM.format(name=name).replace("\n    ", "\n"), "timeout=8")
+    project.path.joinpath("a.json").write_text("{}")
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: the test's process did not end within 8 seconds*"])
+    assert not running(name)
+    assert [path.name for path in project.path.glob("a.json*")] == ["a.json"]
+    assert project.path.joinpath("a.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("isolation", ["process", "none"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_pytest_that_is_killed_takes_its_programs_along(
+    project: Project, number: signal.Signals, isolation: str
+) -> None:
+    name = f"{number.name}-{isolation}-{project.path.parent.name}"
+    body = PROGRAM.format(name=name).replace("\n    ", "\n")
+    isolated(project, body, f'isolation="{isolation}"')
+    project.path.joinpath("a.json").write_text("{}")
+    command = [sys.executable, "-m", "pytest", "--npudump-runtime=emulator"]
+    child = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL)
+    wait_for(lambda: running(name))
+    child.send_signal(number)
+    child.wait(60)
+    wait_for(lambda: not running(name))
+    if number is not signal.SIGKILL or isolation == "process":
+        wait_for(lambda: project.path.joinpath("a.json").read_text() == "{}")
+        assert [path.name for path in project.path.glob("a.json*")] == ["a.json"]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_words_of_a_crash_name_the_line_that_crashed(project: Project) -> None:
