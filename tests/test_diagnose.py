@@ -58,6 +58,24 @@ CASES: list[tuple[Activity, dict[str, Any], str]] = [
         "./main (with x) ran and dumped nothing: main read x; it has to hand that acl.json to aclInit*",
     ),
     (
+        Activity(
+            programs=("./main (with x)",),
+            evidence=Evidence(unfinished=["./main did not end within 3 seconds and was ended"]),
+        ),
+        {},
+        "the dump holds nothing: ./main did not end within 3 seconds and was ended; what ./main (with x) *",
+    ),
+    (
+        Activity(executions=0, evidence=Evidence(missing=["net.om was loaded before the dump was set"])),
+        {},
+        "net.om was loaded before the dump was set: load it inside the test, or the capture that runs it*",
+    ),
+    (
+        Activity(evidence=Evidence(missing=["a.om was loaded before"])),
+        {"dump_step": "7"},
+        "most likely a filter matched nothing: dump_step='7'",
+    ),
+    (
         Activity(initialised=False, models=(), executions=0),
         {},
         "ACL was never initialised while the dump was on",

@@ -230,6 +230,26 @@ def test_a_function_of_the_tests_own_is_found_out(project: Project) -> None:
     result.stdout.fnmatch_lines(["*was written although the dump was to come by callback*"])
 
 
+@pytest.mark.parametrize("options", [(), ("--npudump-update-golden",)], ids=["compare", "update"])
+def test_a_function_of_the_tests_own_in_place_of_ours_loses_the_dump(
+    project: Project, options: tuple[str, ...]
+) -> None:
+    """Half of the runs go to it: without a golden nothing else would tell that they are missing."""
+    project.marked(CALLBACK)
+    project.record()
+    before = project.golden.read_text()
+    project.marked(
+        CALLBACK,
+        f"{project.body}        import acl\n"
+        "        assert acl.mdl.dump_reg_callback(lambda chunk: 0, 0) == 0\n"
+        "        model.run(image)\n",
+    )
+    result = project.run(*options)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*registered a function of its own with acl.mdl.dump_reg_callback()*"])
+    assert project.golden.read_text() == before
+
+
 def test_an_emulator_that_is_left_as_it_was_found(project: Project) -> None:
     """A test with files behind one by callback."""
     project.test_file(f"""

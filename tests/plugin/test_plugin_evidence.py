@@ -231,3 +231,140 @@ def test_a_run_that_failed_and_was_passed_over_is_no_run_without_overflow(applic
     result.stdout.fnmatch_lines(
         ["npudump: no overflow is recorded, and nothing shows*half.onnx was loaded but *"]
     )
+
+
+OUTSIDE = """
+    cold, hot = np.full((2, 3), 2, np.float16), np.full((2, 3), 300, np.float16)
+    with npu_dump.load_model("half.onnx") as model:
+        with npu_dump.capture("a"):
+            {inside}
+        {behind}
+"""
+LOADED_INSIDE = 'npu_dump.load_model("half.onnx").run(cold)'
+
+
+@pytest.mark.parametrize("marker", SCENES)
+@pytest.mark.parametrize(
+    ("inside", "behind"),
+    [("model.run(hot)", "pass"), (LOADED_INSIDE, "model.run(hot)"), (f"{LOADED_INSIDE}; model.run(hot)", "")],
+    ids=["alone", "behind", "beside"],
+)
+def test_a_model_from_before_a_capture_is_not_dumped_in_or_behind_it(
+    application: Project, marker: str, inside: str, behind: str
+) -> None:
+    write_test(application, marker, OUTSIDE.format(inside=inside, behind=behind))
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: no o*, and *half.onnx was loaded before the dump was set (each *"])
+
+
+@pytest.mark.parametrize("marker", SCENES)
+def test_models_of_a_capture_are_dumped_in_it_and_those_around_it_around_it(
+    application: Project, marker: str
+) -> None:
+    body = """
+    cold = np.full((2, 3), 2, np.float16)
+    with npu_dump.load_model("half.onnx") as model:
+        model.run(cold)
+    for name in "ab":
+        with npu_dump.capture(name), npu_dump.load_model("half.onnx") as model:
+            model.run(cold)
+    npu_dump.load_model("half.onnx").run(cold)
+    """
+    write_test(application, marker, body)
+    application.run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("marker", SCENES)
+def test_a_session_kept_from_an_earlier_test_is_not_dumped(application: Project, marker: str) -> None:
+    application.test_file(f"""
+kept = []
+
+@pytest.mark.npu_dump({marker})
+def test_first(npu_dump):
+    kept.append(npu_dump.load_model("half.onnx"))
+    kept[0].run(np.full((2, 3), 2, np.float16))
+
+@pytest.mark.npu_dump({marker})
+@pytest.mark.parametrize("own", [False, True])
+def test_second(npu_dump, own):
+    if own:
+        npu_dump.load_model("half.onnx").run(np.full((2, 3), 2, np.float16))
+    kept[0].run(np.full((2, 3), 300, np.float16))
+""")
+    result = application.run()
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["npudump: *half.onnx was loaded before the dump was set*"] * 2)
+
+
+ON_HOT = "run(np.full((2, 3), 300, np.float16))"
+
+
+@pytest.mark.parametrize("marker", SCENES)
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{RUN}    npu_dump.load_model('half.onnx').{ON_HOT}\n",
+        f"    model = npu_dump.load_model('half.onnx')\n{RUN}    model.{ON_HOT}\n",
+    ],
+    ids=["loaded-after", "loaded-before"],
+)
+def test_a_model_in_a_process_that_gave_up_its_dump_is_told(
+    application: Project, marker: str, body: str
+) -> None:
+    write_test(application, marker, body)
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: no o*, and not all *half.onnx ran in the test's own process while no dump was on there *"]
+    )
+
+
+PASSED_OVER = """
+    try:
+        npu_dump.run({command}, acl_json="acl.json", timeout=20{more})
+    except Exception:
+        pass
+"""
+
+
+@pytest.mark.parametrize("marker", SCENES)
+@pytest.mark.parametrize(
+    ("command", "more", "words"),
+    [
+        ('["sh", "-c", "cat acl.json; exit 3"]', "", "ended with exit code 3"),
+        ('["sh", "-c", "sleep 30"]', " / 100", "did not end within 0.2 seconds and was ended"),
+        ('["./none"]', "", "cannot be started in"),
+        ('["true"]', ", cwd='none'", "cannot be started in"),
+    ],
+    ids=["failed", "ended", "not-started", "nowhere"],
+)
+def test_a_program_s_failure_that_the_test_passes_over_is_told(
+    application: Project, marker: str, command: str, more: str, words: str
+) -> None:
+    write_test(application, marker, RUN + PASSED_OVER.format(command=command, more=more))
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"npudump: no o*, and not all that ran in the test *{words}*"])
+
+
+def test_a_program_that_dumped_has_read_its_configuration_whatever_the_file_system_says(
+    application: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(application.path / "x.npy", np.full((2, 3), 300, np.float16))
+    monkeypatch.setattr("pytest_npudump.runtime.placed_config.Placed.was_read", lambda _: None)
+    write_test(application, "scene='overflow'")
+    application.record()
+    application.run().assert_outcomes(passed=1)
+
+
+def test_an_approved_overflow_covers_nothing_that_ran_without_the_dump(application: Project) -> None:
+    body = OUTSIDE.format(inside=LOADED_INSIDE.replace("cold", "hot"), behind="pass")
+    write_test(application, "scene='overflow'", body)
+    application.record()
+    application.run().assert_outcomes(passed=1)
+    write_test(application, "scene='overflow'", body.replace("pass", "model.run(hot)"))
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: not all that ran in the test was under the dump: half.onnx *"])
+    application.run("--npudump-update-golden").assert_outcomes(failed=1)

@@ -227,6 +227,85 @@ def test_a_capture_that_overflows_is_named(half: Project) -> None:
     result.stdout.fnmatch_lines(["npudump: block/square.2 (Mul) overflowed in capture=large: *"])
 
 
+CAPTURES = """
+    for name, value in (("a", {a}), ("b", {b})):
+        with npu_dump.capture(name), npu_dump.load_model("half.onnx") as model:
+            model.run(np.full((2, 3), value, np.float16))
+"""
+
+
+def test_an_overflow_that_is_listed_in_one_capture_is_none_in_another(half: Project) -> None:
+    half.marked("scene='overflow'", body=CAPTURES.format(a=30, b=2))
+    half.record()
+    listed = yaml.safe_load(half.golden.read_text())["overflow"]
+    assert listed == {"block/square.2#capture=a": ["AI Core: floating-point overflow"]}
+    half.run().assert_outcomes(passed=1)
+    half.marked("scene='overflow'", body=CAPTURES.format(a=30, b=30))
+    result = half.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: block/square.2 (Mul) overflowed in capture=b: *"])
+    result.stdout.no_fnmatch_line("*overflowed in capture=a*")
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=30))
+    half.run().assert_outcomes(failed=1)
+
+
+def test_an_overflow_that_is_listed_without_a_capture_is_approved_in_none(half: Project) -> None:
+    half.marked("scene='overflow'", body=OVERFLOW_BODY.format(value=30))
+    half.record()
+    half.marked("scene='overflow'", body=CAPTURES.format(a=30, b=2))
+    result = half.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["note: block/square.2#capture=a: the golden lists the operator without *"])
+
+
+MODELS = """
+    for name, value in (("half", {half}), ("twin", {twin})):
+        with npu_dump.load_model(f"{{name}}.onnx") as model:
+            model.run(np.full((2, 3), value, np.float16))
+"""
+
+
+@pytest.mark.parametrize(("first", "then"), [((30, 2), (2, 30)), ((2, 30), (30, 2)), ((30, 2), (30, 30))])
+def test_an_overflow_that_is_listed_of_one_model_is_none_of_another(
+    half: Project, first: tuple[int, int], then: tuple[int, int]
+) -> None:
+    model = onnx.load(str(half.path / "half.onnx"))
+    model.graph.name = "twin"
+    onnx.save(model, str(half.path / "twin.onnx"))
+    half.marked("scene='overflow'", body=MODELS.format(half=first[0], twin=first[1]))
+    half.record()
+    (name,) = yaml.safe_load(half.golden.read_text())["overflow"]
+    assert name == f"block/square.2#model={'half' if first[0] == 30 else 'twin'}"
+    half.run().assert_outcomes(passed=1)
+    half.marked("scene='overflow'", body=MODELS.format(half=then[0], twin=then[1]))
+    half.run().assert_outcomes(failed=1)
+
+
+LOST = """
+    with npu_dump.load_model("half.onnx") as model:
+        model.run(np.full((2, 3), 30, np.float16))
+    root = npu_dump.config_path.parent / "dump"
+    for path in root.rglob("{pattern}"):
+        {act}
+"""
+
+
+def test_an_overflow_whose_record_is_lost_fails(half: Project) -> None:
+    half.marked("scene='overflow'", body=LOST.format(pattern="Opdebug.*", act="path.unlink()"))
+    result = half.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: block/square.2 (Mul) overflowed: dumped, and no overflow record tells what happened: *"]
+    )
+
+
+def test_a_listed_overflow_does_not_cover_one_whose_record_is_lost(half: Project) -> None:
+    half.marked("scene='overflow'", body=LOST.format(pattern="Opdebug.*", act="pass"))
+    half.record()
+    half.marked("scene='overflow'", body=LOST.format(pattern="Opdebug.*", act="path.unlink()"))
+    half.run().assert_outcomes(failed=1)
+
+
 @pytest.mark.parametrize(
     "argument", ["layers=['a']", "model_name='m'", "dump_step='0'", "rtol=1", "dump_mode='all'"]
 )
@@ -264,3 +343,30 @@ def test_an_operator_of_many_inputs_is_shown_within_the_budget(project: Project)
         ["npudump: total (Sum) overflowed: *", "  input.7: *", "  ... and 34 more", "record:     *"]
     )
     result.stdout.no_fnmatch_line("*input.8:*")
+
+
+@pytest.mark.parametrize("marker", ["", WATCHER, "scene='overflow'", "scene='op'"])
+def test_a_dump_that_ge_would_refuse_because_of_the_environment_is_an_error(
+    project: Project, monkeypatch: pytest.MonkeyPatch, marker: str
+) -> None:
+    monkeypatch.setenv("NPU_COLLECT_PATH", str(project.path))
+    project.marked(marker)
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["npudump: NPU_COLLECT_PATH: *E10056*unset NPU_COLLECT_PATH"])
+
+
+def test_a_test_that_ends_the_dump_itself_is_told_so(project: Project) -> None:
+    project.marked("scene='overflow'", body=f"{project.body}    import acl; acl.mdl.finalize_dump()\n")
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: *100045*the test has ended the dump itself; take npu_dump.config_*"]
+    )
+
+
+def test_what_cann_does_less_of_is_a_note_of_a_test_that_passes(project: Project) -> None:
+    project.marked("dump_step='0'")
+    result = project.run("--npudump-update-golden")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["npudump: note: *: dump_step: selects training iterations; *"])

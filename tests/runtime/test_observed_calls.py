@@ -80,6 +80,94 @@ def test_what_runs_behind_the_end_of_the_dump_is_none(watched: Any) -> None:
     acl.mdl.finalize_dump()
     acl.mdl.execute(8, 1, 2)
     assert evidence.shown == []
+    (words,) = evidence.missing
+    assert words.startswith("model 8 ran in the test's own process while no dump was on ")
+
+
+@pytest.mark.parametrize("code", [0, 507011, 507899])
+@pytest.mark.parametrize(
+    "between",
+    [(), ("ours",), ("another", "ours"), ("finalize", "ours")],
+    ids=["on", "set", "other", "off-on"],
+)
+def test_a_model_from_before_the_dump_is_evidence_against_it(
+    watched: Any, code: int, between: tuple[str, ...]
+) -> None:
+    acl, evidence, _ = watched
+    acl.mdl.load_from_file("nets/m.om")
+    for path in ("ours", *between):
+        assert (acl.mdl.finalize_dump() if path == "finalize" else acl.mdl.set_dump(path)) == 0
+    acl.answers["execute"] = code
+    acl.mdl.execute(7, 1, 2)
+    (words,) = evidence.missing
+    assert words.startswith("m.om was loaded before the dump was set ")
+    assert (evidence.shown, evidence.failed) == ([], [])
+
+
+@pytest.mark.parametrize("between", [("another",), ("finalize",)])
+def test_a_model_from_under_an_earlier_dump_is_evidence_against_a_later_one(
+    watched: Any, between: tuple[str, ...]
+) -> None:
+    acl, evidence, _ = watched
+    acl.mdl.set_dump("ours")
+    acl.mdl.load_from_file("nets/m.om")
+    for path in (*between, "ours"):
+        assert (acl.mdl.finalize_dump() if path == "finalize" else acl.mdl.set_dump(path)) == 0
+    acl.mdl.execute(7, 1, 2)
+    assert evidence.shown == []
+    assert len(evidence.missing) == 1
+
+
+def test_setting_the_same_dump_again_leaves_its_models_under_it(watched: Any) -> None:
+    acl, evidence, _ = watched
+    acl.mdl.set_dump("ours")
+    acl.mdl.load_from_file("nets/m.om")
+    acl.mdl.set_dump("ours")
+    acl.mdl.execute(7, 1, 2)
+    assert (len(evidence.shown), evidence.missing) == (1, [])
+
+
+def test_an_execution_that_is_refused_on_the_host_is_evidence_of_nothing(watched: Any) -> None:
+    acl, evidence, _ = watched
+    acl.answers["execute"] = 100000
+    acl.mdl.set_dump("ours")
+    acl.mdl.execute(7, 1, 2)
+    assert (evidence.shown, evidence.missing) == ([], [])
+
+
+def test_an_id_that_is_given_out_again_is_another_model(watched: Any) -> None:
+    acl, evidence, _ = watched
+    acl.mdl.set_dump("ours")
+    acl.mdl.load_from_file("a.om")
+    acl.mdl.set_dump("another")
+    acl.mdl.load_from_file("b.om")
+    acl.mdl.execute(7, 1, 2)
+    assert evidence.models == ["a.om"]
+    assert evidence.missing[0].startswith("b.om ran in the test's own process while no dump was on ")
+
+
+class Receiver:
+    """What a dump is handed to; it keeps why part of it is lost."""
+
+    def __init__(self) -> None:
+        self.lost: list[str] = []
+
+    def lose(self, reason: str) -> None:
+        self.lost.append(reason)
+
+
+def test_another_function_in_place_of_ours_loses_part_of_the_dump(acl: Acl) -> None:
+    acl.mdl.dump_reg_callback = acl._function("dump_reg_callback")
+    receiver: Any = Receiver()
+    calls = ObservedCalls(acl, "ours".__eq__, Evidence(), receiver=receiver)
+    calls.watch()
+    acl.mdl.dump_reg_callback(receiver, 0)
+    assert receiver.lost == []
+    acl.mdl.dump_reg_callback(print, 0)
+    acl.answers["dump_reg_callback"] = 500001
+    acl.mdl.dump_reg_callback(None, 0)
+    (reason,) = receiver.lost
+    assert "a function of its own with acl.mdl.dump_reg_callback()" in reason
 
 
 @pytest.mark.parametrize("code", [507011, 507015, 507899])

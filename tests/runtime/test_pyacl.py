@@ -552,3 +552,115 @@ def test_model_of_several_types_keeps_each_of_them(emulator: Any, config: Path, 
     runtime.stop()
     runtime.close()
     assert isinstance(model, PyAclModel)
+
+
+def test_only_models_loaded_under_the_dump_that_is_on_count_as_run(device: Any, config: Path) -> None:
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    early = runtime.load_model(MODEL)
+    early.run(IMAGE)
+    assert runtime.activity.executions == 1
+    runtime.stop()
+    runtime.start(config, resumed=True)
+    late = runtime.load_model(Path("late.om"))
+    early.run(IMAGE)
+    assert runtime.activity.executions == 1
+    late.run(IMAGE)
+    assert runtime.activity.executions == 2
+    (words,) = runtime.activity.evidence.missing
+    assert words.startswith("net.om was loaded before the dump was set ")
+    runtime.release()
+    late.run(IMAGE)
+    assert runtime.activity.executions == 2
+    assert (
+        "late.om ran in the test's own process while no dump was on" in runtime.activity.evidence.missing[1]
+    )
+    runtime.stop()
+    runtime.start(config)
+    late.run(IMAGE)
+    assert runtime.activity.executions == 0
+    assert runtime.activity.evidence.missing[0].startswith("late.om was loaded before the dump was set ")
+    early.close()
+    late.close()
+    runtime.close()
+
+
+def test_a_dump_that_the_test_sets_itself_shows_what_ran_under_it(device: Any, config: Path) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    runtime.release()
+    acl.init()
+    assert acl.mdl.init_dump() == 0
+    assert acl.mdl.set_dump(str(config)) == 0
+    with runtime.load_model(MODEL) as model:
+        model.run(IMAGE)
+    assert runtime.activity.evidence.gaps == ()
+    assert len(runtime.activity.evidence.shown) == 1
+    assert runtime.activity.evidence.models == ["net.om"]
+    runtime.stop()
+    runtime.close()
+
+
+def of_scene(tmp_path: Path, **dump: str) -> Path:
+    path = tmp_path / "scene.json"
+    path.write_text(json.dumps({"dump": {"dump_path": str(tmp_path), **dump}}), encoding="utf-8")
+    return path
+
+
+def test_a_dump_that_the_test_has_ended_itself_is_told_as_such(device: Any, config: Path) -> None:
+    acl = device.module()
+    runtime = PyAclRuntime(acl, "acl")
+    acl.init()
+    runtime.start(config)
+    assert acl.mdl.finalize_dump() == 0
+    with pytest.raises(
+        AclError, match=r"100045 .*the test has ended the dump itself; take npu_dump.config_p"
+    ):
+        runtime.stop()
+
+
+@pytest.mark.parametrize("initialised", [True, False])
+def test_an_exception_dump_that_is_on_before_is_ended_for_the_test_s(
+    device: Any, tmp_path: Path, *, initialised: bool
+) -> None:
+    """CANN ignores an exception dump beside another, and answers 0."""
+    acl = device.module()
+    runtime = PyAclRuntime(acl, "acl")
+    if initialised:
+        acl.init("lite.json")
+    runtime.start(of_scene(tmp_path, dump_scene="aic_err_norm_dump"))
+    if not initialised:
+        acl.init("lite.json")
+    of_dump = [name for name in device.names() if "dump" in name]
+    assert of_dump[-4:] == ["mdl.init_dump", "mdl.finalize_dump", "mdl.init_dump", "mdl.set_dump"]
+    runtime.stop()
+
+
+@pytest.mark.parametrize(
+    ("mode", "blind", "noted"),
+    [((1, 0), True, False), ((0, 0), False, False), ((0, 107002), False, True), (None, False, True)],
+    ids=["INF/NAN", "saturation", "no device", "old pyACL"],
+)
+def test_the_mode_of_the_device_tells_whether_overflows_were_seen(
+    device: Any, tmp_path: Path, mode: tuple[int, int] | None, *, blind: bool, noted: bool
+) -> None:
+    acl = device.module()
+    if mode is not None:
+        acl.rt.get_device_sat_mode = lambda: mode
+    runtime = PyAclRuntime(acl, "acl")
+    acl.init()
+    runtime.start(of_scene(tmp_path, dump_debug="on"))
+    runtime.stop()
+    evidence = runtime.activity.evidence
+    assert bool([text for text in evidence.blind if "acl.rt.set_device_sat_mode(0)" in text]) is blind
+    assert bool(evidence.notes) is noted
+
+
+def test_the_mode_is_of_no_matter_to_other_dumps(device: Any, config: Path) -> None:
+    acl = device.module()
+    acl.rt.get_device_sat_mode = lambda: (1, 0)
+    runtime = PyAclRuntime(acl, "acl")
+    acl.init()
+    runtime.start(config)
+    runtime.stop()
+    assert (runtime.activity.evidence.blind, runtime.activity.evidence.notes) == ([], [])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +17,8 @@ from pytest_npudump.emulator.tensors import from_array
 from pytest_npudump.emulator.writer import TaskFile, write
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.text import parse
-from pytest_npudump.scenes.overflow import known_overflows
-from pytest_npudump.scenes.overflow_records import find_overflows
+from pytest_npudump.scenes.overflow import is_known, known_overflows
+from pytest_npudump.scenes.overflow_records import Overflow, find_overflows
 
 DATA = Path(__file__).parents[1] / "data" / "dump" / "overflow"
 
@@ -65,6 +67,87 @@ def test_an_operator_is_not_guessed_among_several_with_the_same_ids(tmp_path: Pa
         _operator(tmp_path / step, missing.task, missing.stream)
     (found,), _ = find_overflows([path], read_dump(tmp_path, stats=False).records)
     assert found.layer == ""
+
+
+@pytest.mark.parametrize("name", ["old", "aic", "aic_v1", "aiv", "aicpu", "sdma"])
+def test_an_operator_whose_record_is_lost_is_a_finding(tmp_path: Path, name: str) -> None:
+    path = _sample(tmp_path, name)
+    (first, *_), _ = find_overflows([path], [])
+    _operator(tmp_path, first.task, first.stream)
+    dumped = read_dump(tmp_path, stats=False).records
+    with_record, _ = find_overflows([path], dumped)
+    assert any(one.layer == "net/Exp" and one.record == path for one in with_record)
+    (found,), problems = find_overflows([], dumped)
+    assert problems == ()
+    assert (found.layer, found.name, found.op_type) == ("net/Exp", "net/Exp", "Exp")
+    assert found.kinds == ("dumped, and no overflow record tells what happened: the record is lost",)
+    assert found.record == dumped[0].path
+    assert len(found.tensors) == 2
+
+
+def test_a_record_in_one_capture_does_not_stand_for_the_lost_one_of_another(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    path = _sample(tmp_path / "a", "sdma")
+    (missing,), _ = find_overflows([path], [])
+    dumped = []
+    for capture in "ab":
+        _operator(tmp_path / capture, missing.task, missing.stream)
+        dumped += [
+            replace(record, key=replace(record.key, capture=capture))
+            for record in read_dump(tmp_path / capture, stats=False).records
+        ]
+    found, _ = find_overflows([path], dumped)
+    assert [(one.name, one.kinds[0][:6]) for one in found] == [
+        ("net/Exp#capture=a", "SDMA o"),
+        ("net/Exp#capture=b", "dumped"),
+    ]
+
+
+def test_steps_are_executions_and_captures_ranks_devices_and_models_are_not(tmp_path: Path) -> None:
+    _operator(tmp_path, 1, 2)
+    record = read_dump(tmp_path, stats=False).records[0]
+    places: list[dict[str, Any]] = [
+        {},
+        {"step": 1},
+        {"load": 1, "turn": 2},
+        {"capture": "a"},
+        {"rank": 0},
+        {"device": 1},
+        {"model": "m"},
+    ]
+    dumped = [replace(record, key=replace(record.key, **place)) for place in places]
+    found, _ = find_overflows([], dumped)
+    assert [(one.name, one.executions) for one in found] == [
+        ("net/Exp", 3),
+        ("net/Exp#capture=a", 1),
+        ("net/Exp#rank=0", 1),
+        ("net/Exp#device=1", 1),
+        ("net/Exp#model=m", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listed", "layer", "name", "known"),
+    [
+        ({"a/b": ["x", "y"]}, "a/b", "a/b", True),
+        ({"a/b": ["y"]}, "a/b", "a/b", False),
+        ({"a/b": ["x"]}, "a/b", "a/b#capture=a", False),
+        ({"a/b#capture=a": ["x"]}, "a/b", "a/b#capture=a", True),
+        ({"a/b#capture=a": ["x"]}, "a/b", "a/b#capture=b", False),
+        ({"a/b#capture=a": ["x"]}, "a/b", "a/b", False),
+        ({"a/b": ["x"], "a/b#capture=a": ["y"]}, "a/b", "a/b#capture=a", False),
+        ({"a b": ["x"]}, "a b", "a%20b", True),
+        ({"a%20b": ["x"]}, "a b", "a%20b", True),
+        ({"a%20b": ["x"]}, "a%20b", "a%2520b", False),
+        ({"a#capture=a": ["x"]}, "a#capture=a", "a%23capture=a", False),
+        ({"": ["x"]}, "", "", False),
+    ],
+)
+def test_a_golden_approves_an_overflow_only_where_it_lists_it(
+    listed: dict[str, list[str]], layer: str, name: str, *, known: bool
+) -> None:
+    one = Overflow(layer, "Exp", ("x",), 1, 2, Path("record"), name=name)
+    assert is_known(one, listed) == known
 
 
 @pytest.mark.parametrize("size", [0, 8, 40, 2047])
