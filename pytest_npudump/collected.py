@@ -22,6 +22,7 @@ from pytest_npudump.places import Places
 
 if TYPE_CHECKING:
     from pytest_npudump.options import Settings
+    from pytest_npudump.request import DumpRequest
 
 OPTION = "--npudump-describe-to"
 
@@ -34,6 +35,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Take part in the collection."""
     config.pluginmanager.register(_Describer(config), "npudump-describer")
+
+
+def _is_isolated(request: DumpRequest, settings: Settings) -> bool:
+    """Whether the test runs in processes of its own whatever the runtime is."""
+    if request.isolation is not None:
+        return request.isolation == "process"
+    return request.timeout is not None or settings.isolation == "process" or request.scene == "exception"
 
 
 class _Describer:
@@ -73,7 +81,12 @@ class _Describer:
         request = request_of(item)
         settings = self._settings
         dump_path = str(self._dump_path(item, settings))
-        found = {"nodeid": item.nodeid, "globs": [] if request.exact_layers else list(request.layers)}
+        found = {
+            "nodeid": item.nodeid,
+            "globs": [] if request.exact_layers else list(request.layers),
+            "transport": request.transport,
+            "isolated": _is_isolated(request, self._settings),
+        }
         if settings.runtime == "mindspore" and request.scene != "op":
             return {**found, "data_dump": data_dump_settings(request, dump_path, version=rules_version())}
         data = {"dump_data": request.dump_data or "tensor"} if settings.runtime == "mindspore" else {}

@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         actions.add_parser(
             "show",
             help="print the file that configures a test's dump",
-            description="Exit status: 0 printed, 1 printed and refused, 2 there is no such test.",
+            description="Exit status: 0 printed, 1 refused, 2 there is no such test.",
         )
     )
 

@@ -23,6 +23,10 @@ _NAMED = 5
 _TARGETS = ("acl", "mindspore", "torchair")
 _DEVICES = ("Ascend", "CPU", "GPU")
 _NUMBER = "/pytest-N/"
+_NOT_ISOLATED = (
+    "warning: TorchAir reads its dump setting with the first graph of a process: give the test "
+    "isolation='process'"
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the file to standard output, warnings to standard error; 0 unless CANN would refuse it.
+    """Print the file to standard output, warnings to standard error; 0 unless CANN or the test refuses it.
 
     Raises:
         RequestError: the test is unknown, unmarked or not the only one, or cannot be collected.
@@ -58,6 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     test = _only_test(found, arguments.test)
     if "data_dump" in test and arguments.target not in {None, "mindspore"}:
         raise RequestError("this project's runtime is mindspore, which reads no acl.json: leave --for out")
+    if arguments.target == "torchair" and (refusal := _not_for_torchair(test, found["runtime"])):
+        to_stderr(f"error: npu_dump.torchair_config() refuses: {refusal}")
+        return 1
     emit([json.dumps(_shown(test, arguments.target), indent=2)])
     if "data_dump" in test:
         errors = list(_mindspore_errors(test["data_dump"], arguments.device))
@@ -65,10 +72,21 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         errors = list(_errors(test["dump"]))
         warnings = list(_warnings(test, Path(found["rootdir"])))
+    if arguments.target == "torchair" and not test["isolated"]:
+        warnings.append(_NOT_ISOLATED)
     note = "note: N in the path is the number of pytest's run; the folder is made when the test runs"
     for line in (*errors, *warnings, *([note] if _NUMBER in _path(test) else [])):
         to_stderr(line)
     return 1 if errors else 0
+
+
+def _not_for_torchair(test: Mapping[str, Any], runtime: str) -> str:
+    """Say why the test cannot hand its dump to TorchAir, "" if it can."""
+    from pytest_npudump.runtime.receiving import NOT_RELEASED  # noqa: PLC0415 - only for this command
+
+    if runtime == "mindspore":
+        return "this project's runtime is mindspore, which has no acl.json to hand on"
+    return NOT_RELEASED if test["transport"] == "callback" else ""
 
 
 def _path(test: Mapping[str, Any]) -> str:

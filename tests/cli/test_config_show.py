@@ -281,3 +281,46 @@ def test_torchair_gets_the_acl_json_of_the_run(show: Show) -> None:
     assert code == 0
     assert options.pop("dump_config_path").endswith("-1/run1/acl.json")
     assert options == {"enable_dump": False}
+
+
+TORCHAIR = """
+import pytest
+
+@pytest.mark.npu_dump(transport="callback")
+def test_callback(npu_dump):
+    pass
+
+@pytest.mark.npu_dump(isolation="process")
+def test_isolated(npu_dump):
+    pass
+
+@pytest.mark.npu_dump(scene="op")
+def test_operators(npu_dump):
+    pass
+"""
+
+
+def test_test_that_cannot_hand_its_dump_to_torchair_is_refused_as_the_fixture_refuses(
+    show: Show, tmp_path: Path
+) -> None:
+    project(tmp_path, TORCHAIR)
+    code, out, err = show("test_shown.py::test_callback", "--for", "torchair")
+    assert (code, out) == (1, "")
+    assert "error: npu_dump.torchair_config() refuses: transport='callback': the dump is handed" in err
+    assert "takes transport='files'" in err
+    project(tmp_path, TORCHAIR.replace('transport="callback"', ""))
+    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_runtime = mindspore\n")
+    code, out, err = show("test_shown.py::test_operators", "--for", "torchair")
+    assert (code, out) == (1, "")
+    assert "this project's runtime is mindspore, which has no acl.json to hand on" in err
+
+
+def test_torchair_in_the_process_of_other_tests_is_a_warning(show: Show, tmp_path: Path) -> None:
+    project(tmp_path, TORCHAIR)
+    words = ("test_shown.py::test_operators", "--for", "torchair")
+    code, out, err = show(*words)
+    assert (code, json.loads(out)["enable_dump"]) == (0, False)
+    assert "warning: TorchAir reads its dump setting with the first graph of a process" in err
+    assert "first graph" not in show("test_shown.py::test_isolated", *words[1:])[2]
+    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_isolation = process\n")
+    assert "first graph" not in show(*words)[2]
