@@ -12,12 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
-from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.outcome import Outcome
 from pytest_npudump.scenes.exception_dumps import DETAIL, FailedOperator, from_name, with_content
 from pytest_npudump.scenes.exception_places import Found, dumps_of_others, find_dumps
-from pytest_npudump.scenes.reading import ran_under_dump
+from pytest_npudump.scenes.reading import ran_under_dump, why_unshown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -41,9 +40,7 @@ def judge(test: MarkedTest) -> Outcome:
         return replace(outcome, status=status.FAILED, problems=(_undumped(activity.evidence.failed),))
     if not outcome.good or ran_under_dump(activity):
         return outcome
-    why = explain_empty(test.request, activity, test.attempt.dump_path, "")
-    problem = f"no operator failed, and nothing shows that a model ran under the exception dump: {why}"
-    return Outcome(status.ERROR, None, problems=(problem,))
+    return Outcome(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(test)}",))
 
 
 def _undumped(calls: Sequence[str]) -> str:
