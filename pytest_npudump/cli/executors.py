@@ -1,4 +1,4 @@
-"""Where the work of a command is done: in threads, one after the other, or on a Dask cluster."""
+"""Where the work of a command is done: in threads or processes, one after the other, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_MOST_THREADS = 1024
+_MOST = 1024
 _CONNECT_SECONDS = 10
-_EXPECTED = "expected threads, threads:N, serial or dask:ADDRESS such as dask:tcp://host:8786"
+_EXPECTED = (
+    "expected threads, threads:N, processes, processes:N, serial or dask:ADDRESS such as dask:tcp://host:8786"
+)
 _BATCH_BYTES = 4 << 20
 _BATCH_ITEMS = 64
 
@@ -45,8 +47,8 @@ def add_executor_option(parser: argparse.ArgumentParser) -> None:
         "--executor",
         default="threads",
         metavar="WHERE",
-        help="where the work is done: threads[:N] (default; N: number of cores), serial, or dask:ADDRESS, "
-        "a Dask scheduler whose workers see the same files",
+        help="where the work is done: threads[:N] (default; N: number of cores), processes[:N], serial, or "
+        "dask:ADDRESS, a Dask scheduler whose workers see the same files",
     )
 
 
@@ -55,15 +57,15 @@ def open_workers(spec: str) -> Iterator[Workers]:
     """Open what ``--executor`` names, and close it; tasks that have not begun are cancelled.
 
     Raises:
-        RequestError: ``spec`` is none of ``threads``, ``threads:N``, ``serial``, ``dask:ADDRESS``.
+        RequestError: ``spec`` is none of ``threads[:N]``, ``processes[:N]``, ``serial``, ``dask:ADDRESS``.
         MissingExtraError: Dask is asked for and not installed.
         RuntimeUnavailableError: no Dask scheduler answers at the address.
     """
     kind, _, rest = spec.partition(":")
     if kind == "serial" and spec == kind:
         yield Workers()
-    elif kind == "threads" and (spec == kind or rest):
-        pool = ThreadPoolExecutor(_threads(spec, rest), thread_name_prefix="npudump")
+    elif kind in {"threads", "processes"} and (spec == kind or rest):
+        pool = _pool(kind, _count(spec, kind, rest))
         try:
             yield Workers(pool)
         finally:
@@ -75,11 +77,21 @@ def open_workers(spec: str) -> Iterator[Workers]:
         raise RequestError(f"--executor {spec}: {_EXPECTED}")
 
 
-def _threads(spec: str, text: str) -> int:
+def _pool(kind: str, count: int) -> Executor:
+    """Return a pool of threads, or of processes; they are spawned, for a fork would copy locks of threads."""
+    if kind == "threads":
+        return ThreadPoolExecutor(count, thread_name_prefix="npudump")
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - they need 12 ms to import
+    from multiprocessing import get_context  # noqa: PLC0415 - the same
+
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+
+
+def _count(spec: str, kind: str, text: str) -> int:
     if not text:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST_THREADS):  # noqa: PLR2004 - digits int() is safe with
-        raise RequestError(f"--executor {spec}: expected a number of threads from 1 to {_MOST_THREADS}")
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):  # noqa: PLR2004 - digits int() is safe with
+        raise RequestError(f"--executor {spec}: expected a number of {kind} from 1 to {_MOST}")
     return int(text)
 
 

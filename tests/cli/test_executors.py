@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,6 +48,22 @@ def test_a_dask_cluster_does_every_command(
     assert [array[0] for array in written] == [-3, -2, -1, 0]
 
 
+def test_processes_do_every_command(
+    run: Run, tmp_path: Path, dump_file: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.linspace(-3, 5, 1 << 20, dtype=np.float32)
+    for number in range(3):
+        dump_file(tmp_path / "golden", f"layer_{number}", values + number, number=number)
+        dump_file(tmp_path / "actual", f"layer_{number}", values[::-1] + number, number=number)
+    monkeypatch.chdir(tmp_path)
+    for words in (("compare", "golden", "actual"), ("stats", "golden")):
+        here = run(*words, "--json", "-", "--executor", "serial")
+        assert run(*words, "--json", "-", "--executor", "processes:2") == here
+    with open_workers("processes:1") as workers:
+        found = run_tasks(_process, [1], workers, weight=lambda _: 1, progress=lambda _done, _total: None)
+        assert [*found] != [os.getpid()]
+
+
 def test_unreadable_files_come_back_from_a_dask_worker(run: Run, tmp_path: Path, dask: str) -> None:
     source = next(TENSORS.rglob("MatMul*"))
     (tmp_path / source.name).write_bytes(source.read_bytes()[:-1])
@@ -56,8 +73,6 @@ def test_unreadable_files_come_back_from_a_dask_worker(run: Run, tmp_path: Path,
 
 
 def test_the_work_is_done_in_the_worker_processes(dask: str) -> None:
-    import os
-
     with open_workers(dask) as workers:
         assert workers.remote
         found = set(
@@ -70,8 +85,6 @@ def test_the_work_is_done_in_the_worker_processes(dask: str) -> None:
 
 
 def _process(_: int) -> int:
-    import os
-
     return os.getpid()
 
 
@@ -96,7 +109,17 @@ def test_dask_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "spec",
     [
-        *("", "processes", "threads:", "threads:0", "threads:-1", "threads:1025", "threads:x", "threads:²"),
+        *(
+            "",
+            "processes:0",
+            "process",
+            "threads:",
+            "threads:0",
+            "threads:-1",
+            "threads:1025",
+            "threads:x",
+            "threads:²",
+        ),
         *("serial:2", "dask", "dask:", "threads:" + "9" * 5000),
     ],
 )
