@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.report.elements import tensor_words
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.scenes.exception_dumps import NORM, FailedOperator
+from pytest_npudump.scenes.exception_places import ANOTHER
 from pytest_npudump.scenes.overflow_records import Overflow
 from pytest_npudump.scenes.watcher import Trampling
 
@@ -122,8 +123,12 @@ def _failed_details(finding: FailedOperator) -> list[str]:
         lines.append(f"log:        {finding.message.splitlines()[0]}")
     if finding.outside:
         lines.append(
-            f"outside:    the dump is not in the test's own directory, as {finding.outside} is set; it is "
+            f"outside:    the dump is not in the test's own directory, as {_sent_by(finding)}; it is "
             f"newer than the run, and may be another process's"
         )
     lines += [f"attached:   {path}" for path in finding.attached]
     return [*lines, f"dump:       {finding.dump} ({finding.kind})"]
+
+
+def _sent_by(finding: FailedOperator) -> str:
+    return f"{finding.outside} was on" if finding.outside == ANOTHER else f"{finding.outside} is set"

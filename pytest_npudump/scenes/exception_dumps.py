@@ -42,7 +42,7 @@ class FailedOperator:
         attached: files that belong to it: the kernel's object and description.
         message: what CANN logged, as the dump has it.
         capture: the capture it failed in.
-        outside: the variable that had CANN write outside of the test's own dump; "" where none had.
+        outside: the variable, or the dump, that had CANN write outside of the test's own; "" where none had.
         executions: how many dumps of it there are.
     """
 

@@ -2,7 +2,9 @@
 
 CANN takes ``ASCEND_DUMP_PATH``, else ``ASCEND_WORK_PATH`` in place of ``dump_path`` (8.5.0 knows the second
 only). ``NPU_COLLECT_PATH``, ``NPU_COLLECT_PATH_EXE`` (to GE) and ``ASCEND_DUMP_SCENE`` switch a dump of their
-own on, beside which the test's is ignored. All of them are looked at, for what is newer than the run.
+own on, beside which the test's is ignored; so is it beside a dump that ``acl.init`` switched on and that
+cannot be ended, which goes to the working directory unless its file says otherwise. All of them are looked
+at, for what is newer than the run.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
 SWITCH = "ASCEND_DUMP_SCENE"
+ANOTHER = "another exception dump"
+"""What sends a dump to the working directory where no variable does: torch_npu's own acl.json, for one."""
 _FOLDER = "data-dump"
 _BELOW = Path("extra-info", _FOLDER)
 _CAPTURE = "dump-"
@@ -35,7 +39,7 @@ class Found:
         root: its directory.
         tree: its files.
         capture: name of the capture it belongs to; "" for the test itself.
-        outside: the variable that names it; "" for the run's own.
+        outside: what sent it there, a variable or a dump other than the run's; "" for the run's own.
     """
 
     root: Path
@@ -86,10 +90,11 @@ def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
 
 
 def _bases(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Yield the directories that variables name, once each; the current one where CANN falls back to it."""
+    """Yield the directories that variables name, once each, and the current one, CANN's last resort."""
     seen = set()
     named = [(variable, environ.get(variable, "")) for variable in PATHS]
-    for variable, value in [*named, (SWITCH, "." if environ.get(SWITCH) else "")]:
+    switched = (SWITCH, ".") if environ.get(SWITCH) else (ANOTHER, ".")
+    for variable, value in [*named, switched]:
         if value:
             base = Path(value).resolve()
             if base not in seen:

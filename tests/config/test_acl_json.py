@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.config import adump, ge
-from pytest_npudump.config.acl_json import check_request, dump_section, write_acl_json
+from pytest_npudump.config.acl_json import AclJson, check_request, dump_section, write_acl_json
 from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.marker_arguments import parse_marker
 from pytest_npudump.marker_combinations import check_combination
@@ -167,3 +167,45 @@ def test_path_may_have_512_bytes(tmp_path: Path, length: int, fits: bool) -> Non
         return
     with pytest.raises(ConfigError, match="longer than the 512 bytes CANN allows"):
         write_acl_json(tmp_path / "acl.json", section)
+
+
+def test_what_only_ge_refuses_is_an_error_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a dump is accepted aloud, and nothing is dumped."""
+    section = {"dump_path": ".", "dump_debug": "on", "dump_list": [{}]}
+    monkeypatch.setattr("pytest_npudump.config.acl_json.dump_section", lambda *_: section)
+    with pytest.raises(ConfigError, match=r"graph engine refuses this dump without a word.*dump_list"):
+        check_request(DumpRequest(scene="overflow"), version="9.1.0", cwd=tmp_path)
+
+
+def test_what_does_less_than_it_says_is_told(tmp_path: Path) -> None:
+    warnings = check_request(DumpRequest(dump_step="0"), version="9.1.0", cwd=tmp_path)
+    assert warnings == ("dump_step: selects training iterations; leave it out for inference",)
+    (models_only,) = check_request(DumpRequest(scene="overflow"), version="9.0.0", cwd=tmp_path)
+    assert "for models only" in models_only
+    assert check_request(DumpRequest(), version="9.1.0", cwd=tmp_path) == ()
+
+
+@pytest.mark.parametrize("version", ["8.5.0", "8.3.RC1", "9.0.1"])
+def test_overflows_of_torch_npu_are_refused_where_cann_sees_those_of_models_only(
+    tmp_path: Path, version: str
+) -> None:
+    request = DumpRequest(scene="overflow")
+    with pytest.raises(ConfigError, match=f"in CANN {version} the overflow dump works for models only"):
+        check_request(request, version=version, cwd=tmp_path, runtime="torch_npu")
+    check_request(request, version="9.1.0", cwd=tmp_path, runtime="torch_npu")
+    check_request(DumpRequest(scene="op"), version=version, cwd=tmp_path, runtime="torch_npu")
+
+
+@pytest.mark.parametrize("variable", ["NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"])
+@pytest.mark.parametrize("scene", ["model", "op", "overflow", "watcher", "exception"])
+def test_no_dump_of_data_is_begun_that_ge_refuses_because_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scene: str, variable: str
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path))
+    wanted, path = DumpRequest(scene=scene), tmp_path / "acl.json"
+    if scene == "exception":
+        AclJson().write_config(path, wanted, tmp_path)
+        return
+    with pytest.raises(ConfigError, match=f"{variable}: .*E10056.*unset {variable}$"):
+        AclJson().write_config(path, wanted, tmp_path)
+    assert not path.exists()

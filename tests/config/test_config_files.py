@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from pytest_npudump.config.check import check_file
 from pytest_npudump.config.files import MAX_BYTES, read_config_file
+from pytest_npudump.config.soc import soc_notes
 
 
 @pytest.mark.parametrize(
@@ -90,3 +92,31 @@ def test_limits_of_a_chip_are_warnings(tmp_path: Path, dump: str, soc: str, *, w
     verdict = check_file(Path("acl.json"), "acl", soc=soc, cwd=tmp_path, environ={})
     assert verdict.accepted
     assert any("documented for" in text or "a driver" in text for text in verdict.warnings) is warned
+
+
+@pytest.mark.parametrize(
+    ("dump", "warned"),
+    [
+        ({"dump_list": [{}]}, True),
+        ({"dump_debug": "on"}, True),
+        ({"dump_scene": "lite_exception"}, False),
+        ({}, False),
+    ],
+)
+def test_variables_with_which_ge_dumps_nothing_are_a_warning(
+    tmp_path: Path, dump: dict[str, object], *, warned: bool
+) -> None:
+    tmp_path.joinpath("acl.json").write_text(json.dumps({"dump": {"dump_path": ".", **dump}}))
+    environ = {"NPU_COLLECT_PATH": "/d", "NPU_COLLECT_PATH_EXE": ""}
+    verdict = check_file(Path("acl.json"), "acl", cwd=tmp_path, environ=environ)
+    assert verdict.accepted
+    assert [text for text in verdict.warnings if text.endswith("unset NPU_COLLECT_PATH")] != [] or not warned
+    assert warned or not any("E10056" in text for text in verdict.warnings)
+
+
+def test_a_chip_is_judged_by_its_name_and_what_cann_refuses_aloud_is_no_note() -> None:
+    stats = {"dump_stats": ["Max"]}
+    assert soc_notes(stats, "Ascend910B3") == soc_notes(stats, "") == soc_notes({}, "Ascend310P3") == ()
+    (note,) = soc_notes(stats, "Ascend310P3")
+    assert note.endswith("and this is Ascend310P3")
+    assert soc_notes({"dump_scene": "aic_err_detail_dump"}, "Ascend310P3") == ()

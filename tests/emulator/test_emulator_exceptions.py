@@ -382,3 +382,18 @@ def test_a_detail_dump_leaves_a_core_and_ends_the_process(tmp_path: Path, small_
 def test_a_failure_that_cannot_be_is_refused(operator: str, first: int) -> None:
     with pytest.raises(ValueError, match="expected a name"):
         fail(operator, first=first)
+
+
+@pytest.mark.parametrize("variable", ["NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"])
+@pytest.mark.parametrize("dump", [{"dump_list": [{}]}, {"dump_debug": "on"}], ids=["data", "overflow"])
+def test_ge_dumps_no_data_while_dumps_are_collected_and_set_dump_answers_0(
+    new_process: Any, variable: str, dump: dict[str, object]
+) -> None:
+    folder = new_process({variable: "collect"})
+    import acl
+
+    path = folder / "data.json"
+    path.write_text(json.dumps({"dump": {"dump_path": str(folder), **dump}}), encoding="utf-8")
+    assert (acl.init(), acl.mdl.init_dump(), acl.mdl.set_dump(str(path))) in {(0, 0, 0), (100002, 0, 0)}
+    assert process().dumping.settings is None
+    assert f"GE refuses (E10056) while {variable} is set" in acl.get_recent_err_msg()

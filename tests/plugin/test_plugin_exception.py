@@ -236,3 +236,56 @@ def test_dump_scene_belongs_to_the_scene(project: Project) -> None:
     result = project.run()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*dump_scene: only with scene='exception'; *"])
+
+
+def test_a_dump_that_the_application_switched_on_before_does_not_stand_in_the_test_s_way(
+    project: Project,
+) -> None:
+    """torch_npu does so: aclInit with a file of lite_exception, and CANN ignores every later one."""
+    project.path.joinpath("lite.json").write_text('{"dump": {"dump_scene": "lite_exception"}}')
+    project.test_file(
+        f"""
+import acl
+
+@pytest.fixture(scope="session")
+def early():
+    assert acl.init("lite.json") == 0
+    yield
+    acl.finalize()
+
+@pytest.mark.npu_dump(scene="exception", isolation="none")
+def test_a(early, npu_dump):
+{SWALLOW}
+
+@pytest.mark.npu_dump(scene="exception", isolation="none")
+def test_b(early, npu_dump):
+{SWALLOW}
+"""
+    )
+    result = project.run("-v")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*test_a*/Conv.block_conv_2.3.*", "*test_b*/Conv.block_conv_2.3.*"])
+    assert not project.path.joinpath("extra-info").exists()
+
+
+def test_a_dump_beside_the_test_s_own_is_found_in_the_working_directory(project: Project) -> None:
+    """A detail dump that was on before cannot be ended: what it leaves is not where the test looks first."""
+    body = SWALLOW.replace(
+        "    image =",
+        """    from pytest_npudump.emulator.exceptions import ExceptionDump
+    from pytest_npudump.emulator.state import process
+    import acl
+    acl.init()
+    process().dumping.exception = ExceptionDump("ARGS_EXCEPTION", "")
+    image =""",
+    )
+    project.marked("scene='exception', isolation='none'", body=body)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: an operator that its dump does not name failed on the NPU (device 0, stream 3, task 3)",
+            "outside:    *another exception dump was on*",
+            f"dump:       {project.path}/extra-info/data-dump/0/exception_info.*",
+        ]
+    )
