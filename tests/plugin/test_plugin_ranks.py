@@ -21,6 +21,23 @@ BODY = """
         model.run(image)
 """
 
+WAIT = """
+    import time
+    def wait_for(name):
+        until = time.monotonic() + 60
+        while not os.path.exists(name) and time.monotonic() < until:
+            time.sleep(0.02)
+    def meet(name):
+        open(f"{name}-{os.environ['RANK']}", "w").close()
+        wait_for(f"{name}-{1 - int(os.environ['RANK'])}")
+"""
+FINISHED = """
+import os
+def pytest_runtest_logfinish():
+    open(f"finished-{os.environ['RANK']}", "w").close()
+"""
+ISOLATION = ["isolation='none'", "isolation='process'"]
+
 
 def write(project: Project, marker: str = "", before: str = "", body: str = BODY) -> None:
     project.model(change=0.5)
@@ -31,9 +48,28 @@ def write(project: Project, marker: str = "", before: str = "", body: str = BODY
     )
 
 
-def launch(project: Project, *options: str, size: int = 2, **variables: str) -> list[tuple[int, str]]:
-    """Run pytest as every one of ``size`` ranks at once; return exit codes and outputs in order."""
-    command = [sys.executable, "-m", "pytest", "--npudump-runtime=emulator", *options]
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def impatient(project: Project, seconds: float) -> None:
+    """Have ranks wait for each other no longer than ``seconds``."""
+    project.path.joinpath("conftest.py").write_text(
+        f"from pytest_npudump.ranks import exchange\nexchange.PATIENCE = {seconds}\n"
+    )
+
+
+def launch(
+    project: Project, *options: str, size: int = 2, apart: bool = False, **variables: str
+) -> list[tuple[int, str]]:
+    """Run pytest as every one of ``size`` ranks at once; return exit codes and outputs in order.
+
+    Where they are ``apart``, each is started by a shell of its own.
+    """
+    shell = ["sh", "-c", '"$@"; exit $?', "sh"] if apart else []
+    command = [*shell, sys.executable, "-m", "pytest", "--npudump-runtime=emulator", *options]
     processes = [
         subprocess.Popen(
             [*command, f"--basetemp={project.path}/temp-{number}"],
@@ -92,13 +128,141 @@ def test_isolated_ranks_agree_too(project: Project) -> None:
     assert "second run: the failure reproduced" in second
 
 
-def test_rank_whose_body_fails_keeps_nobody_waiting(project: Project) -> None:
-    write(project, before="    assert os.environ['RANK'] != os.environ.get('BROKEN')\n")
+@pytest.mark.parametrize("isolation", ISOLATION)
+def test_rank_whose_body_fails_keeps_nobody_waiting_and_nobody_runs_again_without_it(
+    project: Project, isolation: str
+) -> None:
+    write(project, isolation, before="    assert os.environ['RANK'] != os.environ.get('BROKEN')\n")
     assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
+    before = runs(project, 0)
     (good, first), (bad, _) = launch(project, CHANGED="0", BROKEN="1")
     assert (good, bad) == (1, 1)
-    assert "second run: " in first
+    assert "would have to run again together, and rank 1 will not: its run came to no comparison" in first
     assert "fails on 2 of 2 ranks: 0 (block/conv.2:output.0), 1 (not compared)" in first
+    assert runs(project, 0) - before == 1
+
+
+@pytest.mark.parametrize("isolation", ISOLATION)
+def test_rank_that_is_late_does_not_run_again_alone(project: Project, isolation: str) -> None:
+    slow = f"""{WAIT}
+    if "SLOW" in os.environ:
+        meet("begun")
+{BODY}
+    if os.environ["RANK"] == os.environ.get("SLOW"):
+        wait_for("finished-1")
+"""
+    write(project, isolation, body=slow)
+    assert [code for code, _ in launch(project, "--npudump-update-golden")] == [0, 0]
+    impatient(project, 1)
+    with project.path.joinpath("conftest.py").open("a") as conftest:
+        conftest.write(FINISHED)
+    before = [runs(project, 0), runs(project, 1)]
+    (bad, first), (good, _) = launch(project, CHANGED="0", SLOW="0")
+    assert (bad, good) == (1, 0)
+    assert "second run: not run: all 2 ranks would have to run again together, and nothing came from" in first
+    assert [runs(project, 0) - before[0], runs(project, 1) - before[1]] == [1, 1]
+
+
+def test_ranks_of_several_parents_meet_at_the_master_s_address(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(project)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29517")
+    assert [code for code, _ in launch(project, "--npudump-update-golden", apart=True)] == [0, 0]
+    (good, first), (bad, second) = launch(project, apart=True, CHANGED="1")
+    assert (good, bad) == (0, 1)
+    assert "fails on 1 of 2 ranks: 1 (block/conv.2:output.0)" in first
+    assert "second run: the failure reproduced" in second
+
+
+def test_ranks_that_cannot_meet_wait_once_and_say_so_once(project: Project) -> None:
+    write(project)
+    impatient(project, 2)
+    assert [code for code, _ in launch(project, "--npudump-update-golden", apart=True)] == [0, 0]
+    (good, first), (bad, second) = launch(project, apart=True, CHANGED="1")
+    assert (good, bad) == (0, 1)
+    words = "did not come: start all ranks by one launcher, or set MASTER_ADDR and MASTER_PORT for all"
+    assert first.count(f"npudump: rank 1 {words}") == 1
+    assert second.count(f"npudump: rank 0 {words}") == 1
+    assert f"second run: not run: all 2 ranks would have to run again together, and rank 0 {words}" in second
+
+
+def test_ranks_that_meet_on_another_machine_wait_for_nobody(project: Project) -> None:
+    write(project, "ranks='same'")
+    ((code, output),) = launch(
+        project, "--npudump-update-golden", size=1, RANK="1", WORLD_SIZE="2", MASTER_ADDR="192.0.2.7"
+    )
+    assert code == 0
+    assert "rank 1 of 2: rank 0 records the golden that all ranks share; it was not compared with" in output
+    assert not project.path.joinpath("golden").exists()
+
+
+@pytest.mark.parametrize("marker", ["", ", isolation='process'", ", golden_tensors=['block/conv.2']"])
+def test_golden_that_does_not_hold_for_every_rank_is_not_recorded(project: Project, marker: str) -> None:
+    write(project, f"ranks='same'{marker}")
+    results = launch(project, "--npudump-update-golden", CHANGED="1")
+    assert [code for code, _ in results] == [1, 1]
+    for _, output in results:
+        assert "nothing was recorded: ranks='same', and rank 1 differs from rank 0 in block/conv.2" in output
+        assert "give each rank a golden of its own with ranks='each'" in output
+    assert not project.path.joinpath("golden").exists()
+
+
+@pytest.mark.parametrize("marker", ISOLATION)
+def test_shared_golden_with_tensors_is_recorded_by_the_second_run_of_all(
+    project: Project, marker: str
+) -> None:
+    write(project, f"ranks='same', golden_tensors=['block/conv.2'], {marker}")
+    results = launch(project, "--npudump-update-golden")
+    assert [code for code, _ in results] == [0, 0]
+    assert "it holds for this rank" in results[1][1]
+    assert goldens(project) == ["test_small.yaml"]
+    assert [path.name for path in project.path.rglob("*.safetensors")] == ["test_small.safetensors"]
+    assert [runs(project, 0), runs(project, 1)] == [2, 2]
+    assert [code for code, _ in launch(project)] == [0, 0]
+
+
+@pytest.mark.parametrize("broken", ["0", "1"])
+@pytest.mark.parametrize("marker", ISOLATION)
+def test_shared_golden_is_not_recorded_where_a_rank_has_nothing_to_compare(
+    project: Project, marker: str, broken: str
+) -> None:
+    before = "    assert os.environ['RANK'] != os.environ.get('BROKEN')\n"
+    write(project, f"ranks='same', {marker}", before=before)
+    results = launch(project, "--npudump-update-golden", BROKEN=broken)
+    assert [code for code, _ in results] == [1, 1]
+    _, output = results[1 - int(broken)]
+    assert (
+        f"nothing was recorded: ranks='same', and rank {broken} has nothing to compare: its run came"
+        in output
+    )
+    assert not project.path.joinpath("golden").exists()
+
+
+EXCEPTION = f"""{WAIT}
+    import contextlib
+    from pytest_npudump.emulator.faults import fail
+    from pytest_npudump.errors import NpudumpError
+    meet("begun")
+    if os.environ["RANK"] == "1":
+        fail("block/conv.2")
+    with npu_dump.load_model("small.onnx") as model, contextlib.suppress(NpudumpError):
+        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+    meet("ran")
+"""
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_rank_is_not_blamed_for_an_exception_of_another_in_a_folder_of_all(
+    project: Project, isolation: str
+) -> None:
+    write(project, f"scene='exception', isolation='{isolation}'", body=EXCEPTION)
+    (good, first), (bad, second) = launch(project, ASCEND_DUMP_PATH=str(project.path / "all"))
+    assert (good, bad) == (0, 1), first + second
+    assert "files of other devices' exception dumps in" in first
+    assert "test_small.py::test_small fails on 1 of 2 ranks: 1 (block/conv.2)" in first
+    assert "block/conv.2 (Conv) failed on the NPU (device 1, " in second
 
 
 def test_golden_of_another_number_of_ranks_does_not_count(project: Project) -> None:
