@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.adump_keys import STRING_KEYS
 from pytest_npudump.config.adump_path import path_reasons
-from pytest_npudump.config.adump_rules import ITEM_CHECKS, conflict, enum_reasons
+from pytest_npudump.config.adump_rules import ITEM_CHECKS, conflict, enum_reasons, may_be_wrong
 from pytest_npudump.config.adump_types import type_reasons
 from pytest_npudump.config.steps import step_reasons
 from pytest_npudump.config.verdict import Reason, shown
@@ -129,8 +129,11 @@ class _Checks:
         ):
             problem = "no entry is valid: each has an empty model_name or layer"
             yield Reason("dump_list", problem, _VALID_ENTRY_REMEDY)
+        judged = [
+            (index, item) for index, item in enumerate(_as_read(items)) if may_be_wrong(self._dump, item)
+        ]
         for check in ITEM_CHECKS:
-            for index, item in enumerate(_as_read(items)):
+            for index, item in judged:
                 yield from self._logged(*check(self._dump, item, f"dump_list[{index}]"))
 
     def _stats(self) -> Iterator[Reason]:

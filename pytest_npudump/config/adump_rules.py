@@ -68,7 +68,8 @@ def constraint_reasons(dump: Mapping[str, Any], cwd: Path, *, strict: bool) -> I
         return
     yield from step_reasons(dump.get("dump_step", ""))
     for index, item in enumerate(dump.get("dump_list", ())):
-        yield from _item_reasons(dump, item, f"dump_list[{index}]")
+        if may_be_wrong(dump, item):
+            yield from _item_reasons(dump, item, f"dump_list[{index}]")
     yield from _stats_reasons(dump)
 
 
@@ -105,6 +106,11 @@ def conflict(path: str, value: str, condition: str, remedy: str) -> Reason:
     """Return the reason for two settings that exclude each other."""
     what = f"{value} cannot" if value else "cannot"
     return Reason(path, f"{what} be configured together with {condition}", remedy, "EP0005")
+
+
+def may_be_wrong(dump: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
+    """Whether a member of ``dump_list`` has to be looked at: in an empty one only the watcher lacks a key."""
+    return bool(item) or dump.get("dump_scene") == "watcher"
 
 
 def _item_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[Reason]:

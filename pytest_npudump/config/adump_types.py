@@ -32,11 +32,10 @@ def _list(value: object) -> Iterator[Reason]:
         yield _wrong_type("dump_list", value, "array")
         return
     for index, member in enumerate(value):
-        path = f"dump_list[{index}]"
-        if isinstance(member, dict):
-            yield from _item(member, path)
-        else:
-            yield _wrong_type(path, member, "object")
+        if not isinstance(member, dict):
+            yield _wrong_type(f"dump_list[{index}]", member, "object")
+        elif member:
+            yield from _item(member, f"dump_list[{index}]")
 
 
 def _item(item: Mapping[str, Any], path: str) -> Iterator[Reason]:

@@ -57,6 +57,8 @@ def unknown_key_warnings(dump: Mapping[str, Any]) -> Iterator[str]:
     """Yield the keys that nothing reads, at every level, whatever else may be wrong with ``dump``."""
     yield from _unknown_keys(dump, DUMP_KEYS, "")
     for index, item in enumerate(_objects(dump.get("dump_list"))):
+        if not item:
+            continue
         path = f"dump_list[{index}]"
         yield from _unknown_keys(item, ITEM_KEYS, f"{path}.")
         for key, known in _NESTED_KEYS.items():
@@ -138,6 +140,8 @@ def _items(items: list[dict[str, Any]]) -> Iterator[str]:
     named: set[str] = set()
     anonymous = [item for item in items if not item.get("model_name")]
     for index, item in enumerate(items):
+        if not item:
+            continue
         path = f"dump_list[{index}]"
         name = item.get("model_name", "")
         if name in named:

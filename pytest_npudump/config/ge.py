@@ -185,7 +185,7 @@ def _list_types(items: object) -> Iterator[Reason]:
         yield Reason("dump_list", f"{shown(items)} is not an array", f"write {EXAMPLES['dump_list']}")
         return
     for index, item in enumerate(items):
-        if isinstance(item, dict):
+        if item and isinstance(item, dict):
             yield from _item_types(item, f"dump_list[{index}]", strict_pos=True)
 
 
@@ -228,7 +228,7 @@ def _parsing(dump: dict[str, Any]) -> Iterator[Reason]:
     yield from _strings(dump, *_PARSED_STRINGS)
     yield from _string_array(_array(dump, "dump_stats"), "dump_stats")
     for index, item in enumerate(_array(dump, "dump_list")):
-        if isinstance(item, dict) and not _skipped(item):
+        if item and isinstance(item, dict) and not _skipped(item):
             yield from _item_types(item, f"dump_list[{index}]", strict_pos=False)
 
 
@@ -246,7 +246,7 @@ def _need_dump(dump: dict[str, Any]) -> bool:
 
 
 def _is_skipped(item: object) -> bool:
-    return isinstance(item, dict) and _skipped(item)
+    return bool(item) and isinstance(item, dict) and _skipped(item)
 
 
 def _warnings(dump: dict[str, Any]) -> Iterator[str]:

@@ -227,6 +227,20 @@ def test_an_exception_dump_that_the_environment_moves_is_said(
     assert all(text.startswith("dump_path: not used, for ") and warning in text for text in found)
 
 
+@pytest.mark.parametrize("version", PROFILES)
+def test_empty_members_of_dump_list_are_counted_and_only_the_watcher_refuses_them(
+    version: str, tmp_path: Path
+) -> None:
+    wrong = check({"dump_path": ".", "dump_list": [{}, {}, {"layer": [1]}, {}]}, tmp_path, version=version)
+    assert wrong.reasons[0].item == "dump_list[2].layer[0]"
+    assert check({"dump_path": ".", "dump_list": [{}, {}]}, tmp_path, version=version).accepted
+    watched = check(WATCH | {"dump_list": [{"watcher_nodes": ["c"]}, {}]}, tmp_path, version=version)
+    assert watched.accepted == (version == "8.5.0")
+    assert [reason.item for reason in watched.reasons] == ["dump_list[1].watcher_nodes"] * (
+        version != "8.5.0"
+    )
+
+
 WATCH = {"dump_path": ".", "dump_scene": "watcher", "dump_mode": "output"}
 
 
