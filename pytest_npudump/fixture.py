@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.config.environment import collecting_words
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.layers import select_layers
 from pytest_npudump.runtime.external import TIMEOUT, ExternalRun, command_of, run_program
@@ -154,10 +155,11 @@ class NpuDump:
         words = command_of(command)
         target = self.directory / Path(acl_json)
         test = self._test
-        self._refuse_second_run(words)
-        self._refuse_environment(words, env or {})
-        test.runtime.hand_over(f"{words[0]} (with {target})", tuple(self.directory / Path(m) for m in models))
+        files = tuple(self.directory / Path(model) for model in models)
         try:
+            self._refuse_second_run(words)
+            self._refuse_environment(words, env or {})
+            test.runtime.hand_over(f"{words[0]} (with {target})", files)
             with placed(target, test.attempt.config) as place:
                 done = run_program(
                     words,
@@ -170,9 +172,15 @@ class NpuDump:
                 self._note_evidence(done, place)
                 return done
         except NpudumpError as error:
-            # The test may pass over it.
-            test.runtime.activity.evidence.unfinished.append(str(error).partition("\n")[0])
+            self._note_unfinished(str(error).partition("\n")[0])
             raise error.with_traceback(None) from None  # the failure ends at the test's line
+        except BaseException as error:
+            self._note_unfinished(f"{words[0]} was interrupted by {type(error).__name__}")
+            raise
+
+    def _note_unfinished(self, words: str) -> None:
+        """Keep that a program did not end well: the test may pass over the error."""
+        self._test.runtime.activity.evidence.unfinished.append(words)
 
     def _note_evidence(self, done: ExternalRun, place: Placed) -> None:
         """Keep what shows that the program ran under the dump, where a healthy run leaves no file."""
@@ -190,12 +198,13 @@ class NpuDump:
             evidence.shown.append(f"{program} read {name}")
 
     def _refuse_environment(self, words: tuple[str, ...], env: Mapping[str, str]) -> None:
-        """Refuse variables that would send the dump of a failed operator where nobody looks for it."""
-        if self._test.request.scene != "exception":
-            return
-        from pytest_npudump.scenes.exception_places import refused_environment  # noqa: PLC0415 - only there
+        """Refuse variables with which the program dumps nothing, or where nobody looks for it."""
+        if self._test.request.scene == "exception":
+            from pytest_npudump.scenes.exception_places import refused_environment  # noqa: PLC0415 - only there
 
-        why = refused_environment(env, os.environ)
+            why = refused_environment(env, os.environ)
+        else:
+            why = collecting_words({**os.environ, **env})
         if why:
             raise RequestError(f"run({words[0]!r}, ...): {why}")
 

@@ -32,6 +32,10 @@ _OPERATORS = ("execute", "execute_v2", "execute_with_handle")
 _DEVICE_ERRORS = range(507000, 508000)
 """Codes of ``rt_error_codes.h`` for what went wrong on the device."""
 _MARK = "_npudump_original"
+_DIVERTED = (
+    "the test registered a function of its own with acl.mdl.dump_reg_callback(), and what is dumped goes "
+    "there instead of into files"
+)
 _STOLEN = (
     "the test registered a function of its own with acl.mdl.dump_reg_callback(), which took the place of "
     "ours: what was dumped from there on is lost; take transport='files', or leave the registration alone"
@@ -72,8 +76,7 @@ class ObservedCalls:
         mdl, op = self._acl.mdl, getattr(self._acl, "op", None)
         self._replace(mdl, "set_dump", self._set_dump)
         self._replace(mdl, "finalize_dump", self._finalize_dump)
-        if self._receiver is not None:
-            self._replace(mdl, "dump_reg_callback", self._register)
+        self._replace(mdl, "dump_reg_callback", self._register)
         for name in _LOADS:
             self._replace(mdl, name, self._load)
         for name in _RUNS:
@@ -121,7 +124,11 @@ class ObservedCalls:
             self._models.clear()
 
     def _register(self, _: str, arguments: tuple[Any, ...], code: Any) -> None:
-        if code == SUCCESS and self._receiver is not None and arguments[:1] != (self._receiver,):
+        if code != SUCCESS:
+            return
+        if self._receiver is None:
+            self._note(self._evidence.missing, _DIVERTED)
+        elif arguments[:1] != (self._receiver,):
             self._receiver.lose(_STOLEN)
 
     def _load(self, _: str, arguments: tuple[Any, ...], result: Any) -> None:

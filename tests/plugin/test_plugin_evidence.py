@@ -348,6 +348,50 @@ def test_a_program_s_failure_that_the_test_passes_over_is_told(
     result.stdout.fnmatch_lines([f"npudump: no o*, and not all that ran in the test *{words}*"])
 
 
+@pytest.mark.parametrize("marker", SCENES)
+def test_a_program_that_the_test_itself_interrupts_is_told(application: Project, marker: str) -> None:
+    body = f"""{RUN}
+    import signal
+    def stop(*_):
+        raise LookupError
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    with pytest.raises(LookupError):
+        npu_dump.run(["sleep", "30"], acl_json="acl.json")
+"""
+    write_test(application, marker, body)
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: no o*, and not all *: sleep was interrupted by LookupError"])
+
+
+def test_a_program_that_is_refused_is_told(application: Project) -> None:
+    refused = PASSED_OVER.format(command='["true"]', more=", env={'ASCEND_WORK_PATH': '.'}")
+    write_test(application, SCENES[1], RUN + refused)
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: no o*, and not all *ASCEND_WORK_PATH: the program's exception dump*"]
+    )
+
+
+@pytest.mark.parametrize("marker", SCENES)
+def test_a_dump_that_goes_to_a_function_of_the_test_s_own_is_none(application: Project, marker: str) -> None:
+    body = """
+    import acl
+    with npu_dump.load_model("half.onnx") as model:
+        assert acl.mdl.dump_reg_callback(lambda chunk: 0, 0) == 0
+        model.run(np.full((2, 3), 300, np.float16))
+        acl.mdl.dump_unreg_callback()
+    """
+    write_test(application, marker, body)
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: no o*, and not all *a function of its own with acl.mdl.dump_reg_*"]
+    )
+
+
 def test_a_program_that_dumped_has_read_its_configuration_whatever_the_file_system_says(
     application: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -299,6 +299,20 @@ def test_an_overflow_whose_record_is_lost_fails(half: Project) -> None:
     )
 
 
+def test_an_operator_whose_dump_holds_nothing_and_whose_record_is_lost_fails(half: Project) -> None:
+    body = """
+    with npu_dump.load_model("half.onnx") as model:
+        model.run(np.full((2, 3), 2, np.float16))
+    folder = npu_dump.config_path.parent / "dump" / "20260101010101" / "0"
+    folder.mkdir(parents=True)
+    (folder / "Exp.exp.1.2.1795239189932086").write_bytes(b"\\5\\0\\0\\0\\0\\0\\0\\0\\n\\x032.0")
+"""
+    half.marked("scene='overflow'", body=body)
+    result = half.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: */Exp.exp.1.2.1795239189932086: the operator was dumped, as it *"])
+
+
 def test_a_listed_overflow_does_not_cover_one_whose_record_is_lost(half: Project) -> None:
     half.marked("scene='overflow'", body=LOST.format(pattern="Opdebug.*", act="pass"))
     half.record()
