@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl_json import check_request, dump_section
+from pytest_npudump.config.acl_json import dump_section, request_warnings
 from pytest_npudump.config.installed import rules_version
 from pytest_npudump.config.soc import soc_notes
 
@@ -14,15 +13,11 @@ if TYPE_CHECKING:
 
 
 def notes_of(test: MarkedTest) -> tuple[str, ...]:
-    """Return the notes on a run that has ended: on its acl.json, by CANN's release and chip, and on itself.
-
-    Raises:
-        ConfigError: CANN would refuse the configuration, which the collection has ruled out.
-    """
+    """Return the notes on a run that has ended: on its acl.json, by CANN's release and chip, and itself."""
     runtime = test.runtime
     notes = list(runtime.activity.evidence.notes)
     if runtime.config_name == "acl.json":
         section = dump_section(test.request, ".")
-        notes += check_request(test.request, version=rules_version(), cwd=Path())
+        notes += request_warnings(test.request, version=rules_version(), cwd=test.directory)
         notes += soc_notes(section, runtime.producer().get("soc", ""))
     return tuple(dict.fromkeys(notes))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_npudump.config.verdict import Verdict
     from pytest_npudump.request import DumpRequest
 
 _ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")
@@ -90,7 +91,7 @@ def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[
     return item
 
 
-def check_request(request: DumpRequest, *, version: str, cwd: Path, runtime: str = "") -> tuple[str, ...]:
+def check_request(request: DumpRequest, *, version: str, cwd: Path, runtime: str = "") -> None:
     """Have the rules of ``aclmdlSetDump``, and of GE behind it, judge what the request would write.
 
     Args:
@@ -99,14 +100,11 @@ def check_request(request: DumpRequest, *, version: str, cwd: Path, runtime: str
         cwd: an existing directory, standing in for the dump path.
         runtime: what runs the test, as in ``--npudump-runtime``; "" where that is not known yet.
 
-    Returns:
-        What CANN accepts, and yet does nothing or less than it says.
-
     Raises:
         ConfigError: CANN would refuse it, aloud or without a word; the message has the reason.
     """
     section = dump_section(request, ".")
-    verdict = validate(json.dumps({"dump": section}).encode(), version=version, cwd=cwd)
+    verdict = _judged(section, version, cwd)
     if not verdict.accepted:
         raise ConfigError(f"CANN {version} refuses this dump: {verdict.message}")
     second = ge.validate_dump(section)
@@ -116,7 +114,21 @@ def check_request(request: DumpRequest, *, version: str, cwd: Path, runtime: str
         )
     if runtime == "torch_npu" and request.scene == "overflow":
         refuse_operator_overflow(version)
-    return verdict.warnings
+
+
+def request_warnings(request: DumpRequest, *, version: str, cwd: Path) -> tuple[str, ...]:
+    """Return what CANN accepts of a request, and yet does nothing or less than it says.
+
+    Args:
+        request: what the test asks for.
+        version: CANN version whose rules apply.
+        cwd: an existing directory, standing in for the dump path.
+    """
+    return _judged(dump_section(request, "."), version, cwd).warnings
+
+
+def _judged(section: Mapping[str, Any], version: str, cwd: Path) -> Verdict:
+    return validate(json.dumps({"dump": section}).encode(), version=version, cwd=cwd)
 
 
 def refuse_operator_overflow(version: str) -> None:

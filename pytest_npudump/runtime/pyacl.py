@@ -33,7 +33,7 @@ from pytest_npudump.runtime.acl_calls import (
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.external import origin_of_program
 from pytest_npudump.runtime.observed_calls import ObservedCalls
-from pytest_npudump.runtime.overflow_mode import look_at_mode
+from pytest_npudump.runtime.overflow_mode import MODE_UNKNOWN, look_at_mode
 from pytest_npudump.runtime.pyacl_model import PyAclModel
 from pytest_npudump.runtime.receiving import NOT_RELEASED, require_callback, stop_receiving
 
@@ -136,6 +136,7 @@ class PyAclRuntime(AclJson):
             self.acl.init = self._acl_init
         if self._observed is not None:
             self._observed.stop()
+        self._note_overflow_mode()
         self._config = self._released_config = None
         receiver, self._receiver = self._receiver, None
         if not self._dumping:
@@ -143,7 +144,6 @@ class PyAclRuntime(AclJson):
                 self.acl.mdl.finalize_dump()  # where the test left its own dump on; any other answer is fine
             return
         self._dumping = False
-        self._note_overflow_mode()
         try:
             if receiver is not None:
                 stop_receiving(self.acl, receiver, queued=self.name != "emulator")
@@ -151,8 +151,13 @@ class PyAclRuntime(AclJson):
             self._finalize_dump()
 
     def _note_overflow_mode(self) -> None:
-        """Note whether the device computes in a mode in which no overflow is seen; the emulator sees them."""
-        if self._overflow and self.name != "emulator":
+        """Note, once a run, whether the device's mode hides overflows; the emulator sees them in any."""
+        overflow, self._overflow = self._overflow, False
+        if not overflow or self.name == "emulator" or not (self._dumping or self.activity.released):
+            return
+        if self.activity.programs:
+            self.activity.evidence.notes.append(MODE_UNKNOWN)
+        else:
             look_at_mode(self.acl, self.activity.evidence)
 
     def _finalize_dump(self) -> None:
@@ -178,9 +183,10 @@ class PyAclRuntime(AclJson):
             return
         if self._receiver is not None:
             raise RequestError(NOT_RELEASED)
-        config = self._config
+        config, overflow = self._config, self._overflow
+        self._overflow = False  # the mode counts in which the test runs its model, which is yet to come
         self.stop()
-        self.activity.released = True
+        self.activity.released, self._overflow = True, overflow
         self._released_config = config
         if config is not None:
             self._observe(config)

@@ -238,8 +238,12 @@ class TorchNpuRuntime(AclJson):
         """Leave the dump to the code under test; asking again, with that code's own dump on, does nothing."""
         if self.activity.released and not self._dumping:
             return
+        overflow = self._dump_type == _OVERFLOW
+        self._dump_type = ""  # the mode of the device counts where the operators run, which is yet to come
         self.stop()
         self.activity.released = True
+        if overflow:
+            self.activity.evidence.notes.append(MODE_UNKNOWN)
 
     def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
         """Leave the dump to a program of its own process."""

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.config import adump, ge
-from pytest_npudump.config.acl_json import AclJson, check_request, dump_section, write_acl_json
+from pytest_npudump.config.acl_json import (
+    AclJson,
+    check_request,
+    dump_section,
+    request_warnings,
+    write_acl_json,
+)
 from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.marker_arguments import parse_marker
 from pytest_npudump.marker_combinations import check_combination
@@ -178,11 +184,11 @@ def test_what_only_ge_refuses_is_an_error_too(tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_does_less_than_it_says_is_told(tmp_path: Path) -> None:
-    warnings = check_request(DumpRequest(dump_step="0"), version="9.1.0", cwd=tmp_path)
+    warnings = request_warnings(DumpRequest(dump_step="0"), version="9.1.0", cwd=tmp_path)
     assert warnings == ("dump_step: selects training iterations; leave it out for inference",)
-    (models_only,) = check_request(DumpRequest(scene="overflow"), version="9.0.0", cwd=tmp_path)
+    (models_only,) = request_warnings(DumpRequest(scene="overflow"), version="9.0.0", cwd=tmp_path)
     assert "for models only" in models_only
-    assert check_request(DumpRequest(), version="9.1.0", cwd=tmp_path) == ()
+    assert request_warnings(DumpRequest(), version="9.1.0", cwd=tmp_path) == ()
 
 
 @pytest.mark.parametrize("version", ["8.5.0", "8.3.RC1", "9.0.1"])

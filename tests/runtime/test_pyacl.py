@@ -664,3 +664,26 @@ def test_the_mode_is_of_no_matter_to_other_dumps(device: Any, config: Path) -> N
     runtime.start(config)
     runtime.stop()
     assert (runtime.activity.evidence.blind, runtime.activity.evidence.notes) == ([], [])
+
+
+def test_the_mode_counts_in_which_a_test_runs_under_its_own_dump(device: Any, tmp_path: Path) -> None:
+    acl = device.module()
+    modes = [(1, 0)]
+    acl.rt.get_device_sat_mode = modes.pop
+    runtime = PyAclRuntime(acl, "acl")
+    acl.init()
+    runtime.start(of_scene(tmp_path, dump_debug="on"))
+    runtime.release()
+    assert modes == [(1, 0)]
+    runtime.stop()
+    runtime.stop()
+    assert (len(runtime.activity.evidence.blind), runtime.activity.evidence.notes) == (1, [])
+
+
+def test_the_mode_of_a_program_s_device_is_not_known(device: Any, tmp_path: Path) -> None:
+    runtime = PyAclRuntime(device.module(), "acl")
+    runtime.start(of_scene(tmp_path, dump_debug="on"))
+    runtime.hand_over("infer")
+    runtime.stop()
+    assert len(runtime.activity.evidence.notes) == 1
+    assert runtime.activity.evidence.blind == []

@@ -252,6 +252,16 @@ def test_a_mode_that_hides_overflows_is_told(torch_npu: Any, tmp_path: Path) -> 
     assert [text for text in runtime.activity.evidence.blind if "INF_NAN_MODE_FORCE_DISABLE=1" in text]
 
 
+def test_the_mode_of_a_program_s_device_is_not_known(torch_npu: Any, tmp_path: Path) -> None:
+    torch_npu._device.state["inf_nan"] = True
+    runtime = TorchNpuRuntime(torch_npu)
+    runtime.start(of_scene(tmp_path, dump_debug="on"))
+    runtime.hand_over("infer")
+    runtime.stop()
+    assert len(runtime.activity.evidence.notes) == 1
+    assert runtime.activity.evidence.blind == []
+
+
 def test_a_file_that_acl_would_refuse_is_refused_before_the_device_is_touched(
     torch_npu: Any, tmp_path: Path
 ) -> None:
