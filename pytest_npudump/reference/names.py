@@ -88,7 +88,7 @@ class Names:
     def _consumers(self) -> dict[str, list[Node]]:
         found: defaultdict[str, list[Node]] = defaultdict(list)
         for node in self.model.nodes:
-            for tensor in node.all_inputs:
+            for tensor in (*node.all_inputs, *node.captured):
                 found[tensor].append(node)
         return dict(found)
 

@@ -186,24 +186,35 @@ def test_operators_that_cannot_show_are_told_unless_layers_were_chosen(
     assert judged(write_model(*NODES), records[:1], layers=("exp",)).notes == ()
 
 
+BRANCH = helper.make_graph(
+    [helper.make_node("Neg", ["a"], ["n"])],
+    "branch",
+    [],
+    [helper.make_tensor_value_info("n", TensorProto.FLOAT, (2, 3))],
+)
+CHOICE: dict[str, Any] = {
+    "weights": {"yes": np.array([True]).reshape(())},
+    "choice": {"then_branch": BRANCH, "else_branch": BRANCH},
+}
+
+
 def test_operator_that_only_a_branch_reads_is_seen_through_it(
     write_model: Callable[..., Path], make_record: Record
 ) -> None:
-    branch = helper.make_graph(
-        [helper.make_node("Neg", ["a"], ["n"])],
-        "branch",
-        [],
-        [helper.make_tensor_value_info("n", TensorProto.FLOAT, (2, 3))],
-    )
-    path = write_model(
-        ("exp", "Exp", ["x"], ["a"]),
-        ("choice", "If", ["yes"], ["b"]),
-        weights={"yes": np.array(True)},  # noqa: FBT003 - the value of a tensor
-        choice={"then_branch": branch, "else_branch": branch},
-    )
+    path = write_model(("exp", "Exp", ["x"], ["a"]), ("choice", "If", ["yes"], ["b"]), **CHOICE)
     result = judged(path, [make_record("choice:output.0", LAYERS["neg"], dtype="float32")])
     assert result.good, result
     assert result.notes == ()
+
+
+def test_operator_that_a_branch_reads_is_no_inner_part_of_a_fused_one(
+    write_model: Callable[..., Path], make_record: Record
+) -> None:
+    nodes = (("exp", "Exp", ["x"], ["a"]), ("neg", "Neg", ["a"], ["b"]))
+    fused = make_record("expneg:output.0", LAYERS["neg"], dtype="float32")
+    assert judged(write_model(*nodes), [fused]).good
+    path = write_model(*nodes, ("choice", "If", ["yes"], ["c"]), outputs=("b", "c"), **CHOICE)
+    assert "no layer of the dump has a counterpart" in judged(path, [fused]).problems[0]
 
 
 def test_layer_that_ran_several_times_in_a_step_has_no_counterpart(
