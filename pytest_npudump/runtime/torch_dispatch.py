@@ -66,6 +66,11 @@ class DispatchedOperators:
         if mode is not None and any(other is mode for other in _modes()):
             _with_others_off(lambda: mode.__exit__(None, None, None), mode)
 
+    @property
+    def leaves_graphs_alone(self) -> bool:
+        """Whether this torch still compiles functions while operators are looked at; torch 2.13 does."""
+        return hasattr(_torch_modes().TorchDispatchMode, "ignore_compile_internals")
+
     def _see(self, function: Any, arguments: Iterable[object], result: object) -> None:
         if self.first or not self._is_operator(function):
             return

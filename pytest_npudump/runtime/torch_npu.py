@@ -26,9 +26,10 @@ from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl_calls import DUMP_NOT_RUN, ENDED_BY_TEST, REPEAT_INITIALIZE, AclError
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.external import origin_of_program
-from pytest_npudump.runtime.overflow_mode import MODE_UNKNOWN, blind
+from pytest_npudump.runtime.overflow_mode import MODE_UNKNOWN
 from pytest_npudump.runtime.torch_dispatch import DispatchedOperators
 from pytest_npudump.runtime.torch_npu_device import initialising_with, other_devices
+from pytest_npudump.runtime.torch_npu_words import EAGER, IDLE, INF_NAN, INITIALISED, RELEASED, UNSEEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,32 +39,9 @@ _UTILS = "torch_npu.npu.utils"
 _QUEUEING = "torch_npu.npu.npu_config"
 _CODE = re.compile(r"error code is (-?\d+)")
 _PREFIX = re.compile(r"\[ERROR\] \S+ \(PID:[^)]*\)")
-_IDLE = (
-    "no operator ran on the NPU while the dump was on: make the test's tensors on the device 'npu', and run "
-    "them inside the test or a function-scoped fixture (CANN writes no statistics for operators captured "
-    "into a graph, and none of eager operators with dump_level='op')"
-)
-_UNSEEN = (
-    "no operator ran on the NPU in the test's own thread while the dump was on: move the model to the device "
-    "'npu' as well as its input (copies and newly made tensors do not count), and run it eagerly, inside the "
-    "test or a function-scoped fixture; operators in other threads, in a replayed graph or in a graph of "
-    "torch.compile are not seen here: run one of them in the test's thread, or test with scene='op'"
-)
-_INF_NAN = blind("set INF_NAN_MODE_FORCE_DISABLE=1 before torch_npu starts")
-_INITIALISED = (
-    "scene='overflow': the NPU was initialised before the dump, and CANN decides once a process, at its "
-    "first operator, whether overflows are dumped; leave out isolation='none', so that the test gets a "
-    "process of its own, and use no NPU while test modules and conftest.py are imported"
-)
 _EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
 _OVERFLOW = "OP_OVERFLOW"
 """Dump types, as CANN's checker names them."""
-_RELEASED = (
-    "the test took npu_dump.config_path or torchair_config(), so it has to switch the dump on itself: "
-    "compile its model with that configuration, or call init_dump() and set_dump(path) of "
-    "torch_npu.npu.utils, which raise where torch_npu.npu.set_dump says nothing. TorchAir reads "
-    "dump_config_path only with the first graph of a process: give such tests isolation='process'"
-)
 
 
 @dataclass(slots=True)
@@ -81,7 +59,7 @@ class TorchNpuActivity:
     @property
     def likely_cause(self) -> str:
         """What most likely left the dump empty."""
-        return _RELEASED if self.released else _UNSEEN if self.watched else _IDLE
+        return RELEASED if self.released else UNSEEN if self.watched else IDLE
 
 
 @dataclass(slots=True)
@@ -132,7 +110,7 @@ class TorchNpuRuntime(AclJson):
         if self._dump_type == _OVERFLOW:
             refuse_operator_overflow(rules_version())
             if not resumed and self.torch_npu.npu.is_initialized():
-                raise ConfigError(_INITIALISED)
+                raise ConfigError(INITIALISED)
         self.activity = self.activity if resumed else TorchNpuActivity()
         own = self._dump_type in _EXCEPTIONS and not self.torch_npu.npu.is_initialized()
         with initialising_with(config) if own else nullcontext():
@@ -167,8 +145,11 @@ class TorchNpuRuntime(AclJson):
         if operators is None:
             return
         operators.stop()
+        evidence = self.activity.evidence
         if operators.first:
-            self.activity.evidence.shown.append(f"{operators.first} ran on the NPU")
+            evidence.shown.append(f"{operators.first} ran on the NPU")
+        if not operators.leaves_graphs_alone:
+            evidence.notes.append(EAGER)
 
     def _synchronize(self) -> None:
         """Wait for the current device, and for each other one that this process uses."""
@@ -220,8 +201,8 @@ class TorchNpuRuntime(AclJson):
             words = " ".join(str(error).split())
             evidence.notes.append(f"{MODE_UNKNOWN}: {words}")
             return
-        if in_inf_nan_mode and _INF_NAN not in evidence.blind:
-            evidence.blind.append(_INF_NAN)
+        if in_inf_nan_mode and INF_NAN not in evidence.blind:
+            evidence.blind.append(INF_NAN)
 
     def _end_dump_of_test(self) -> None:
         """End the dump that the test has switched on, if it has; TorchAir ends its own with the process."""

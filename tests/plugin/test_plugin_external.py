@@ -136,6 +136,28 @@ def test_an_application_that_hangs_is_ended(application: Project) -> None:
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
 
 
+@pytest.mark.parametrize(
+    ("program", "limit", "words"),
+    [
+        ("import time; time.sleep(600)", 0.5, "did not end within 0.5 seconds and was ended"),
+        ("raise SystemExit(3)", 60, "ended with exit code 3"),
+    ],
+    ids=["hangs", "fails"],
+)
+def test_an_application_that_fails_and_is_passed_over_is_not_said_to_ignore_its_configuration(
+    application: Project, program: str, limit: float, words: str
+) -> None:
+    body = f"""
+    with pytest.raises(Exception):
+        npu_dump.run([sys.executable, "-c", {program!r}], acl_json="acl.json", timeout={limit})
+    """
+    write_test(application, body)
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"npudump: the dump holds nothing: *{words}*; what *printed is in *"])
+    result.stdout.no_fnmatch_line("*it has to hand*")
+
+
 def test_two_applications_are_told_apart_by_captures(application: Project) -> None:
     body = f"""{LOAD}
     for name in ("first", "second"):
@@ -212,3 +234,10 @@ def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["*acl.json was left by a run that was killed; it has been put back*"])
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
+
+
+def test_a_program_whose_environment_has_ge_dump_nothing_is_refused(application: Project) -> None:
+    write_test(application, RUN.replace(")\n", ", env={'NPU_COLLECT_PATH_EXE': '/d'})\n"), "scene='overflow'")
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*run(*NPU_COLLECT_PATH_EXE: *E10056*unset NPU_COLLECT_PATH_EXE*"])

@@ -236,6 +236,22 @@ def test_operators_show_that_a_model_ran_and_captures_go_on_looking(torch_npu: A
     assert runtime.activity.evidence.shown == ["aten.mul ran on the NPU"]
 
 
+def test_a_torch_that_compiles_nothing_meanwhile_is_told(
+    torch_npu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.utils import _python_dispatch  # type: ignore[import-not-found]
+
+    config, notes = of_scene(tmp_path, dump_scene="aic_err_norm_dump"), []
+    for _ in range(2):
+        runtime = TorchNpuRuntime(torch_npu)
+        runtime.start(config)
+        runtime.stop()
+        notes.append(runtime.activity.evidence.notes)
+        monkeypatch.delattr(_python_dispatch.TorchDispatchMode, "ignore_compile_internals", raising=False)
+    assert notes[0] == []
+    assert "as if it were not" in notes[1][0]
+
+
 def test_nobody_looks_at_operators_where_files_show_that_they_ran(torch_npu: Any, config: Path) -> None:
     runtime = TorchNpuRuntime(torch_npu)
     runtime.start(config)

@@ -1,0 +1,31 @@
+"""What the adapter for torch_npu has to say of a run that shows nothing, or would."""
+
+from pytest_npudump.runtime.overflow_mode import blind
+
+IDLE = (
+    "no operator ran on the NPU while the dump was on: make the test's tensors on the device 'npu', and run "
+    "them inside the test or a function-scoped fixture (CANN writes no statistics for operators captured "
+    "into a graph, and none of eager operators with dump_level='op')"
+)
+UNSEEN = (
+    "no operator ran on the NPU in the test's own thread while the dump was on: move the model to the device "
+    "'npu' as well as its input (copies and newly made tensors do not count), and run it eagerly, inside the "
+    "test or a function-scoped fixture; operators in other threads, in a replayed graph or in a graph of "
+    "torch.compile are not seen here: run one of them in the test's thread, or test with scene='op'"
+)
+RELEASED = (
+    "the test took npu_dump.config_path or torchair_config(), so it has to switch the dump on itself: "
+    "compile its model with that configuration, or call init_dump() and set_dump(path) of "
+    "torch_npu.npu.utils, which raise where torch_npu.npu.set_dump says nothing. TorchAir reads "
+    "dump_config_path only with the first graph of a process: give such tests isolation='process'"
+)
+INF_NAN = blind("set INF_NAN_MODE_FORCE_DISABLE=1 before torch_npu starts")
+INITIALISED = (
+    "scene='overflow': the NPU was initialised before the dump, and CANN decides once a process, at its "
+    "first operator, whether overflows are dumped; leave out isolation='none', so that the test gets a "
+    "process of its own, and use no NPU while test modules and conftest.py are imported"
+)
+EAGER = (
+    "while operators are looked for in this scene, this torch runs functions of torch.compile as if they were "
+    "not compiled; it takes one with TorchDispatchMode.ignore_compile_internals (2.13) to test the graph itself"
+)
