@@ -71,10 +71,6 @@ class Exchange:
         """Tell the others ``content``, plain JSON data, under ``name``, once for all."""
         self._draft(content).replace(self._path(name, self.rank.number))
 
-    def posted(self, name: str) -> bool:
-        """Whether this rank has told anything under ``name``."""
-        return self._path(name, self.rank.number).exists()
-
     def decide(self, name: str, content: Any) -> Any:
         """Settle the question ``name`` for all ranks, unless one of them has; return what is settled.
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.calls import compare_runs
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.text import Golden
 from pytest_npudump.ranks.agreement import sharing_question, why_missing
@@ -59,7 +59,7 @@ def differing(name: str, first: str, table: StatsTable, other: StatsTable, toler
         other: of the rank ``name``.
         tolerances: what they may differ by.
     """
-    comparison = compare_tables(table, other, tolerances)
+    comparison = compare_runs(table, other, tolerances)
     if comparison.first is None:
         return ""
     return (

@@ -19,7 +19,7 @@ from pytest_npudump.scenes.exception_places import Found, dumps_of_others, find_
 from pytest_npudump.scenes.reading import ran_under_dump, why_unshown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from pytest_npudump.session import MarkedTest
@@ -61,7 +61,7 @@ def examine(test: MarkedTest) -> Outcome:
     notes: list[str] = []
     try:
         for tree in find_dumps(test.attempt, os.environ) if test.attempts else ():
-            foreign = dumps_of_others(tree, _own_device(test))
+            foreign = dumps_of_others(tree, _used_by_others(test))
             notes += [_left_out(tree, foreign)] if foreign else []
             found = tree.without(foreign)
             read, unreadable = _read(found)
@@ -85,18 +85,19 @@ def examine(test: MarkedTest) -> Outcome:
     )
 
 
-def _own_device(test: MarkedTest) -> int | None:
-    """Return the device of this rank, None where nothing tells that other ranks have others."""
+def _used_by_others(test: MarkedTest) -> Callable[[int], bool]:
+    """Return what tells whether a device is another rank's; none is where nothing is known of that."""
     if test.exchange is None or os.environ.get(_RENUMBERED):
-        return None
-    return test.exchange.rank.local if test.settings.device is None else test.settings.device
+        return lambda _: False
+    rank, given = test.exchange.rank, test.settings.device
+    if given is not None:
+        return lambda device: device != given
+    return lambda device: device != rank.local and (device < rank.local_size or not rank.local_size)
 
 
 def _left_out(found: Found, foreign: Collection[Path]) -> str:
-    return (
-        f"{len(foreign)} files of other devices' exception dumps in {found.root} are left to the ranks whose "
-        f"devices these are"
-    )
+    devices = ", ".join(sorted({path.relative_to(found.root).parts[0] for path in foreign}, key=int))
+    return f"exception dumps of device {devices} in {found.root} are left to the ranks that use it"
 
 
 def _read(found: Found) -> tuple[list[FailedOperator], list[str]]:

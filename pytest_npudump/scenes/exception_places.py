@@ -129,25 +129,26 @@ def _kept(tree: Tree, root: Path, wanted: Callable[[Path], bool]) -> Tree:
     )
 
 
-def dumps_of_others(found: Found, device: int | None) -> frozenset[Path]:
-    """Return the files of a tree outside of the run's own that lie in the folder of another device.
+def dumps_of_others(found: Found, is_foreign: Callable[[int], bool]) -> frozenset[Path]:
+    """Return the files of a tree outside of the run's own that lie in the folders of others' devices.
 
     Args:
         found: the tree; its folders are named by device.
-        device: of this process; None where any of the files may be this process's.
+        is_foreign: whether a device is used by others, and not by this process.
     """
-    if device is None or not found.outside:
+    if not found.outside:
         return frozenset()
     tree = found.tree
     paths = {*(file.path for file in (*tree.files, *tree.cores)), *(found.root / name for name in tree.other)}
     paths |= {Path(problem.path) for problem in tree.problems}
-    return frozenset(path for path in paths if _folder_of(path, found.root) not in {None, str(device)})
+    devices = {path: _device_of(path, found.root) for path in paths}
+    return frozenset(path for path, device in devices.items() if device is not None and is_foreign(device))
 
 
-def _folder_of(path: Path, root: Path) -> str | None:
+def _device_of(path: Path, root: Path) -> int | None:
     """Return the number of the device in whose folder a file lies, None where that is no number."""
     parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
-    return parts[0] if len(parts) > 1 and parts[0].isdecimal() else None
+    return int(parts[0]) if len(parts) > 1 and parts[0].isascii() and parts[0].isdigit() else None
 
 
 def refused_environment(environ: Mapping[str, str], inherited: Mapping[str, str]) -> str:

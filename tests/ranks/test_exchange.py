@@ -164,4 +164,4 @@ def test_rank_that_did_not_come_is_said_once_and_the_first_that_did_prints(
         absence([0]),
     )
     printed(second)
-    assert second.posted("printed")
+    assert second.gather("printed", of=(1,), last=None) == {1: True}
