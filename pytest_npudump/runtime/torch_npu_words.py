@@ -26,6 +26,6 @@ INITIALISED = (
     "process of its own, and use no NPU while test modules and conftest.py are imported"
 )
 EAGER = (
-    "while operators are looked for in this scene, this torch runs functions of torch.compile as if they were "
-    "not compiled; it takes one with TorchDispatchMode.ignore_compile_internals (2.13) to test the graph itself"
+    "while operators are looked for in this scene, this torch runs functions of torch.compile uncompiled; to "
+    "test the graph itself takes one with TorchDispatchMode.ignore_compile_internals, as 2.13 has it"
 )
