@@ -24,6 +24,7 @@ from pytest_npudump.emulator.exception_files import (
     norm_header,
 )
 from pytest_npudump.emulator.tensors import from_array
+from pytest_npudump.ranks.rank import Rank
 from pytest_npudump.report.scenes import finding_details, finding_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence
@@ -40,7 +41,13 @@ BF16 = "  input.1: bfloat16 [1, 2, 4, 4, 16], max {0} at {1}, min {0} at {1}".fo
 """All of it is 0x3c00."""
 STAMP = "20260910085237489"
 NORM = f"MatMul.net_op_name_1.5.{STAMP}"
-VARIABLES = ("ASCEND_DUMP_SCENE", "ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH")
+VARIABLES = (
+    "ASCEND_DUMP_SCENE",
+    "ASCEND_DUMP_PATH",
+    "ASCEND_WORK_PATH",
+    "NPU_COLLECT_PATH",
+    "ASCEND_RT_VISIBLE_DEVICES",
+)
 
 
 @dataclass
@@ -49,6 +56,8 @@ class Run:
 
     attempt: Attempt
     request: DumpRequest
+    exchange: Any = None
+    settings: Any = field(default_factory=lambda: SimpleNamespace(device=None))
     activity: Any = field(
         default_factory=lambda: SimpleNamespace(
             initialised=True,
@@ -269,6 +278,65 @@ def test_a_dump_that_the_environment_sent_elsewhere_is_found_if_it_is_newer_than
     (found,) = failed(outcome)
     assert (found.layer, found.device, found.outside) == ("net/op.name 1", 2, variable)
     assert any(f"as {variable} is set" in line for line in finding_details(found))
+
+
+def dump_outside(tmp_path: Path, device: int) -> Path:
+    folder = tmp_path / "work" / "extra-info" / "data-dump" / str(device)
+    folder.mkdir(parents=True)
+    shutil.copy(SAMPLE, folder / NORM)
+    return folder
+
+
+@pytest.mark.parametrize("beside", [{}, {f"Add.cut_short.4.{STAMP}": b"damaged, and nobody's business"}])
+def test_dumps_outside_of_devices_that_other_ranks_use_are_left_to_them(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: dict[str, bytes]
+) -> None:
+    monkeypatch.setenv("ASCEND_DUMP_PATH", str(tmp_path / "work"))
+    run.exchange = SimpleNamespace(rank=Rank(0, 4, 0, 4))
+    folder = dump_outside(tmp_path, 1)
+    dump_outside(tmp_path, 3)
+    for name, content in beside.items():
+        (folder / name).write_bytes(content)
+    outcome = judge(run)
+    assert outcome.status == status.PASSED
+    assert outcome.notes == (
+        f"exception dumps of device 1, 3 in {folder.parent} are left to the ranks that use it",
+    )
+    dump_outside(tmp_path, 0)
+    assert [found.device for found in failed(judge(run))] == [0]
+
+
+BLAMED = [
+    (Rank(1, 4, 1, 4), None, 7, ""),  # which no other rank of this machine has by itself
+    (Rank(1, 4, 1, 4), 2, 2, ""),
+    (Rank(1, 4, 1, 4), None, 0, "4,5,6,7"),
+    (Rank(9, 16, 1, 0), None, 1, ""),
+    (None, None, 1, ""),
+]
+
+
+@pytest.mark.parametrize(("rank", "given", "device", "visible"), BLAMED)
+def test_dumps_outside_of_a_device_that_may_be_this_process_s_fail_its_test(  # noqa: PLR0917 - a case has four facts
+    run: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rank: Rank | None,
+    given: int | None,
+    device: int,
+    visible: str,
+) -> None:
+    monkeypatch.setenv("ASCEND_DUMP_PATH", str(tmp_path / "work"))
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", visible)
+    run.exchange = None if rank is None else SimpleNamespace(rank=rank)
+    run.settings.device = given
+    dump_outside(tmp_path, device)
+    assert [found.device for found in failed(judge(run))] == [device]
+
+
+def test_dumps_in_the_run_s_own_directory_are_its_own_whatever_the_device(run: Any) -> None:
+    run.exchange = SimpleNamespace(rank=Rank(0, 4, 0, 4))
+    shutil.copy(SAMPLE, run.folder(3) / NORM)
+    assert [found.device for found in failed(judge(run))] == [3]
 
 
 def test_a_dump_in_the_working_directory_is_found_where_only_the_scene_is_in_the_environment(
