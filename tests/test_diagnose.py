@@ -134,3 +134,11 @@ def test_dump_that_cannot_be_read_is_not_called_empty(tmp_path: Path) -> None:
     text = explain(tmp_path, Activity(released=True))
     assert text.startswith("two runs in one dump: ")
     assert "holds nothing" not in text
+
+
+@pytest.mark.parametrize("variable", ["NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"])
+def test_a_variable_with_which_ge_dumps_nothing_is_the_likeliest_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "/d")
+    assert explain(tmp_path, Activity(released=True)).endswith(f"unset {variable}")

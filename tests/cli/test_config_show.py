@@ -130,6 +130,18 @@ def test_warnings_go_to_standard_error(show: Show) -> None:
     assert "warning" not in out
 
 
+def test_what_the_chip_and_the_environment_make_of_it_is_a_warning(
+    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = "@pytest.mark.npu_dump(dump_stats=['Max'])"
+    project(tmp_path, f"import pytest\n\n{marker}\ndef test_one(): pass\n")
+    monkeypatch.setenv("NPU_COLLECT_PATH", "/d")
+    code, _, err = show()
+    assert code == 0
+    assert "warning: dump_stats: documented for Atlas A2 (Ascend910B) only, and the chip is not known" in err
+    assert "warning: NPU_COLLECT_PATH: " in err
+
+
 def test_a_glob_is_said_to_cost_a_dump_of_everything(show: Show) -> None:
     _, out, err = show("test_shown.py::test_glob")
     assert dump_of(out)["dump_list"] == [{}]

@@ -339,13 +339,16 @@ def test_dumps_in_the_run_s_own_directory_are_its_own_whatever_the_device(run: A
     assert [found.device for found in failed(judge(run))] == [3]
 
 
-def test_a_dump_in_the_working_directory_is_found_where_only_the_scene_is_in_the_environment(
+def test_a_dump_in_the_working_directory_is_found_whatever_had_it_written(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here" / "extra-info" / "data-dump" / "0").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     shutil.copy(SAMPLE, tmp_path / "here" / "extra-info" / "data-dump" / "0" / NORM)
-    assert judge(run).status == status.PASSED
+    old = tmp_path / "here" / "extra-info" / "data-dump" / "0" / f"Add.old.4.{STAMP}"
+    old.write_bytes(b"of an earlier process")
+    os.utime(old, (1, 1))
+    assert [one.outside for one in failed(judge(run))] == ["another exception dump"]
     monkeypatch.setenv("ASCEND_DUMP_SCENE", "aic_err_norm_dump")
     assert [one.outside for one in failed(judge(run))] == ["ASCEND_DUMP_SCENE"]
 
