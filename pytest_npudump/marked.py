@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
         rank = current_rank()
         if rank is not None and hasattr(item.config, "workerinput"):
             return f"this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)"
-        _check_config(request, settings.runtime, item.config.rootpath)
+        _check_config(request, settings.runtime)
         _check_files(request, item)
         if request.tolerances or request.preset or settings.tolerances or settings.preset:
             from pytest_npudump.reference.tolerating import check_reference  # noqa: PLC0415 - it needs numpy
@@ -65,7 +66,7 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
     return ""
 
 
-def _check_config(request: DumpRequest, runtime: str, cwd: Path) -> None:
+def _check_config(request: DumpRequest, runtime: str) -> None:
     """Have the rules of what will read the configuration judge it, as far as they are known at collection."""
     if runtime == "mindspore":
         from pytest_npudump.config import data_dump  # noqa: PLC0415 - only where chosen
@@ -79,7 +80,8 @@ def _check_config(request: DumpRequest, runtime: str, cwd: Path) -> None:
     from pytest_npudump.config.acl_json import check_request  # noqa: PLC0415 - only for marked tests
     from pytest_npudump.config.installed import rules_version  # noqa: PLC0415 - the same
 
-    check_request(request, version=rules_version(), cwd=cwd, runtime=runtime)
+    somewhere_writable = Path(tempfile.gettempdir())  # the folder of the dump is made when the test runs
+    check_request(request, version=rules_version(), cwd=somewhere_writable, runtime=runtime)
 
 
 def _check_files(request: DumpRequest, item: pytest.Item) -> None:
