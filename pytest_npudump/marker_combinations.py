@@ -77,6 +77,8 @@ def _run_problems(request: DumpRequest) -> list[str]:
         problems.append("timeout: only with isolation='process', whose child process it ends")
     if request.isolation == "none" and request.dump_scene == "aic_err_detail_dump":
         problems.append("isolation: aic_err_detail_dump may end the process, which has to be a child's")
+    if request.ranks == "same" and request.scene == "overflow":
+        problems.append("ranks: 'same' is not for scene='overflow', which keeps a golden a rank")
     if request.reference_map and not request.reference:
         problems.append("reference_map: needs reference, the ONNX model whose names it maps")
     if request.reference and request.scene == "op":

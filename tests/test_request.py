@@ -225,6 +225,26 @@ def test_a_pattern_matches_as_the_standard_library_says_or_literally(pattern: st
     assert matches_any([pattern], name) is (pattern == name or fnmatchcase(name, pattern))
 
 
+RUNS = [
+    ({"isolation": "none", "timeout": 3}, "timeout: only with isolation='process'"),
+    (
+        {"isolation": "none", "scene": "exception", "dump_scene": "aic_err_detail_dump"},
+        "isolation: aic_err_detail_dump may end the process",
+    ),
+    ({"dump_scene": "aic_err_norm_dump"}, "dump_scene: only with scene='exception'"),
+    ({"reference_map": "map.yaml"}, "reference_map: needs reference"),
+    ({"scene": "overflow", "ranks": "same"}, "ranks: 'same' is not for scene='overflow'"),
+    ({"transport": "callback", "dump_data": "stats"}, "transport: 'callback'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), RUNS)
+def test_how_a_test_is_run_goes_with_what_it_asks_for(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        check_combination(parse(**arguments))
+    assert words in str(caught.value)
+
+
 def test_readme_lists_exactly_these_arguments() -> None:
     text = README.read_text(encoding="utf-8").split("| argument | meaning |")[1].split("\n\n")[0]
     cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]

@@ -29,9 +29,7 @@ DESCRIPTION = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument(
-        "golden", type=Path, metavar="GOLDEN", help="a golden file, a dump, or an ONNX model"
-    )
+    parser.add_argument("golden", type=Path, metavar="GOLDEN", help="a golden file, a dump, or an ONNX model")
     parser.add_argument(
         "actual", type=Path, metavar="ACTUAL", help="a dump's directory, or one file of a dump"
     )

@@ -27,7 +27,7 @@ __version__ = "2.5.1"
 
 class npu:
     is_available = staticmethod(lambda: {there})
-    get_device_name = staticmethod(lambda: "Ascend910B3")
+    get_device_name = staticmethod(lambda device=None: "Ascend910B3")
 """
 
 
