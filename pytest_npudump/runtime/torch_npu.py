@@ -154,11 +154,7 @@ class TorchNpuRuntime(AclJson):
     def _synchronize(self) -> None:
         """Wait for the current device, and for each other one that this process uses."""
         self._call("torch_npu.npu.synchronize")
-        try:
-            others = other_devices(self.torch_npu)
-        except RuntimeError as error:
-            raise _refused("torch_npu._C._npu_hasPrimaryContext()", str(error)) from None
-        for device in others:
+        for device in other_devices(self.torch_npu):
             self._call("torch_npu.npu.synchronize", device)
 
     def _select_device(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,13 +53,16 @@ def _with_dump_of(config: Path, named: str | None) -> dict[str, Any]:
 
 
 def other_devices(torch_npu: Any) -> list[int]:
-    """Return the devices but the current one on which this process has a context; none is made for that.
+    """Return the devices but the current one that this process uses; none is opened for that."""
+    current = torch_npu.npu.current_device()
+    devices = range(torch_npu.npu.device_count())
+    return [device for device in devices if device != current and _is_used(torch_npu, device)]
 
-    Raises:
-        RuntimeError: the client cannot tell.
-    """
-    npu = torch_npu.npu
-    current = npu.current_device()
+
+def _is_used(torch_npu: Any, device: int) -> bool:
+    """Whether this process has a context on a device, or memory there, where CANN cannot be asked."""
     has_context = getattr(getattr(torch_npu, "_C", None), "_npu_hasPrimaryContext", None)
-    uses = npu.memory_reserved if has_context is None else has_context
-    return [device for device in range(npu.device_count()) if device != current and uses(device)]
+    if has_context is not None:
+        with suppress(RuntimeError):  # aclrtGetPrimaryCtxState is not in every CANN
+            return bool(has_context(device))
+    return bool(torch_npu.npu.memory_reserved(device))

@@ -140,12 +140,20 @@ def test_every_device_in_use_is_waited_for_and_no_other(torch_npu: Any, config: 
     ]
 
 
-def test_a_client_that_knows_no_contexts_is_asked_for_memory(torch_npu: Any, config: Path) -> None:
-    del torch_npu._C._npu_hasPrimaryContext
+@pytest.mark.parametrize("client", ["old", "over a CANN that cannot be asked"])
+def test_where_contexts_are_not_known_memory_is_asked_for(torch_npu: Any, config: Path, client: str) -> None:
+    if client == "old":
+        del torch_npu._C._npu_hasPrimaryContext
+    else:
+        torch_npu._C._npu_hasPrimaryContext = _not_found
     torch_npu.npu.memory_reserved = lambda device: 512 * (device == 3)
     TorchNpuRuntime(torch_npu).start(config)
     assert ("aclrtSynchronizeDevice", 3) in torch_npu._device.calls
     assert names(torch_npu).count("aclrtSynchronizeDevice") == 2
+
+
+def _not_found(device: int) -> bool:
+    raise RuntimeError(f"Failed to find function aclrtGetPrimaryCtxState (device {device})")
 
 
 def test_a_test_that_ends_the_dump_itself_is_told_so(torch_npu: Any, config: Path) -> None:
