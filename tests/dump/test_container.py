@@ -46,7 +46,7 @@ def _tensor(
     }
 
 
-def test_a_file_of_the_device_writer() -> None:
+def test_trap_3_and_4_inputs_outputs_and_empty_shapes_of_a_real_file() -> None:
     (record,) = read_container(DATA / "containers" / "mixed-op")
     assert record.op_name == "net/block 1/mat\\mul.x"
     assert record.dump_time == 1795228705872229
@@ -65,7 +65,7 @@ def test_a_file_of_the_device_writer() -> None:
     assert record.tensors[1].original_shape == (1, 30, 4, 4)
 
 
-def test_payloads_follow_each_other_although_one_tensor_has_none() -> None:
+def test_trap_1_and_2_payloads_come_inputs_first_although_one_tensor_has_none() -> None:
     (record,) = read_container(DATA / "containers" / "mixed-op")
     first = record.tensors[0]
     assert load(first.payload, first.dtype, first.shape).tolist() == np.arange(12.0).reshape(3, 4).tolist()
@@ -74,7 +74,7 @@ def test_payloads_follow_each_other_although_one_tensor_has_none() -> None:
     assert sum(ends[-1]) == (DATA / "containers" / "mixed-op").stat().st_size
 
 
-def test_a_file_of_the_exception_writer() -> None:
+def test_trap_6_a_file_of_the_exception_writer_has_c0_in_its_raw_format() -> None:
     (record,) = read_container(DATA / "containers" / "exception")
     assert record.attrs == {"user_tag": "t"}
     assert record.dfx_message == "hello\n"
@@ -86,21 +86,35 @@ def test_a_file_of_the_exception_writer() -> None:
 @pytest.mark.parametrize(
     "path", sorted(p for p in (DATA / "dtypes").iterdir() if not p.suffix), ids=lambda p: p.name
 )
-def test_every_type_of_the_table_is_named_and_its_bytes_are_there(path: Path) -> None:
+def test_trap_5_every_type_is_named_by_the_number_of_the_header(path: Path) -> None:
     (record,) = read_container(path)
     (tensor,) = record.tensors
     assert tensor.dtype == BY_PROTO[int(path.name.split("_")[0])].name
     assert raw_bytes(tensor.payload).tolist() == list(range(240))
 
 
-def test_a_larger_size_than_the_shape_needs_is_skipped(tmp_path: Path) -> None:
+def test_trap_7_the_offset_which_loses_its_upper_half_is_not_used(tmp_path: Path) -> None:
+    tensors = [_tensor(2, offset=0), _tensor(2, offset=1), _tensor(2, offset=0xFFFFFFFFFFFFFFFF)]
+    found = read_container(_write(tmp_path, _bytes(b"aabbcc", output=tensors)))[0].tensors
+    assert [raw_bytes(t.payload).tobytes() for t in found] == [b"aa", b"bb", b"cc"]
+
+
+def test_trap_10_a_payload_may_begin_with_the_other_container_s_magic(tmp_path: Path) -> None:
+    magic = b"\x5a" * 4
+    data = _bytes(magic + magic, output=[_tensor(8)])
+    (record,) = read_container(_write(tmp_path, data))
+    assert record.kind == "protobuf"
+    assert raw_bytes(record.tensors[0].payload).tobytes() == magic + magic
+
+
+def test_trap_8_a_larger_size_than_the_shape_needs_is_skipped(tmp_path: Path) -> None:
     data = _bytes(b"abXXcd", input=[_tensor(4, dims=[2]), _tensor(2)])
     one, two = read_container(_write(tmp_path, data))[0].tensors
     assert raw_bytes(one.payload).tobytes() == b"ab"
     assert raw_bytes(two.payload).tobytes() == b"cd"
 
 
-def test_null_addresses_are_skipped_only_where_the_sizes_do_not_add_up(tmp_path: Path) -> None:
+def test_trap_2_null_addresses_are_skipped_only_where_the_sizes_do_not_add_up(tmp_path: Path) -> None:
     tensors = [_tensor(2), _tensor(2, address=0), _tensor(2)]
     path = _write(tmp_path, _bytes(b"aabbcc", input=tensors))
     found = [raw_bytes(t.payload).tobytes() for t in read_container(path)[0].tensors]
@@ -164,7 +178,7 @@ def test_a_dump_of_an_exception_callback_has_no_version(tmp_path: Path) -> None:
         read_container(_write(tmp_path, _bytes(b"ab", version="", dump_time=5, input=[tensor])))
 
 
-def test_records_written_behind_each_other_are_all_read(tmp_path: Path) -> None:
+def test_trap_9_records_written_behind_each_other_are_all_read(tmp_path: Path) -> None:
     one = _bytes(b"abc", dump_time=1, output=[_tensor(3), _tensor(9, address=0)])
     two = _bytes(b"xyz", dump_time=2, output=[_tensor(3)])
     records = read_container(_write(tmp_path, one + two + one))
@@ -173,7 +187,7 @@ def test_records_written_behind_each_other_are_all_read(tmp_path: Path) -> None:
     assert raw_bytes(records[2].tensors[0].payload).tobytes() == b"abc"
 
 
-def test_unknown_numbers_are_kept_and_cost_no_other_tensor(tmp_path: Path) -> None:
+def test_trap_30_unknown_numbers_are_kept_and_cost_no_other_tensor(tmp_path: Path) -> None:
     strange = _tensor(3, dtype=99, dims=[2])
     strange["format"] = 77
     data = _bytes(b"abcd", input=[strange, _tensor(1)])
@@ -208,7 +222,7 @@ def test_a_tensor_behind_four_gigabytes(tmp_path: Path) -> None:
     assert raw_bytes(two.payload).tobytes() == b"zz"
 
 
-def test_the_exception_writer_cuts_tensors_of_four_gigabytes(tmp_path: Path) -> None:
+def test_trap_9_the_exception_writer_cuts_tensors_of_four_gigabytes(tmp_path: Path) -> None:
     big = {"data_type": 4, "shape": {"dim": [(1 << 32) + 3]}, "size": (1 << 32) + 3, "input_type": 2}
     small = {"data_type": 4, "shape": {"dim": [2]}, "size": 2, "input_type": 2}
     one, two = read_container(_write(tmp_path, _bytes(b"aaabb", input=[big, small])))[0].tensors

@@ -42,7 +42,7 @@ def test_all_codes_of_fp8(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(values.astype(np.float64), expected)
 
 
-def test_the_codes_that_msaccucmp_gets_wrong(tmp_path: Path) -> None:
+def test_trap_29_the_codes_that_msaccucmp_gets_wrong(tmp_path: Path) -> None:
     assert load(_payload(tmp_path, b"\xfc"), "float8_e5m2", (1,)).astype(float)[0] == -math.inf
     assert np.isnan(load(_payload(tmp_path, b"\x7f\xff"), "float8_e4m3fn", (2,)).astype(float)).all()
     assert load(_payload(tmp_path, b"\x08\x10"), "hifloat8", (2,)).tolist() == [1.0, 2.0]

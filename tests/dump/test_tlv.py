@@ -38,7 +38,7 @@ def _file(tmp_path: Path, *parts: Any, payload: bytes = b"") -> Any:
     return path
 
 
-def test_inputs_and_outputs_with_types_of_ge(tmp_path: Path) -> None:
+def test_trap_5_and_10_inputs_and_outputs_with_types_of_ge_behind_the_magic(tmp_path: Path) -> None:
     first = _input(0, 8, _shape(0, 2) + _shape(1, 1, 2))
     second = _output(3, 4, _shape(0) + _tlv(2, b"orig"))
     path = _file(tmp_path, (4, [first]), (5, [second]), payload=struct.pack("<ffi", 1.5, -2, 7))
