@@ -218,7 +218,10 @@ def test_pytest_that_is_killed_takes_its_programs_along(
     body = PROGRAM.format(name=name).replace("\n    ", "\n")
     isolated(project, body, f'isolation="{isolation}"')
     project.path.joinpath("a.json").write_text("{}")
-    command = [sys.executable, "-m", "pytest", "--npudump-runtime=emulator"]
+    # Whoever runs these tests in the background, or with nohup, has signals ignored.
+    heed = "import os, signal, sys; [signal.signal(n, signal.SIG_DFL) for n in (1, 2, 15)]; "
+    run = "os.execv(sys.executable, [sys.executable, '-m', 'pytest', '--npudump-runtime=emulator'])"
+    command = [sys.executable, "-c", heed + run]
     child = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL)
     wait_for(lambda: running(name))
     child.send_signal(number)
