@@ -151,10 +151,16 @@ def test_an_interrupt_ends_the_program_and_goes_on(run: Run, tmp_path: Path) -> 
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        run("import os, pathlib, time; pathlib.Path('pids').write_text(str(os.getpid())); time.sleep(600)")
-    thread.join()
+    heeded = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where run in the background
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            run(
+                "import os, pathlib, time; pathlib.Path('pids').write_text(str(os.getpid())); time.sleep(600)"
+            )
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, heeded)
     assert is_gone(int((tmp_path / "pids").read_text()))
 
 
