@@ -130,7 +130,7 @@ def test_b(npu_dump):
 def test_a_dump_that_the_environment_sends_elsewhere_is_found(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ASCEND_WORK_PATH", str(project.path / "work"))
+    monkeypatch.setenv("ASCEND_WORK_PATH", str(project.path / "elsewhere"))
     project.marked("scene='exception', isolation='none'", body=SWALLOW)
     result = project.run()
     result.assert_outcomes(failed=1)
@@ -138,7 +138,7 @@ def test_a_dump_that_the_environment_sends_elsewhere_is_found(
         [
             "npudump: block/conv.2 (Conv) failed on the NPU (device 0, stream 3, task 3)",
             "outside:    *as ASCEND_WORK_PATH is set*",
-            f"dump:       {project.path}/work/extra-info/data-dump/0/Conv.*",
+            f"dump:       {project.path}/elsewhere/extra-info/data-dump/0/Conv.*",
         ]
     )
     install.reset()  # as a new process, in which nothing fails
