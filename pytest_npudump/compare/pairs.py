@@ -15,8 +15,9 @@ from pytest_npudump.dump.host import host_array, is_private
 from pytest_npudump.dump.layouts import LayoutError
 from pytest_npudump.dump.packed import packed_tensor
 from pytest_npudump.dump.records import Stats, TensorRecord
-from pytest_npudump.dump.stats import payload_stats, tensor_stats
+from pytest_npudump.dump.stats import tensor_stats
 from pytest_npudump.dump.stats_chunks import c_order_chunks
+from pytest_npudump.dump.stats_files import payload_stats
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
 from pytest_npudump.golden.tensors import load_tensors
 

@@ -120,13 +120,18 @@ def numpy_dtype(dtype: str) -> np.dtype:
 
 def _load_npy(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndarray:
     array = load_npy(payload.path)
-    if array.dtype == np.float16 and dtype == "bfloat16":
-        raise FormatError(payload.path, "the array is float16, the record says bfloat16")
+    check_npy_type(payload, array.dtype, dtype)
     if shape is None or array.shape == shape:
         return array
     if array.size != math.prod(shape):
         raise FormatError(payload.path, f"the array has shape {array.shape}, the record says {shape}")
     return array.reshape(shape)
+
+
+def check_npy_type(payload: Payload, found: np.dtype, dtype: str) -> None:
+    """Raise FormatError where an npy file has float16 and its record says ``dtype`` is bfloat16."""
+    if found == np.float16 and dtype == "bfloat16":
+        raise FormatError(payload.path, "the array is float16, the record says bfloat16")
 
 
 def _decode(data: np.ndarray, dtype: str, count: int) -> np.ndarray:

@@ -47,6 +47,23 @@ class RawFile:
             data += part
         return bytes(data)
 
+    def read_into(self, offset: int, buffer: np.ndarray, what: str) -> None:
+        """Fill ``buffer``, contiguous uint8 of shape (n,), with the n bytes at ``offset``.
+
+        Raises:
+            FormatError: the file does not have them, or cannot be read.
+        """
+        self.check(offset, buffer.size, what)
+        view, done = buffer.data, 0
+        while done < buffer.size:
+            try:
+                part = os.preadv(self._descriptor, [view[done:]], offset + done)
+            except OSError as error:
+                raise self.error(offset + done, f"cannot be read: {error.strerror or error}") from error
+            if not part:
+                raise self.error(offset + done, f"the file became shorter while {what} was read")
+            done += part
+
     def check(self, offset: int, nbytes: int, what: str) -> None:
         """Raise FormatError unless the file has ``nbytes`` at ``offset``."""
         if offset < 0 or nbytes < 0 or offset + nbytes > self.size:

@@ -11,10 +11,10 @@ from pytest_npudump.dump.container import ContainerRecord, ContainerTensor, read
 from pytest_npudump.dump.decode import DecodeError, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.executions import Execution
-from pytest_npudump.dump.npy import load_npy, read_npy_header
+from pytest_npudump.dump.npy import read_npy_header
 from pytest_npudump.dump.parts import TensorPart, dtype_name
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats import payload_stats, tensor_stats
+from pytest_npudump.dump.stats_files import npy_stats, payload_stats
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def npy_part(path: Path, name: DumpName, *, stats: bool, acl: bool) -> TensorPar
         header.shape,
         format=name.format,
         size=header.nbytes,
-        stats=tensor_stats(load_npy(path), acl=acl) if stats else None,
+        stats=npy_stats(path, header, acl=acl) if stats else None,
         note="" if said == dtype else f"stored as {dtype}, called {said} in the file's name",
         payload=Payload(path, header.offset, header.nbytes, "npy"),
     )

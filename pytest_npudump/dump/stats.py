@@ -17,14 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.decode import load, raw_bytes, too_short, why_opaque
-from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.stats_chunks import chunks
-from pytest_npudump.dump.stats_running import is_packed, running_array, running_raw
+from pytest_npudump.dump.stats_running import running_array
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.records import Payload
     from pytest_npudump.dump.stats_running import Running
     from pytest_npudump.dump.stats_totals import Totals
 
@@ -64,35 +61,7 @@ def as_device(stats: Stats, *, nan_first: bool) -> Stats:
     return replace(stats, max=math.nan, min=math.nan) if nan_first else stats
 
 
-def payload_stats(payload: Payload, dtype: str, count: int, *, acl: bool = False) -> Stats | None:
-    """The statistics of the first ``count`` elements of a payload of the type called ``dtype``.
-
-    Memory does not grow with the payload. None where the type has no values, or ``acl`` is set and ACL
-    has no statistics for it.
-
-    Raises:
-        DecodeError: the payload is smaller than ``count`` elements.
-        FormatError: the file cannot be read.
-    """
-    if why_opaque(dtype) or (acl and dtype not in ACL_TYPES):
-        return None
-    if payload.kind == "raw" and is_packed(dtype):
-        return _packed_stats(payload, dtype, count, acl=acl)
-    return tensor_stats(load(payload, dtype, (count,) if payload.kind == "raw" else None), acl=acl)
-
-
 def _totals(running: Running, array: np.ndarray) -> Totals:
     for piece in chunks(array):
         running.add(piece)
     return running.totals()
-
-
-def _packed_stats(payload: Payload, dtype: str, count: int, *, acl: bool) -> Stats:
-    """Statistics of a type that would have to be copied to be an array."""
-    needed = (count * BY_NAME[dtype].bits + 7) // 8
-    data = raw_bytes(payload)
-    if needed > len(data):
-        raise too_short(payload, dtype, count, len(data))
-    with np.errstate(all="ignore"):
-        found = _totals(running_raw(dtype, count), data[:needed]).stats()
-    return as_device(found, nan_first=False) if acl else found

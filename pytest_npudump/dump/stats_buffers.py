@@ -1,7 +1,8 @@
 """Room to work in, kept for the next tensor.
 
 What the comparison of a tensor needs, some 8 MiB, is more than an allocator keeps: it would be given back to
-the system and faulted in anew for each tensor, which took a third of all time.
+the system and faulted in anew for each tensor, which took a third of all time. Threads would also wait for
+each other there, for they share one address space.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Buffers:
     def __init__(self) -> None:
         self._floats: dict[str, NDArray[np.float32]] = {}
         self._flags: dict[str, NDArray[np.bool_]] = {}
+        self._octets: dict[str, NDArray[np.uint8]] = {}
 
     def floats(self, name: str, size: int) -> NDArray[np.float32]:
         """A float32 array of shape (size,)."""
@@ -39,15 +41,28 @@ class Buffers:
             found = self._flags[name] = np.empty(size, np.bool_)
         return found[:size]
 
+    def octets(self, name: str, size: int) -> NDArray[np.uint8]:
+        """A uint8 array of shape (size,), aligned for any type of a dump."""
+        found = self._octets.get(name)
+        if found is None or found.size < size:
+            found = self._octets[name] = np.empty(size, np.uint8)
+        return found[:size]
+
 
 class _Idle(threading.local):
     """Buffers of one thread that nobody uses; the last ones given back are the next to be lent."""
 
     def __init__(self) -> None:
         self.buffers: list[Buffers] = []
+        self.scratch = Buffers()
 
 
 _IDLE = _Idle()
+
+
+def scratch_buffers() -> Buffers:
+    """Buffers of this thread whose content is used up before their user calls anything that may want some."""
+    return _IDLE.scratch
 
 
 @contextmanager

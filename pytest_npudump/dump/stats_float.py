@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.dump.stats_buffers import Buffers
+from pytest_npudump.dump.stats_buffers import scratch_buffers
 from pytest_npudump.dump.stats_sums import block_dot, block_sum
 
 if TYPE_CHECKING:
+    from pytest_npudump.dump.stats_buffers import Buffers
     from pytest_npudump.dump.stats_totals import Totals
 
 _LARGEST = 0x7F7FFFFF
@@ -61,11 +62,15 @@ class Measured(NamedTuple):
 
 
 class Kernel(ABC):
-    """Adds chunks of one type to totals, in ``buffers`` of its own."""
+    """Adds chunks of one type to totals, in ``buffers`` of its own or in the thread's."""
 
     def __init__(self, totals: Totals, buffers: Buffers | None = None) -> None:
         self.totals = totals
-        self._buffers = buffers or Buffers()
+        self._own = buffers
+
+    @property
+    def _buffers(self) -> Buffers:
+        return self._own or scratch_buffers()
 
     @abstractmethod
     def measure(self, chunk: np.ndarray) -> Measured | None:

@@ -17,7 +17,8 @@ from pytest_npudump.dump.container import read_container
 from pytest_npudump.dump.decode import DecodeError, load
 from pytest_npudump.dump.dtypes import BY_PROTO
 from pytest_npudump.dump.records import Payload, Stats
-from pytest_npudump.dump.stats import ACL_TYPES, payload_stats, tensor_stats
+from pytest_npudump.dump.stats import ACL_TYPES, tensor_stats
+from pytest_npudump.dump.stats_files import payload_stats
 
 DATA = Path(__file__).parent.parent / "data" / "dump"
 

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pytest_npudump.dump.npy import read_npy_header
+from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.stats_chunks import CHUNK_BYTES
+from pytest_npudump.dump.stats_files import npy_stats, payload_stats
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_npudump.dump.records import Stats
+
+TYPES = ["float32", "float16", "float64", "bfloat16", "float8_e5m2", "int8", "uint16", "int32", "int64"]
+
+
+def _numbers(dtype: str, count: int) -> np.ndarray:
+    found = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    values = np.random.default_rng(0).standard_normal(count) * 20
+    values[:: max(count // 9, 1)] = 0
+    return np.abs(values).astype(found) if found.kind == "u" else values.astype(found)
+
+
+def _raw_file(path: Path, values: np.ndarray, offset: int = 0) -> Payload:
+    path.write_bytes(bytes(offset) + values.tobytes() + b"\xff" * 7)
+    return Payload(path, offset, values.nbytes)
+
+
+def _assert_is_what_numpy_finds(found: Stats | None, values: np.ndarray) -> None:
+    wide = values.astype(np.float64)
+    assert found is not None
+    assert (found.count, found.nan, found.pos_inf, found.neg_inf) == (wide.size, 0, 0, 0)
+    assert found.zero == np.count_nonzero(wide == 0)
+    assert (found.max, found.min) == (wide.max(), wide.min())
+    assert found.avg == pytest.approx(math.fsum(wide.ravel()) / wide.size, abs=9e-7 * np.abs(wide).mean())
+    assert found.l2norm == pytest.approx(math.sqrt(math.fsum((wide * wide).ravel())), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("offset", [0, 3])
+def test_all_pieces_of_a_large_tensor_count_wherever_it_begins(
+    tmp_path: Path, dtype: str, offset: int
+) -> None:
+    values = _numbers(dtype, 2 * CHUNK_BYTES // np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize + 5)
+    payload = _raw_file(tmp_path / "data", values, offset)
+    _assert_is_what_numpy_finds(payload_stats(payload, dtype, values.size), values)
+
+
+def test_only_the_elements_asked_for_count(tmp_path: Path) -> None:
+    values = np.arange(1, 101, dtype=np.int32)
+    found = payload_stats(_raw_file(tmp_path / "data", values), "int32", 10)
+    assert found is not None
+    assert (found.count, found.max) == (10, 10)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("descr", ["<f4", ">f4", "<f2", ">i8", "<f8"])
+def test_an_npy_file_counts_in_either_order_of_axes_and_of_bytes(
+    tmp_path: Path, descr: str, order: str
+) -> None:
+    values = np.asarray(_numbers("float64", 24 * 31).reshape(24, 31).astype(descr), order=order)
+    np.save(tmp_path / "a.npy", values)
+    header = read_npy_header(tmp_path / "a.npy")
+    _assert_is_what_numpy_finds(npy_stats(tmp_path / "a.npy", header), values)
+    payload = Payload(tmp_path / "a.npy", header.offset, header.nbytes, "npy")
+    _assert_is_what_numpy_finds(payload_stats(payload, header.dtype.name, values.size), values)
+
+
+def test_a_type_that_acl_has_no_statistics_for_is_only_counted_in_an_npy_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones((2, 3), np.complex64))
+    found = npy_stats(tmp_path / "a.npy", read_npy_header(tmp_path / "a.npy"), acl=True)
+    assert (found.count, found.max, found.l2norm) == (6, None, None)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("place", [0, 1, CHUNK_BYTES])
+def test_acl_is_misled_by_a_nan_in_the_first_element_of_the_tensor_only(
+    tmp_path: Path, dtype: str, place: int
+) -> None:
+    values = np.ones(CHUNK_BYTES + 1, dtype)
+    values[place] = np.nan
+    found = payload_stats(_raw_file(tmp_path / "data", values), dtype, values.size, acl=True)
+    assert found is not None
+    assert math.isnan(found.max if found.max is not None else 0) == (place == 0)
+    assert found.nan == 1
+
+
+def test_a_file_without_the_bytes_is_an_error_that_names_the_byte(tmp_path: Path) -> None:
+    payload = _raw_file(tmp_path / "data", np.ones(4, np.float32))
+    with pytest.raises(FormatError, match="the tensor needs 400 bytes, but the file has 23 from there on"):
+        payload_stats(Payload(payload.path, 0, 400), "float32", 100)
+
+
+def test_files_read_in_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
+    arrays = [np.full(300_000 + number, number, np.float16) for number in range(12)]
+    payloads = [_raw_file(tmp_path / str(number), array) for number, array in enumerate(arrays)]
+
+    def read(number: int) -> tuple[float | None, float | None, int]:
+        found = payload_stats(payloads[number], "float16", arrays[number].size)
+        assert found is not None
+        return found.max, found.min, found.count
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(read, range(12)))
+    assert found == [(number, number, 300_000 + number) for number in range(12)]
