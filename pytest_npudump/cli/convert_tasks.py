@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.decode import VIEWED, load, raw_bytes
-from pytest_npudump.dump.host import host_array
-from pytest_npudump.dump.layouts import LayoutError
+from pytest_npudump.dump.file_pieces import file_pieces
+from pytest_npudump.dump.host import host_values
+from pytest_npudump.dump.layouts import JoinedTensor, LayoutError
 from pytest_npudump.dump.packed import packed_tensor
 from pytest_npudump.dump.stats_chunks import c_order_chunks
-from pytest_npudump.errors import DumpError, FormatError, NpudumpError
+from pytest_npudump.errors import DumpError, NpudumpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from io import FileIO
     from pathlib import Path
 
-    from pytest_npudump.dump.records import Payload, TensorRecord
+    from pytest_npudump.dump.records import TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -125,7 +125,8 @@ def _safetensors(file: OutputFile) -> Converted:
 
 def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
     try:
-        return (_host(_load(record), record, layout) if layout else raw_array(record)), ""
+        found = _host(_load(record), record, layout) if layout else raw_array(record)
+        return (found.whole() if isinstance(found, JoinedTensor) else found), ""
     except NpudumpError as error:
         return None, _failure(record, error)
 
@@ -148,39 +149,12 @@ def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int,
     array = _host(loaded, record, layout) if layout else loaded
     payload = record.payload
     if array is loaded and _is_numpy(array.dtype) and payload is not None and payload.kind == "raw":
-        return array.dtype, array.shape, _file_pieces(payload, array)
+        octets = file_pieces(payload.path, payload.offset, array.nbytes, _BUFFER)
+        return array.dtype, array.shape, (piece.view(array.dtype) for piece in octets)
     dtype = array.dtype if _is_numpy(array.dtype) else np.dtype("<f4")
+    if isinstance(array, JoinedTensor):
+        return dtype, array.shape, array.pieces(_CHUNK)
     return dtype, array.shape, c_order_chunks(array, _CHUNK, flat=array.flags.c_contiguous)
-
-
-def _file_pieces(payload: Payload, array: Array) -> Iterator[Array]:
-    """Elements of ``array``, which the bytes of ``payload`` are as they stand, through one small buffer.
-
-    Reading takes two thirds of the time that the faults of a mapped file's pages take. Bytes that are no
-    bool, which ``load`` shows as uint8, are those of ``array`` in either case.
-
-    Raises:
-        FormatError: the file became shorter.
-    """
-    buffer = np.empty(min(_BUFFER, array.nbytes), np.uint8)
-    with payload.path.open("rb", buffering=0) as file:
-        file.seek(payload.offset)
-        done = 0
-        while done < array.nbytes:
-            length = min(_BUFFER, array.nbytes - done)
-            _fill(file, buffer[:length], payload.offset + done)
-            yield buffer[:length].view(array.dtype)
-            done += length
-
-
-def _fill(file: FileIO, buffer: Array, offset: int) -> None:
-    done = 0
-    while done < buffer.size:
-        read = file.readinto(buffer[done:].data)
-        if not read:
-            reason = "the file became shorter while the tensor was read"
-            raise FormatError(str(file.name), reason, offset=offset + done)
-        done += read
 
 
 def _load(record: TensorRecord) -> Array:
@@ -191,9 +165,9 @@ def _load(record: TensorRecord) -> Array:
     return load(record.payload, record.dtype, record.shape)
 
 
-def _host(array: Array, record: TensorRecord, layout: str) -> Array:
+def _host(array: Array, record: TensorRecord, layout: str) -> Array | JoinedTensor:
     try:
-        return host_array(array, record, layout)
+        return host_values(array, record, layout)
     except LayoutError as error:
         raise LayoutError(f"{error}; --layout names another host layout, --raw keeps the device's") from error
 

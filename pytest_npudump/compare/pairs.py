@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors import compare_tensors, examine_tensors
+from pytest_npudump.compare.tensors import compare_tensors, examine_tensors, values_stats
 from pytest_npudump.dump.decode import load, raw_bytes, why_opaque
-from pytest_npudump.dump.host import host_array, is_private
+from pytest_npudump.dump.host import host_values, is_private
 from pytest_npudump.dump.layouts import LayoutError
 from pytest_npudump.dump.packed import packed_tensor
 from pytest_npudump.dump.records import Stats, TensorRecord
@@ -134,13 +134,14 @@ def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord)
     packed = packed_tensor(golden, pair.layout), packed_tensor(actual, pair.layout)
     if packed[0] is not None and packed[1] is not None:
         return _examined(pair, golden, actual, (packed[0], packed[1]), Elements(golden, actual))
-    one, other = _array(golden), _array(actual)
+    arrays = _array(golden), _array(actual)
+    values: tuple[Values, Values] = arrays
     found = Elements(golden, actual)
     try:
-        one, other = host_array(one, golden, pair.layout), host_array(other, actual, pair.layout)
+        values = host_values(arrays[0], golden, pair.layout), host_values(arrays[1], actual, pair.layout)
     except LayoutError as error:
         found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
-    return _examined(pair, golden, actual, (one, other), found)
+    return _examined(pair, golden, actual, values, found)
 
 
 def _examined(
@@ -152,7 +153,7 @@ def _examined(
         examined = examine_tensors(*values, rtol=pair.rtol, atol=pair.atol, worst=_WORST)
         first, second, difference = examined.golden, examined.actual, examined.difference
     except RequestError as error:
-        first, second = _stats(golden, values[0]), _stats(actual, values[1])
+        first, second = values_stats(values[0]), values_stats(values[1])
         note = "; ".join(filter(None, (note, f"elements not compared: {error}")))
     return replace(
         found,
@@ -162,10 +163,6 @@ def _examined(
         difference=difference,
         note=note,
     )
-
-
-def _stats(record: TensorRecord, values: Values) -> Stats:
-    return tensor_stats(values if isinstance(values, np.ndarray) else _array(record))
 
 
 def _array(record: TensorRecord) -> Array:

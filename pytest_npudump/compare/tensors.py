@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors_chunks import paired_chunks
+from pytest_npudump.compare.tensors_chunks import paired_chunks, value_chunks
 from pytest_npudump.compare.tensors_fast import FAST_TYPES, FastComparer
 from pytest_npudump.compare.tensors_sums import Sums, add_chunk, dot_scale
 from pytest_npudump.compare.tensors_worst import Worst
@@ -130,13 +130,14 @@ def compare_tensors(
         RequestError: the shapes differ, a tolerance is negative or NaN, or integers are to be compared
             with another type.
     """
-    return examine_tensors(golden, actual, rtol=rtol, atol=atol, worst=worst).difference
+    pair = np.asarray(golden), np.asarray(actual)
+    return examine_tensors(*pair, rtol=rtol, atol=atol, worst=worst).difference
 
 
 def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float, worst: int = 5) -> Examined:
     """Compare as :func:`compare_tensors`, and have the statistics of both with it: each chunk is read once.
 
-    Both are arrays, or both tensors that are unpacked piece by piece.
+    Either none of the two is packed, or both are.
 
     Raises:
         RequestError: as :func:`compare_tensors`.
@@ -154,8 +155,7 @@ def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float,
             sides = (fast.golden, fast.actual)
         else:
             sides = (running_array(golden.dtype), running_array(actual.dtype))
-        if isinstance(golden, np.ndarray) and isinstance(actual, np.ndarray):
-            sums.scale = dot_scale(golden, actual)
+        sums.scale = dot_scale(golden, actual)
         offset = 0
         for one, other in paired_chunks(golden, actual):
             if fast is None or not fast.add(one, other, offset):
@@ -166,6 +166,19 @@ def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float,
         totals = [side.totals if isinstance(side, Kernel) else side.totals() for side in sides]
         ours, theirs = (total.stats() for total in totals)
     return Examined(_difference(golden, sums, found, rtol, atol), ours, theirs)
+
+
+def values_stats(values: Values) -> Stats:
+    """The statistics of one tensor, of which only pieces are held.
+
+    Raises:
+        DecodeError: its values have no numeric meaning.
+    """
+    running = running_array(values.dtype)
+    with np.errstate(all="ignore"):
+        for piece in value_chunks(values):
+            running.add(piece)
+        return running.totals().stats()
 
 
 def _check(golden: Values, actual: Values, rtol: float, atol: float) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.packed import PackedTensor
+import numpy as np
+
 from pytest_npudump.dump.stats_chunks import c_order_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
+    from pytest_npudump.dump.layouts_join import JoinedTensor
+    from pytest_npudump.dump.packed import PackedTensor
 
-    Values = np.ndarray | PackedTensor
+    Values = np.ndarray | PackedTensor | JoinedTensor
 
 CHUNK = 1 << 18
 """Elements compared at a time: the dozen buffers this takes stay in a last-level cache."""
@@ -21,16 +23,15 @@ CHUNK = 1 << 18
 def paired_chunks(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Pieces of one axis and equal length, aligned and native; either none is packed, or both are."""
     sides = (golden, actual)
-    flat = all(isinstance(side, PackedTensor) or side.flags.c_contiguous for side in sides)
+    flat = all(isinstance(side, np.ndarray) and side.flags.c_contiguous for side in sides)
+    yield from zip(*(value_chunks(side, flat=flat) for side in sides), strict=True)
+
+
+def value_chunks(values: Values, *, flat: bool = False) -> Iterator[np.ndarray]:
+    """Pieces of one axis in C order, aligned and native; ``flat`` is as for :func:`c_order_chunks`."""
     pieces = (
-        side.pieces(CHUNK) if isinstance(side, PackedTensor) else c_order_chunks(side, CHUNK, flat=flat)
-        for side in sides
+        c_order_chunks(values, CHUNK, flat=flat) if isinstance(values, np.ndarray) else values.pieces(CHUNK)
     )
-    for one, other in zip(*pieces, strict=True):
-        yield _ready(one), _ready(other)
-
-
-def _ready(piece: np.ndarray) -> np.ndarray:
-    if piece.flags.aligned and piece.dtype.isnative:
-        return piece
-    return piece.astype(piece.dtype.newbyteorder("="))
+    for piece in pieces:
+        ready = piece.flags.aligned and piece.dtype.isnative
+        yield piece if ready else piece.astype(piece.dtype.newbyteorder("="))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.stats_chunks import chunks
+from pytest_npudump.compare.tensors_chunks import value_chunks
 from pytest_npudump.dump.stats_sums import block_dot
 
 if TYPE_CHECKING:
+    from pytest_npudump.compare.tensors_chunks import Values
     from pytest_npudump.compare.tensors_worst import Worst
 
 _RANGE = 1e140
@@ -53,13 +54,13 @@ class Sums:
         self.ulp_count += count
 
 
-def dot_scale(golden: np.ndarray, actual: np.ndarray) -> float:
+def dot_scale(golden: Values, actual: Values) -> float:
     """A power of two that keeps squares within float64; 1 where they are anyway."""
     if not any(array.dtype.name in _WIDE_TYPES for array in (golden, actual)):
         return 1.0
     magnitude = 0.0
     for array in (golden, actual):
-        for chunk in chunks(array):
+        for chunk in value_chunks(array):
             sizes = np.abs(chunk)
             magnitude = max(magnitude, float(np.max(sizes, where=np.isfinite(sizes), initial=0.0)))
     if not magnitude or 1 / _RANGE < magnitude < _RANGE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.layouts import HOST_AXES, LayoutError, to_host
+from pytest_npudump.dump.layouts import HOST_AXES, JoinedTensor, LayoutError, in_host_layout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,13 +24,23 @@ def host_array(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarr
     Raises:
         LayoutError: the layout cannot be converted, or the shapes do not fit it.
     """
+    found = host_values(array, record, layout)
+    return found.whole() if isinstance(found, JoinedTensor) else found
+
+
+def host_values(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarray | JoinedTensor:
+    """What :func:`host_array` returns, or what can return it piece by piece where that would be a copy.
+
+    Raises:
+        LayoutError: as :func:`host_array`.
+    """
     if record.format in _PLAIN:
         if layout == "ND" or record.format not in HOST_AXES or array.ndim != len(layout):
             return array
-        return to_host(array, device_format=record.format, host_format=layout, original_shape=None)
+        return in_host_layout(array, device_format=record.format, host_format=layout, original_shape=None)
     if array.ndim == 0:
         raise LayoutError(f"a scalar cannot be in the layout {record.format}")
-    return to_host(
+    return in_host_layout(
         array,
         device_format=record.format,
         host_format=layout,

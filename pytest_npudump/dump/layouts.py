@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.layouts_fractal import fractal_z, fractal_z_transposed
-from pytest_npudump.dump.layouts_join import LayoutError, join
+from pytest_npudump.dump.layouts_join import JoinedTensor, LayoutError, join
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LayoutError", "to_host"]
+__all__ = ["JoinedTensor", "LayoutError", "in_host_layout", "to_host"]
 
 HOST_AXES = {
     name: tuple(name)
@@ -63,6 +63,42 @@ def to_host(
     Raises:
         LayoutError: the layout is unknown, or the shapes do not fit it.
     """
+    found = in_host_layout(
+        array,
+        device_format=device_format,
+        host_format=host_format,
+        original_shape=original_shape,
+        sub_format=sub_format,
+    )
+    return found.whole() if isinstance(found, JoinedTensor) else found
+
+
+def in_host_layout(
+    array: np.ndarray,
+    *,
+    device_format: str,
+    host_format: str,
+    original_shape: Sequence[int] | None,
+    sub_format: int = 0,
+) -> np.ndarray | JoinedTensor:
+    """What :func:`to_host` returns, or what can return it piece by piece where that would be a copy.
+
+    A copy nevertheless: FRACTAL_Z with groups, whose blocks lie on a diagonal.
+
+    Raises:
+        LayoutError: as :func:`to_host`.
+    """
+    found = _in_host_layout(array, device_format, host_format, original_shape, sub_format)
+    return found.whole() if isinstance(found, JoinedTensor) and found.is_view() else found
+
+
+def _in_host_layout(
+    array: np.ndarray,
+    device_format: str,
+    host_format: str,
+    original_shape: Sequence[int] | None,
+    sub_format: int,
+) -> np.ndarray | JoinedTensor:
     # CANN writes an empty original shape where it has none; a scalar is never in a device layout.
     shape = tuple(original_shape) if original_shape else None
     if device_format == "FRACTAL_NZ" or device_format.startswith("FRACTAL_NZ_C0_"):
@@ -106,14 +142,14 @@ def _same(array: np.ndarray, shape: tuple[int, ...] | None, name: str) -> np.nda
 
 def _from_split(
     array: np.ndarray, device_format: str, host_format: str, shape: tuple[int, ...] | None
-) -> np.ndarray:
+) -> JoinedTensor:
     names = _SPLIT[device_format]
     axes = _axes(host_format, len(names) - 1)
     parts = {name: ("C1", "C0") if name == "C" else (name,) for name in axes}
     return join(array, names, parts, axes, shape)
 
 
-def _from_diagonal(array: np.ndarray, host_format: str, shape: tuple[int, ...] | None) -> np.ndarray:
+def _from_diagonal(array: np.ndarray, host_format: str, shape: tuple[int, ...] | None) -> JoinedTensor:
     """C1HWNCoC0 holds depthwise weights: values lie on the diagonal of the last two axes only."""
     if array.ndim != 6 or array.shape[4] != array.shape[5]:  # noqa: PLR2004 - C1, H, W, N, Co, C0
         raise LayoutError(
@@ -123,24 +159,26 @@ def _from_diagonal(array: np.ndarray, host_format: str, shape: tuple[int, ...] |
     return _from_split(diagonal, "C1HWNC0", host_format, shape)
 
 
-def _from_nz(array: np.ndarray, shape: tuple[int, ...] | None) -> np.ndarray:
+def _from_nz(array: np.ndarray, shape: tuple[int, ...] | None) -> JoinedTensor:
     """(..., W1, H1, H0, W0) to (..., H, W); a host tensor of one axis counts as (1, W)."""
     if array.ndim < 4:  # noqa: PLR2004 - the four axes of a fractal
         raise LayoutError(f"FRACTAL_NZ of shape {array.shape}, expected at least 4 axes")
+    if shape is not None and math.prod(shape[:-2]) != math.prod(array.shape[:-4]):
+        raise LayoutError(f"FRACTAL_NZ of shape {array.shape} cannot be of host shape {shape}")
+    if shape is not None:
+        array = array.reshape(*shape[:-2], *array.shape[-4:])
     batch = tuple(f"B{i}" for i in range(array.ndim - 4))
     matrix = None if shape is None else (1, *shape)[-2:] if len(shape) == 1 else shape[-2:]
-    if shape is not None and (not shape or math.prod(shape[:-2]) != math.prod(array.shape[:-4])):
-        raise LayoutError(f"FRACTAL_NZ of shape {array.shape} cannot be of host shape {shape}")
     axes = (*batch, "H", "W")
     parts = {**{name: (name,) for name in batch}, "H": ("H1", "H0"), "W": ("W1", "W0")}
     target = None if matrix is None else array.shape[:-4] + matrix
     found = join(array, (*batch, "W1", "H1", "H0", "W0"), parts, axes, target)
-    return found if shape is None or found.shape == shape else found.reshape(shape)
+    return found if shape is None else found.reshaped(shape)
 
 
 def _from_fractal_z(
     array: np.ndarray, device_format: str, host_format: str, shape: tuple[int, ...] | None, groups: int
-) -> np.ndarray:
+) -> np.ndarray | JoinedTensor:
     if shape is None:
         raise LayoutError(f"{device_format} joins C1, H and W in one axis: the original shape is needed")
     axes = _axes(host_format, len(shape))

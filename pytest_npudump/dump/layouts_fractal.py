@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.layouts_join import LayoutError, join
+from pytest_npudump.dump.layouts_join import JoinedTensor, LayoutError, join
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,9 @@ _CUBE = 16
 _RANK = 4
 
 
-def fractal_z(array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int], groups: int) -> np.ndarray:
+def fractal_z(
+    array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int], groups: int
+) -> np.ndarray | JoinedTensor:
     """From (D*C1*H*W, N1, 16, C0) to ``axes``, of the host's ``extents``.
 
     With groups, C is the number of channels of one group and N that of all groups. E groups share a
@@ -43,7 +45,9 @@ def fractal_z(array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int]
     return np.transpose(found, [names.index(name) for name in axes])
 
 
-def fractal_z_transposed(array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int]) -> np.ndarray:
+def fractal_z_transposed(
+    array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int]
+) -> np.ndarray | JoinedTensor:
     """From FRACTAL_Z_3D_TRANSPOSE: as FRACTAL_Z_3D with N and C exchanged."""
     exchange = {"N": "C", "C": "N"}
     other = {exchange.get(name, name): extent for name, extent in extents.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +30,7 @@ def chunks(array: np.ndarray) -> Iterator[np.ndarray]:
     limit = max(CHUNK_BYTES // array.itemsize, 1)
     ready = array.flags.aligned and array.dtype.isnative
     buffer = None if ready else np.empty(min(limit, array.size), array.dtype.newbyteorder("="))
-    for part in [flat] if flat is not None else _slabs(array, limit):
+    for part in [flat] if flat is not None else c_order_chunks(array, limit, flat=False):
         for piece in _pieces(part, limit):
             if buffer is None:
                 yield piece
@@ -46,19 +47,18 @@ def _flat(array: np.ndarray) -> np.ndarray | None:
     return ordered.reshape(-1) if ordered.flags.c_contiguous else None
 
 
-def _slabs(array: np.ndarray, limit: int) -> Iterator[np.ndarray]:
-    """Copies of parts of an array with gaps, in C order, each of at most ``limit`` elements."""
-    if array.size <= limit or array.ndim == 0:
-        yield np.ascontiguousarray(array).reshape(-1)
+def slabs(shape: tuple[int, ...], limit: int) -> Iterator[tuple[int | slice, ...]]:
+    """Indices that cut an array of ``shape`` into parts of at most ``limit`` elements, in C order."""
+    size = math.prod(shape)
+    if size <= limit or not shape:
+        yield ()
         return
-    inner = array.size // len(array)
-    step = limit // inner
-    if not step:
-        for row in array:
-            yield from _slabs(row, limit)
+    step = limit // (size // shape[0])
+    if step:
+        yield from ((slice(start, min(start + step, shape[0])),) for start in range(0, shape[0], step))
         return
-    for start in range(0, len(array), step):
-        yield np.ascontiguousarray(array[start : start + step]).reshape(-1)
+    for row in range(shape[0]):
+        yield from ((row, *rest) for rest in slabs(shape[1:], limit))
 
 
 def c_order_chunks(array: np.ndarray, limit: int, *, flat: bool) -> Iterator[np.ndarray]:
@@ -67,10 +67,21 @@ def c_order_chunks(array: np.ndarray, limit: int, *, flat: bool) -> Iterator[np.
     How the pieces are cut depends on the shape, ``limit`` and ``flat`` alone; ``flat`` asks for views and
     is for contiguous arrays.
     """
-    if not flat:
-        yield from _slabs(array, limit)
+    if flat:
+        yield from _pieces(array.reshape(-1), limit)
         return
-    yield from _pieces(array.reshape(-1), limit)
+    yield from released((np.asarray(array[index]) for index in slabs(array.shape, limit)), array)
+
+
+def released(parts: Iterator[np.ndarray], array: np.ndarray) -> Iterator[np.ndarray]:
+    """Each of ``parts`` as one contiguous axis; the pages of a mapped ``array`` are given back meanwhile."""
+    held = 0
+    for part in parts:
+        yield np.ascontiguousarray(part).reshape(-1)
+        held += part.nbytes
+        if held >= _HELD_BYTES:
+            release(array)
+            held = 0
 
 
 def _pieces(flat: np.ndarray, limit: int) -> Iterator[np.ndarray]:

@@ -1,13 +1,8 @@
-"""Statistics of tensors in files, which are read piece by piece into memory that every tensor uses again.
-
-Small files are read in half the time that mapping them takes; and threads that map and unmap pages hold up
-each other, for they share one address space.
-"""
+"""Statistics of tensors in files, which are read piece by piece."""
 
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,11 +10,10 @@ import numpy as np
 
 from pytest_npudump.dump.decode import check_npy_type, numpy_dtype, too_short, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.file_pieces import file_pieces
 from pytest_npudump.dump.npy import read_npy_header
-from pytest_npudump.dump.rawfile import open_raw
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.stats import ACL_TYPES, as_device
-from pytest_npudump.dump.stats_buffers import borrowed_buffers
 from pytest_npudump.dump.stats_chunks import CHUNK_BYTES
 from pytest_npudump.dump.stats_running import is_packed, running_array, running_raw
 
@@ -101,16 +95,6 @@ def _raw(payload: Payload, dtype: str, count: int) -> _Source:
 
 def _pieces(source: _Source) -> Iterator[np.ndarray]:
     """Native pieces of one axis in the order of the file, each of which overwrites the one before it."""
-    with open_raw(source.path) as file, _room(source.nbytes) as room:
-        file.check(source.offset, source.nbytes, "the tensor")
-        for start in range(0, source.nbytes, CHUNK_BYTES):
-            octets = room[: min(CHUNK_BYTES, source.nbytes - start)]
-            file.read_into(source.offset + start, octets, "the tensor")
-            piece = octets.view(source.dtype)
-            yield piece if source.dtype.isnative else piece.astype(source.dtype.newbyteorder("="))
-
-
-@contextmanager
-def _room(nbytes: int) -> Iterator[np.ndarray]:
-    with borrowed_buffers() as buffers:
-        yield buffers.octets("pieces", min(CHUNK_BYTES, nbytes))
+    for octets in file_pieces(source.path, source.offset, source.nbytes, CHUNK_BYTES):
+        piece = octets.view(source.dtype)
+        yield piece if source.dtype.isnative else piece.astype(source.dtype.newbyteorder("="))
