@@ -133,8 +133,22 @@ def _records(execution: Execution, place: _Qualifiers, turn: int) -> list[Tensor
             original_shape,
             sub_format,
             note,
+            digest,
         )
-        for io, slot, dtype, shape, layout, size, stats, note, payload, original_shape, sub_format in parts
+        for (
+            io,
+            slot,
+            dtype,
+            shape,
+            layout,
+            size,
+            stats,
+            note,
+            payload,
+            original_shape,
+            sub_format,
+            digest,
+        ) in parts
     ]
 
 

@@ -77,9 +77,11 @@ def _tensor(execution: Execution) -> _Tensor:
 
 def _join(execution: Execution, row: Execution) -> Execution:
     part, counted = execution.parts[0], row.parts[0]
-    if counted.stats is None:
+    if counted.stats is None and not counted.digest:
         return execution
-    return execution._replace(parts=(part._replace(stats=counted.stats, note=part.note or counted.note),))
+    stats = part.stats if counted.stats is None else counted.stats
+    note = "; ".join(filter(None, (part.note, counted.note)))
+    return execution._replace(parts=(part._replace(stats=stats, note=note, digest=counted.digest),))
 
 
 def one_run(

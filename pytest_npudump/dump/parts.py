@@ -39,6 +39,7 @@ class TensorPart(NamedTuple):
     payload: Payload | None = None
     original_shape: tuple[int, ...] | None = None
     sub_format: int = 0
+    digest: str = ""
 
 
 @lru_cache(maxsize=1024)

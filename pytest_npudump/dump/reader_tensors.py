@@ -79,16 +79,17 @@ def executions_of(
         statistics: gives those of a tensor that has bytes, or None for types without; it raises DecodeError
             where the bytes are too few. None to leave them out.
     """
-    known = {(row.io, row.slot): row for row in table if row.stats is not None and row.stats.max is not None}
+    rows = {(row.io, row.slot): row for row in table}
     executions: list[Execution] = []
     problems: list[FormatError] = []
     for record in records:
         parts = []
         for tensor in record.tensors:
-            row = known.get((tensor.io, tensor.slot))
-            part = _part(tensor)
-            if row is not None:
-                part = part._replace(stats=row.stats)
+            row = rows.get((tensor.io, tensor.slot))
+            part = _part(tensor) if row is None else _part(tensor)._replace(digest=row.digest)
+            if row is not None and row.stats is not None and row.stats.max is not None:
+                note = "; ".join(filter(None, (part.note, row.note)))
+                part = part._replace(stats=row.stats, note=note)
             elif statistics is not None:
                 part, failed = _with_stats(part, file.path, statistics)
                 problems += failed
@@ -96,7 +97,7 @@ def executions_of(
         held = {(part.io, part.slot) for part in parts}
         parts += [row for row in table if (row.io, row.slot) not in held]
         executions.append(_execution(file, record, tuple(parts)))
-        known, table = {}, ()
+        rows, table = {}, ()
     return executions, problems
 
 

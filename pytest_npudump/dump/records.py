@@ -186,6 +186,8 @@ class TensorRecord:
         original_shape: shape before CANN's layout conversion; None where unknown.
         sub_format: group count of FRACTAL_Z and the like; 0 where unknown.
         note: why something is missing (no statistics for this type, null address ...); "" if nothing is.
+        digest: hashes of the tensor's bytes that the producer computed, in lower case: ``md5:5d41...``,
+            ``sha1:aaf4...``, or both in this order with a space between; "" where it gave none.
     """
 
     key: TensorKey
@@ -203,6 +205,7 @@ class TensorRecord:
     original_shape: tuple[int, ...] | None = None
     sub_format: int = 0
     note: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,13 @@ from pytest_npudump.dump.parts import TensorPart, dtype_name
 from pytest_npudump.dump.stats_cells import (
     NO_VALUE,
     STATISTICS,
+    VALUES,
     column,
     parse_count,
+    parse_digest,
     parse_shape,
     parse_stats,
+    unread,
 )
 from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
@@ -34,6 +37,7 @@ _FORMAT = "format"
 _HEADER_START = "Op Type"
 _EXPECTED = "expected an operator's name, a time stamp, input or output, and a slot"
 _IO = frozenset({"input", "output"})
+_COUNTED = len(STATISTICS)
 
 
 class StatisticRow(NamedTuple):
@@ -53,16 +57,16 @@ class _Header:
 
     Attributes:
         titles: its cells.
-        required, statistics: pick the cells of ``_REQUIRED`` and ``STATISTICS`` from a row to which an empty
+        required, values: pick the cells of ``_REQUIRED`` and ``VALUES`` from a row to which an empty
             cell was added for columns that the file has not.
         layout: index of the layout's cell in such a row.
         by_host: the file was merged from CANN's own, which the host converter may have garbled.
-        note: names the columns that are unknown.
+        note: names the columns that are not read.
     """
 
     titles: tuple[str, ...]
     required: Callable[[Sequence[str]], tuple[str, ...]]
-    statistics: Callable[[Sequence[str]], tuple[str, ...]]
+    values: Callable[[Sequence[str]], tuple[str, ...]]
     layout: int
     by_host: bool
     note: str
@@ -127,14 +131,13 @@ def _header(titles: tuple[str, ...]) -> _Header:
         raise ValueError(
             f"the header lacks the columns {', '.join(missing)}" if missing else "a column stands twice"
         )
-    unknown = [title for title, name in zip(titles, names, strict=True) if name is None]
     return _Header(
         titles,
         itemgetter(*(names.index(name) for name in _REQUIRED)),
-        itemgetter(*(names.index(name) if name in names else -1 for name in STATISTICS)),
+        itemgetter(*(names.index(name) if name in names else -1 for name in VALUES)),
         names.index(_FORMAT) if _FORMAT in names else -1,
         "Input/Output" in titles,
-        f"unknown columns were not read: {', '.join(unknown)}" if unknown else "",
+        unread(titles),
     )
 
 
@@ -144,13 +147,14 @@ def _row(cells: list[str], header: _Header) -> StatisticRow:
     io, index, dtype, extents, layout, nbytes = _tensor(
         io, slot, dtype_text, shape, cells[header.layout], size
     )
-    stats = parse_stats(header.statistics(cells), dtype)
-    note = header.note
-    if stats is None:
-        note = note or "the producer gave no statistics for this tensor"
-    elif header.by_host and doubtful(dtype):
+    values = header.values(cells)
+    stats, digest = parse_stats(values[:_COUNTED], dtype), parse_digest(values[_COUNTED:])
+    why = ""
+    if stats is None and not digest:
+        why = "the producer gave no statistics for this tensor"
+    elif stats is not None and header.by_host and doubtful(dtype):
         stats, why = repaired(stats, dtype, "")
-        note = note or why
+    note = f"{why}; {header.note}" if why and header.note else why or header.note
     # Every row has a time of its own, which the memory of parse_count would only be filled with.
     stamp = int(time) if time.isdigit() and time.isascii() else parse_count(time)
     if not op_name or stamp is None:
@@ -161,7 +165,7 @@ def _row(cells: list[str], header: _Header) -> StatisticRow:
         parse_count(task),
         parse_count(stream),
         stamp,
-        TensorPart(io, index, dtype, extents, layout, nbytes, stats, note),
+        TensorPart(io, index, dtype, extents, layout, nbytes, stats, note, digest=digest),
     )
 
 

@@ -17,6 +17,9 @@ DIGITS = 6
 NO_VALUE = frozenset({"", "NA", "-", "UNKNOW", "null"})
 """Device-side writer, host converter, both (type, format, shape), host converter, MindSpore."""
 
+IGNORED = "ignored"
+"""Columns that are known and have no place in a record."""
+
 _COLUMNS = {
     "input/output": "io",
     "io": "io",
@@ -42,20 +45,37 @@ _COLUMNS = {
     "task id": "task",
     "stream id": "stream",
     "timestamp": "time",
-    # Counts of negative and positive elements and hashes have no place in Stats.
-    "negative zero count": "ignored",
-    "positive zero count": "ignored",
-    "md5": "ignored",
-    "md5 value": "ignored",
-    "sha1": "ignored",
+    # MindSpore's names for the numbers of elements below and above zero: neither counts zeros.
+    "negative zero count": IGNORED,
+    "positive zero count": IGNORED,
+    "md5": "md5",
+    "md5 value": "md5",
+    "sha1": "sha1",
 }
 STATISTICS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
 """Columns that hold a statistic, in the order of the fields of ``Stats``."""
+
+DIGESTS = ("md5", "sha1")
+"""Columns that hold a hash of the tensor's bytes, in the order in which a digest names them."""
+
+VALUES = STATISTICS + DIGESTS
+"""Columns that say something of a tensor's values."""
 
 
 def column(title: str) -> str | None:
     """Return which column a header's ``title`` is: a field's name, ``ignored``, or None if unknown."""
     return _COLUMNS.get(title.strip().lower())
+
+
+def unread(titles: Sequence[str]) -> str:
+    """Say which of the columns with these ``titles`` are not read; "" if all are."""
+    unknown = ", ".join(title for title in titles if column(title) is None)
+    ignored = ", ".join(title for title in titles if column(title) == IGNORED)
+    return "; ".join(
+        f"{what} were not read: {listed}"
+        for what, listed in (("unknown columns", unknown), ("columns", ignored))
+        if listed
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -146,3 +166,20 @@ def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
         parse_count(zero) if zero else None,
         DIGITS,
     )
+
+
+def parse_digest(cells: Sequence[str]) -> str:
+    """Return the hashes in ``cells``, one for each of ``DIGESTS``, as ``TensorRecord.digest`` has them.
+
+    Raises:
+        ValueError: a cell is no word of printable ASCII characters.
+    """
+    parts = []
+    for name, cell in zip(DIGESTS, cells, strict=True):
+        text = cell.strip()
+        if text in NO_VALUE:
+            continue
+        if not (text.isascii() and text.isprintable()) or " " in text:
+            raise ValueError(f"{text[:40]!r} is no {name} of a tensor, expected hexadecimal digits")
+        parts.append(f"{name}:{text.lower()}")
+    return " ".join(parts)

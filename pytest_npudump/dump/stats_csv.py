@@ -21,12 +21,16 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.host_values import doubtful, repaired
 from pytest_npudump.dump.parts import TensorPart, dtype_name
 from pytest_npudump.dump.stats_cells import (
+    IGNORED,
     NO_VALUE,
     STATISTICS,
+    VALUES,
     column,
     parse_count,
+    parse_digest,
     parse_shape,
     parse_stats,
+    unread,
 )
 from pytest_npudump.dump.textfile import read_small
 from pytest_npudump.errors import FormatError
@@ -41,6 +45,7 @@ StatsRow = TensorPart
 _IO = {"Input": "input", "Output": "output", "input": "input", "output": "output"}
 _REQUIRED = ("io", "slot", "size", "dtype", "format", "shape")
 _BASE = len(_REQUIRED)
+_COUNTED = len(STATISTICS)
 _HEADER_START = "Input/Output,Index"
 _CHUNK_TENSORS = 10
 _NO_STATISTICS = "the producer gave no statistics for this tensor (data type, null address or zero size)"
@@ -52,7 +57,7 @@ class _Layout:
 
     Attributes:
         columns: the columns of a row.
-        pick: picks the cells of ``STATISTICS`` from a row that has an empty cell behind its last.
+        pick: picks the cells of ``VALUES`` from a row that has an empty cell behind its last.
         count: the cell that must equal the product of the shape, or -1.
         failed: only a row whose statistics failed looks like this.
     """
@@ -71,13 +76,13 @@ class _Header:
         layouts: those of any row.
         late: those of a row that a whole chunk of rows precedes, in addition.
         plain: the layout, where there is but one that leaves nothing to check.
-        unknown: titles of columns that this version does not know.
+        unread: names the columns that are not read.
     """
 
     layouts: tuple[_Layout, ...]
     late: tuple[_Layout, ...]
     plain: _Layout | None
-    unknown: str
+    unread: str
 
 
 def read_stats_csv(path: Path) -> tuple[StatsRow, ...]:
@@ -133,14 +138,13 @@ def _header(line: str) -> _Header:
             f"expected a header that begins with {_HEADER_START},Data Size,Data Type,Format,Shape, "
             f"not {line[:120]!r}"
         )
-    unknown = [title for title, name in zip(titles, columns, strict=True) if name == "unknown"]
     layouts, late = _layouts(columns)
     for layout in layouts:
-        named = [name for name in layout.columns if name not in {"unknown", "ignored"}]
+        named = [name for name in layout.columns if name not in {"unknown", IGNORED}]
         if len(set(named)) < len(named):
             raise ValueError(f"a column stands twice in the header {line[:240]!r}")
     plain = layouts[0] if len(layouts) == 1 and layouts[0].count < 0 else None
-    return _Header(layouts, late, plain, ", ".join(unknown))
+    return _Header(layouts, late, plain, unread(titles))
 
 
 def _layouts(columns: list[str]) -> tuple[tuple[_Layout, ...], tuple[_Layout, ...]]:
@@ -158,7 +162,7 @@ def _layouts(columns: list[str]) -> tuple[tuple[_Layout, ...], tuple[_Layout, ..
 
 
 def _layout(columns: list[str], *, checked: bool) -> _Layout:
-    order = [columns.index(name) if name in columns else -1 for name in STATISTICS]
+    order = [columns.index(name) if name in columns else -1 for name in VALUES]
     return _Layout(tuple(columns), itemgetter(*order), order[0] if checked else -1)
 
 
@@ -171,22 +175,24 @@ def _row(line: str, header: _Header, before: int, text: str) -> StatsRow:
     shape = parse_shape(shape_text)
     dtype = dtype_name(dtype_text)
     values = _assign(cells, header, before, shape)
-    stats = parse_stats(values, dtype)
+    stats, digest = parse_stats(values[:_COUNTED], dtype), parse_digest(values[_COUNTED:])
     note = _NO_STATISTICS if values[1] in NO_VALUE and NO_VALUE.issuperset(values[1:]) else ""
     if stats is not None and doubtful(dtype):
         stats, why = repaired(stats, dtype, text)
         note = note or why
-    if header.unknown:
-        note = "; ".join(filter(None, (note, f"unknown columns were not read: {header.unknown}")))
+    if header.unread:
+        note = f"{note}; {header.unread}" if note else header.unread
     index = parse_count(slot)
     if io not in _IO or index is None:
         raise ValueError(f"expected Input or Output and an index, not {io[:40]!r} and {slot[:40]!r}")
     layout_name = "" if layout_name in NO_VALUE else layout_name
-    return TensorPart(_IO[io], index, dtype, shape, layout_name, parse_count(size), stats, note)
+    return TensorPart(
+        _IO[io], index, dtype, shape, layout_name, parse_count(size), stats, note, digest=digest
+    )
 
 
 def _assign(cells: list[str], header: _Header, before: int, shape: tuple[int, ...] | None) -> tuple[str, ...]:
-    """Return the cell of each of ``STATISTICS``, "" where there is none.
+    """Return the cell of each of ``VALUES``, "" where there is none.
 
     Raises:
         ValueError: no layout fits the row, or two that read it differently.
