@@ -109,13 +109,15 @@ def _collect(reader: Any, rows: list[StatisticRow]) -> None:
         width = width or len(cells)
         _check_width(cells, width, header)
         rows.append(_row(cells, header))
+    if not rows:
+        raise ValueError("a header and no row: the file was cut short, collect the dump again")
 
 
 def _check_width(cells: Sequence[str], width: int, header: _Header) -> None:
     """A row has the header's cells, or, in all rows alike, an empty one behind them."""
     columns = len(header.titles)
-    extra = width == columns + 1 and not cells[-1]
-    if len(cells) != width or not (extra or width == columns):
+    fits = width == columns or (width == columns + 1 and cells[-1:] == [""])
+    if len(cells) != width or not fits:
         raise ValueError(
             f"{len(cells)} cells, expected {columns} as in the header, or one more that is empty; "
             "all rows of a file end alike"

@@ -183,6 +183,23 @@ def test_a_row_without_any_statistic_says_so(tmp_path: Path) -> None:
     assert "no statistics" in row.part.note
 
 
+@pytest.mark.parametrize("end", ["", ","])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_an_empty_line_is_an_error_at_its_place_however_the_rows_end(
+    tmp_path: Path, at: int, end: str
+) -> None:
+    lines = [f"{BASE},Max Value", *[f'{START},"()",1{end}'] * 2]
+    lines.insert(at, "")
+    offset = sum(len(line) + 1 for line in lines[:at])
+    with pytest.raises(FormatError, match=f"byte {offset}: line {at + 1}: 0 cells, expected 11 as in"):
+        read_statistic_csv(write(tmp_path, *lines))
+
+
+def test_a_header_without_rows_is_a_file_cut_short(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="line 1: a header and no row"):
+        read_statistic_csv(write(tmp_path, f"{BASE},Max Value"))
+
+
 def test_unknown_columns_are_named(tmp_path: Path) -> None:
     row = only(tmp_path, f"{BASE},Median Value,Max Value", f'{START},"()",1,2')
     assert stats_of(row).max == 2.0
