@@ -11,6 +11,7 @@ from pytest_npudump.compare.calls import number_calls, under_golden_keys
 from pytest_npudump.compare.elements import with_elements
 from pytest_npudump.compare.order import ABSENT, align
 from pytest_npudump.compare.stats import compare_tables
+from pytest_npudump.compare.table import shape_of
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import DumpError
 
@@ -127,21 +128,30 @@ def _pairs(
         one = None if ours == ABSENT else golden.tensors[ours]
         other = None if theirs == ABSENT else actual.tensors[theirs]
         found = other if isinstance(other, TensorRecord) else None
-        if _has_elements(one) and _has_elements(found):
+        if _has_bytes(one) and _has_bytes(found):
             yield position, Pair(one, found, layout)
-        elif _needs_statistics(one) or _needs_statistics(found):
-            alone = one if isinstance(one, TensorRecord) and _needs_statistics(one) else None
-            yield position, Pair(alone, None if alone is not None else found, layout)
+        elif isinstance(one, TensorRecord) and _needs_statistics(one):
+            yield position, Pair(one, None, layout, shape=_shape(actual, theirs))
+        elif found is not None and _needs_statistics(found):
+            yield position, Pair(None, found, layout, shape=_shape(golden, ours))
 
 
-def _has_elements(tensor: TensorRecord | StoredTensor | None) -> bool:
+def _has_bytes(tensor: TensorRecord | StoredTensor | None) -> bool:
+    return tensor.payload is not None if isinstance(tensor, TensorRecord) else tensor is not None
+
+
+def _needs_statistics(record: TensorRecord) -> bool:
+    return record.stats is None and record.payload is not None and record.shape is not None
+
+
+def _shape(side: Side, row: int) -> tuple[int, ...] | None:
+    """The shape that a side tells of the tensor in a row; None where it has no such row, or no shape."""
+    if row == ABSENT:
+        return None
+    tensor = side.tensors[row]
     if isinstance(tensor, TensorRecord):
-        return tensor.payload is not None and tensor.shape is not None
-    return tensor is not None
-
-
-def _needs_statistics(tensor: TensorRecord | StoredTensor | None) -> bool:
-    return isinstance(tensor, TensorRecord) and tensor.stats is None and _has_elements(tensor)
+        return tensor.shape
+    return shape_of(side.table.shapes[row]) if side.table is not None else None
 
 
 def _with_tolerance(pair: Pair, tolerances: Tolerances) -> Pair:

@@ -5,25 +5,28 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from pytest_npudump.dump.decode import VIEWED, load, raw_bytes
 from pytest_npudump.dump.file_pieces import file_pieces
-from pytest_npudump.dump.host import host_values
+from pytest_npudump.dump.host import host_array, host_values
 from pytest_npudump.dump.layouts import JoinedTensor, LayoutError
-from pytest_npudump.dump.packed import packed_tensor
+from pytest_npudump.dump.packed import coded_tensor, packed_tensor
 from pytest_npudump.dump.stats_chunks import c_order_chunks
 from pytest_npudump.errors import DumpError, NpudumpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]
+
+Result = TypeVar("Result")
 
 _CHUNK = 1 << 20
 """Elements converted at a time; a multiple of 8, so that packed types are cut between bytes."""
@@ -125,8 +128,9 @@ def _safetensors(file: OutputFile) -> Converted:
 
 def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
     try:
-        found = _host(_load(record), record, layout) if layout else raw_array(record)
-        return (found.whole() if isinstance(found, JoinedTensor) else found), ""
+        if not layout:
+            return raw_array(record), ""
+        return _naming_ways_out(partial(host_array, _load(record)), record, layout), ""
     except NpudumpError as error:
         return None, _failure(record, error)
 
@@ -145,8 +149,11 @@ def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int,
     packed = packed_tensor(record, layout) if layout else None
     if packed is not None:
         return packed.dtype, packed.shape, packed.pieces(_CHUNK)
+    coded = _naming_ways_out(coded_tensor, record, layout) if layout else None
+    if coded is not None:
+        return coded.dtype, coded.shape, coded.pieces(_CHUNK)
     loaded = _load(record) if layout else raw_array(record)
-    array = _host(loaded, record, layout) if layout else loaded
+    array = _naming_ways_out(partial(host_values, loaded), record, layout) if layout else loaded
     payload = record.payload
     if array is loaded and _is_numpy(array.dtype) and payload is not None and payload.kind == "raw":
         octets = file_pieces(payload.path, payload.offset, array.nbytes, _BUFFER)
@@ -165,9 +172,11 @@ def _load(record: TensorRecord) -> Array:
     return load(record.payload, record.dtype, record.shape)
 
 
-def _host(array: Array, record: TensorRecord, layout: str) -> Array | JoinedTensor:
+def _naming_ways_out(
+    function: Callable[[TensorRecord, str], Result], record: TensorRecord, layout: str
+) -> Result:
     try:
-        return host_values(array, record, layout)
+        return function(record, layout)
     except LayoutError as error:
         raise LayoutError(f"{error}; --layout names another host layout, --raw keeps the device's") from error
 

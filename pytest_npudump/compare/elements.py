@@ -1,7 +1,7 @@
 """How a comparison element by element and one of statistics become one verdict.
 
 A tensor passes only if both do. Of two floating-point tensors two things are asked for, with the tolerance
-of the layer's extremes and their own scale, the golden tensor's greatest magnitude:
+of the layer's extremes and their own scale, the greatest finite magnitude of the golden tensor's elements:
 
 * no element is farther off than its extremes may be: ``max_abs <= atol + rtol * scale``;
 * the tensor as a vector is not farther off than each of its elements may be: ``relative_l2 <= rtol + atol *
@@ -15,6 +15,7 @@ the same places. Types that are exact by the rules must be equal, as must bytes 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.table import StatsTable
     from pytest_npudump.compare.tensors import TensorDifference
     from pytest_npudump.compare.tolerance import Rule, Tolerances
-    from pytest_npudump.dump.records import Stats
 
 SPECIAL = "NaN and Inf"
 MAX_ABS = "max_abs"
@@ -121,7 +121,7 @@ def element_reasons(found: Elements, rule: Rule) -> tuple[Reason, ...]:
     if not rule.rtol and not rule.atol:
         reasons += _unequal(difference, rule)
     else:
-        reasons += _distant(difference, rule, found.golden_stats)
+        reasons += _distant(difference, rule)
     return tuple(reasons)
 
 
@@ -147,26 +147,13 @@ def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
     return [Reason(ELEMENTS, "equal", at, None, rule.describe())]
 
 
-def _distant(difference: TensorDifference, rule: Rule, stats: Stats | None) -> list[Reason]:
+def _distant(difference: TensorDifference, rule: Rule) -> list[Reason]:
     reasons = []
-    scale = magnitude(stats)
-    if scale is None and not math.isfinite(difference.relative_l2):
-        scale = 0.0
-    if scale is not None:
-        allowed = rule.atol + rule.rtol * scale
-        if difference.max_abs > allowed:
-            reasons.append(Reason(MAX_ABS, 0.0, float(difference.max_abs), allowed, rule.describe()))
-    norm = stats.l2norm if stats is not None else None
-    slack = rule.atol * math.sqrt(difference.count) / norm if norm and math.isfinite(norm) else 0.0
+    allowed = rule.atol + rule.rtol * min(difference.magnitude, sys.float_info.max)
+    if difference.max_abs > allowed:
+        reasons.append(Reason(MAX_ABS, 0.0, float(difference.max_abs), allowed, rule.describe()))
+    slack = rule.atol * math.sqrt(difference.count) / difference.norm if difference.norm else 0.0
     if math.isfinite(difference.relative_l2) and difference.relative_l2 > rule.rtol + slack:
         allowed = rule.rtol + slack
         reasons.append(Reason(RELATIVE_L2, 0.0, difference.relative_l2, allowed, rule.describe()))
     return reasons
-
-
-def magnitude(stats: Stats | None) -> float | None:
-    """Greatest finite magnitude of a tensor's extremes; None where neither is known and finite."""
-    if stats is None:
-        return None
-    known = [abs(value) for value in (stats.max, stats.min) if value is not None and math.isfinite(value)]
-    return float(max(known)) if known else None

@@ -11,11 +11,10 @@ import numpy as np
 
 from pytest_npudump.compare.tensors import compare_tensors, examine_tensors, values_stats
 from pytest_npudump.dump.decode import load, raw_bytes, why_opaque
-from pytest_npudump.dump.host import host_values, is_private
+from pytest_npudump.dump.host import has_axes, host_values, is_private
 from pytest_npudump.dump.layouts import LayoutError
-from pytest_npudump.dump.packed import packed_tensor
+from pytest_npudump.dump.packed import coded_tensor, packed_tensor
 from pytest_npudump.dump.records import Stats, TensorRecord
-from pytest_npudump.dump.stats import tensor_stats
 from pytest_npudump.dump.stats_chunks import c_order_chunks
 from pytest_npudump.dump.stats_files import payload_stats
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
@@ -56,7 +55,8 @@ class Pair:
 
     Attributes:
         golden, actual: the two tensors; None where only one side has its elements.
-        layout: host layout to compare in.
+        layout: host layout to compare in; ``ND`` is that of the first tensor whose layout names its axes.
+        shape: where only one side has elements, the shape that the other side tells; None where unknown.
         rtol, atol: for the single elements, ``|actual - golden| <= atol + rtol * |golden|``.
     """
 
@@ -65,6 +65,7 @@ class Pair:
     layout: str
     rtol: float = 0.0
     atol: float = 0.0
+    shape: tuple[int, ...] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -80,7 +81,6 @@ class Elements:
     Attributes:
         golden, actual: the records in the layout they were compared in, with its statistics; None where the
             side was not given, or is no record.
-        golden_stats: statistics of the golden elements; None where none were compared.
         difference: None where there was nothing to compare with, or the elements have no values.
         layout: ``host`` or ``device``: what the elements were compared in.
         unequal_bytes: of a type without values, bytes that differ; None elsewhere.
@@ -90,7 +90,6 @@ class Elements:
 
     golden: TensorRecord | None = None
     actual: TensorRecord | None = None
-    golden_stats: Stats | None = None
     difference: TensorDifference | None = None
     layout: str = "host"
     unequal_bytes: int | None = None
@@ -103,8 +102,8 @@ def compare_pair(pair: Pair) -> Elements:
     try:
         if pair.golden is not None and pair.actual is not None:
             return _both(pair, pair.golden, pair.actual)
-        golden = _alone(pair.golden) if isinstance(pair.golden, TensorRecord) else None
-        return Elements(golden, None if pair.actual is None else _alone(pair.actual))
+        golden = _alone(pair.golden, pair) if isinstance(pair.golden, TensorRecord) else None
+        return Elements(golden, None if pair.actual is None else _alone(pair.actual, pair))
     except FormatError as error:
         return Elements(problems=(error,))
     except NpudumpError as error:
@@ -116,32 +115,54 @@ def _path(pair: Pair) -> Path | str:
     return "" if side is None else side.path
 
 
-def _alone(record: TensorRecord) -> TensorRecord:
-    """Statistics of a tensor as it lies on the device, as a producer of statistics sees it."""
+def _alone(record: TensorRecord, pair: Pair) -> TensorRecord:
+    """Statistics of a tensor as it lies on the device, or on the host where the other side has that shape."""
     if record.payload is None or record.shape is None or record.stats is not None:
         return record
+    if pair.shape is not None and pair.shape == record.original_shape != record.shape and is_private(record):
+        try:
+            values = host_values(_array(record), record, pair.layout)
+            return replace(record, stats=values_stats(values), shape=values.shape, format=pair.layout)
+        except LayoutError:
+            pass
     return replace(record, stats=payload_stats(record.payload, record.dtype, math.prod(record.shape)))
 
 
 def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord) -> Elements:
     if isinstance(golden, StoredTensor):
         one, other = _stored(golden.path)[golden.key], _array(actual)
-        found = Elements(actual=_alone(actual), golden_stats=tensor_stats(one), layout="device")
-        return _difference(pair, one, other, found)
-    why = why_opaque(golden.dtype) or why_opaque(actual.dtype)
+        return _difference(pair, one, other, Elements(actual=_alone(actual, pair), layout="device"))
+    why = _why_bytes(golden) or _why_bytes(actual)
     if why:
         return _bytes(golden, actual, why)
-    packed = packed_tensor(golden, pair.layout), packed_tensor(actual, pair.layout)
+    named = [record.format for record in (golden, actual) if has_axes(record)]
+    layout = named[0] if named and pair.layout == "ND" else pair.layout
+    packed = packed_tensor(golden, layout), packed_tensor(actual, layout)
     if packed[0] is not None and packed[1] is not None:
         return _examined(pair, golden, actual, (packed[0], packed[1]), Elements(golden, actual))
-    arrays = _array(golden), _array(actual)
-    values: tuple[Values, Values] = arrays
     found = Elements(golden, actual)
     try:
-        values = host_values(arrays[0], golden, pair.layout), host_values(arrays[1], actual, pair.layout)
+        values = _host_pair(golden, actual, layout)
     except LayoutError as error:
+        values = _array(golden), _array(actual)
         found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
-    return _examined(pair, golden, actual, values, found)
+    return _examined(replace(pair, layout=layout), golden, actual, values, found)
+
+
+def _host_pair(golden: TensorRecord, actual: TensorRecord, layout: str) -> tuple[Values, Values]:
+    """Both tensors in a host layout; decoded piece by piece where neither is a view of its file."""
+    one, other = coded_tensor(golden, layout), coded_tensor(actual, layout)
+    if one is not None and other is not None:
+        return one, other
+    return host_values(_array(golden), golden, layout), host_values(_array(actual), actual, layout)
+
+
+def _why_bytes(record: TensorRecord) -> str:
+    """Why only the bytes of a tensor can be compared; "" where it has values."""
+    why = why_opaque(record.dtype)
+    if why or record.shape is not None:
+        return why
+    return record.note or "its header has no shape"
 
 
 def _examined(
@@ -159,7 +180,6 @@ def _examined(
         found,
         golden=_described(golden, first, values[0].shape, pair, found.layout),
         actual=_described(actual, second, values[1].shape, pair, found.layout),
-        golden_stats=first,
         difference=difference,
         note=note,
     )
@@ -197,8 +217,11 @@ def _unequal_bytes(one: Array, other: Array) -> Iterator[int]:
 
 
 def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
-    """Compare tensors of a type without values, byte by byte."""
+    """Compare tensors of a type without values, or without a shape, byte by byte."""
     found = Elements(golden, actual, layout="device")
+    if golden.key.io == "workspace":
+        why = "a workspace is scratch memory, which no operator has to leave in any state"
+        return replace(found, note=f"bytes not compared: {why}")
     if {golden.dtype, actual.dtype} & _ADDRESSES:
         return replace(found, note=f"elements not compared: {why}")
     if golden.payload is None or actual.payload is None or golden.dtype != actual.dtype:

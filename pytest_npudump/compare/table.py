@@ -117,10 +117,15 @@ def shape_text(shape: tuple[int, ...] | None) -> str:
 @lru_cache(maxsize=4096)
 def shape_count(shape: str) -> int | None:
     """Elements of a tensor whose shape reads ``shape``; None where that is unknown."""
+    dims = shape_of(shape)
+    return None if dims is None or any(dim < 0 for dim in dims) else math.prod(dims)
+
+
+def shape_of(shape: str) -> tuple[int, ...] | None:
+    """What :func:`shape_text` makes of a shape, as the shape."""
     if shape == UNKNOWN_SHAPE:
         return None
-    dims = [] if shape == SCALAR_SHAPE else [int(dim) for dim in shape.split("x")]
-    return None if any(dim < 0 for dim in dims) else math.prod(dims)
+    return () if shape == SCALAR_SHAPE else tuple([int(dim) for dim in shape.split("x")])
 
 
 def layer_of(key: str) -> str:

@@ -37,6 +37,8 @@ class TensorDifference:
 
     Attributes:
         shape, dtype, count: of the golden tensor.
+        magnitude: largest |golden|; infinite where that of a complex element leaves float64.
+        norm: l2 norm of golden.
         max_abs: largest |actual - golden|; an exact int for integers.
         max_rel: largest |actual - golden| / |golden|; inf where golden is 0 and actual is not.
         mean_rel: mean of the same over the elements whose golden is not 0; None where there are none.
@@ -56,6 +58,8 @@ class TensorDifference:
     shape: tuple[int, ...]
     dtype: str
     count: int
+    magnitude: float
+    norm: float
     max_abs: float | int
     max_rel: float
     mean_rel: float | None
@@ -210,6 +214,8 @@ def _difference(golden: Values, sums: Sums, found: Worst, rtol: float, atol: flo
         shape=golden.shape,
         dtype=golden.dtype.name,
         count=golden.size,
+        magnitude=sums.magnitude,
+        norm=norm_golden / sums.scale,
         max_abs=sums.max_abs,
         max_rel=sums.max_rel,
         mean_rel=sums.relative_sum / sums.relative_count if sums.relative_count else None,

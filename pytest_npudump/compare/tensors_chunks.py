@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_npudump.dump.layouts_join import JoinedTensor
-    from pytest_npudump.dump.packed import PackedTensor
+    from pytest_npudump.dump.packed import CodedTensor, PackedTensor
 
-    Values = np.ndarray | PackedTensor | JoinedTensor
+    Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
 
 CHUNK = 1 << 18
 """Elements compared at a time: the dozen buffers this takes stay in a last-level cache."""

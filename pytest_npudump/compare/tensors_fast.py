@@ -33,6 +33,8 @@ _FEW = 64
 """Below one in so many it is cheaper to decide all elements beyond the margin in float64."""
 _COLUMNS = 2048
 _LEAST_ROWS, _MOST_ROWS = 8, 64
+_UNLIKE = 0.25
+"""From this share of the golden's squares on, the difference's squares are those of another tensor."""
 _MARGIN = 1e-6
 """Relative margin around the tolerance; float32 takes six roundings, 3.6e-7, to get there."""
 
@@ -84,7 +86,7 @@ class FastComparer:
         if not _fits(highest):
             return False
         magnitude = np.abs(one, out=self._buffers.floats("magnitude", one.size))
-        self._add_dots(first, difference)
+        self._add_dots(first, second, difference)
         relative = self._add_relative(distance, magnitude, highest)
         if not self._all_within(highest, relative):
             self._sums.outside += self._outside(one, other, distance, magnitude)
@@ -104,6 +106,7 @@ class FastComparer:
         """Add a chunk that is the same in both."""
         self.golden.take(found)
         self.actual.take(found)
+        self._sums.magnitude = max(self._sums.magnitude, found.magnitude)
         self._sums.golden_squares += found.squares
         self._sums.actual_squares += found.squares
         self._sums.product += found.squares
@@ -139,11 +142,20 @@ class FastComparer:
         within = np.abs(other[places] - golden) <= self._atol + self._rtol * np.abs(golden)
         return beyond - int(np.count_nonzero(within))
 
-    def _add_dots(self, golden: Measured, difference: np.ndarray) -> None:
+    def _add_dots(self, golden: Measured, actual: Measured, difference: np.ndarray) -> None:
+        """Add squares and product; of like chunks through the difference, whose errors cancel in a cosine.
+
+        Of unlike ones the digits would cancel instead, where little is left of the golden elements.
+        """
         squares, apart = golden.squares, block_dot(difference, difference)
-        across = block_dot(golden.values, difference)
+        self._sums.magnitude = max(self._sums.magnitude, golden.magnitude)
         self._sums.golden_squares += squares
         self._sums.difference_squares += apart
+        if apart > _UNLIKE * squares:
+            self._sums.product += block_dot(golden.values, actual.values)
+            self._sums.actual_squares += actual.squares
+            return
+        across = block_dot(golden.values, difference)
         self._sums.product += squares + across
         self._sums.actual_squares += squares + 2 * across + apart
 

@@ -25,8 +25,12 @@ ULP_TYPES = frozenset(
 
 @dataclass(slots=True)
 class Sums:
-    """Running sums; the squares and the product are of elements multiplied by ``scale``."""
+    """Running sums; the squares and the product are of elements multiplied by ``scale``.
 
+    ``magnitude`` is the largest of the golden elements.
+    """
+
+    magnitude: float = 0.0
     max_abs: float | int = 0
     max_rel: float = 0.0
     relative_sum: float = 0.0
@@ -157,6 +161,7 @@ def _add_finite(
     magnitude = np.abs(golden)
     highest: Any = distance.max(initial=0).item()
     sums.max_abs = max(sums.max_abs, highest)
+    sums.magnitude = max(sums.magnitude, float(magnitude.max(initial=0.0)))
     sums.outside += int(np.count_nonzero(~(distance <= atol + rtol * magnitude)))
     relative = np.divide(distance, magnitude, out=np.zeros(len(golden)), where=magnitude != 0)
     sums.relative_sum += float(relative.sum())

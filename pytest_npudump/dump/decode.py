@@ -72,7 +72,7 @@ def load(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndar
     needed = (count * BY_NAME[dtype].bits + 7) // 8
     if needed > len(data):
         raise too_short(payload, dtype, count, len(data))
-    return _decode(data[:needed], dtype, count).reshape((count,) if shape is None else shape)
+    return decode(data[:needed], dtype, count).reshape((count,) if shape is None else shape)
 
 
 def too_short(payload: Payload, dtype: str, count: int, nbytes: int) -> DecodeError:
@@ -134,8 +134,11 @@ def check_npy_type(payload: Payload, found: np.dtype, dtype: str) -> None:
         raise FormatError(payload.path, "the array is float16, the record says bfloat16")
 
 
-def _decode(data: np.ndarray, dtype: str, count: int) -> np.ndarray:
-    """``count`` elements of ``dtype`` out of the bytes in ``data``."""
+def decode(data: np.ndarray, dtype: str, count: int) -> np.ndarray:
+    """The ``count`` elements, (count,), of a type that has values, which the bytes in ``data`` are.
+
+    Types are those of :func:`load`, which also says what is a view.
+    """
     values: np.ndarray
     if dtype in VIEWED:
         values = data.view(numpy_dtype(dtype))

@@ -56,6 +56,11 @@ def lies_in(record: TensorRecord, layout: str) -> bool:
     return record.format == layout or record.shape is None or len(record.shape) != len(layout)
 
 
+def has_axes(record: TensorRecord) -> bool:
+    """Whether the layout is one of the host's that names as many axes as the tensor has."""
+    return record.format in HOST_AXES and record.shape is not None and len(record.shape) == len(record.format)
+
+
 def is_private(record: TensorRecord) -> bool:
     """Whether the layout is one of the device's own."""
     return record.format not in _PLAIN

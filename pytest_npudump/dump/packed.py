@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.decode import VIEWED, load, too_short, why_opaque
+import numpy as np
+
+from pytest_npudump.dump.decode import VIEWED, decode, load, raw_bytes, too_short, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.host import lies_in
+from pytest_npudump.dump.host import host_values, lies_in
+from pytest_npudump.dump.stats_chunks import c_order_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
-
+    from pytest_npudump.dump.layouts_join import JoinedTensor
     from pytest_npudump.dump.records import Payload, TensorRecord
 
 _BYTE = 8
+_CODES: dict[int, np.dtype[Any]] = {8: np.dtype(np.uint8), 32: np.dtype(np.uint32)}
+"""What elements of so many bits are moved as."""
 
 
 class PackedTensor:
@@ -51,6 +55,50 @@ class PackedTensor:
             yield load(
                 replace(self._payload, offset=offset, nbytes=self._nbytes(count)), self._name, (count,)
             )
+
+
+class CodedTensor:
+    """The values of a tensor whose elements take whole bytes and have to be decoded, in a host layout.
+
+    Attributes:
+        shape, size: of the tensor on the host.
+        dtype: numpy type of the values.
+    """
+
+    def __init__(self, codes: np.ndarray | JoinedTensor, name: str) -> None:
+        self.shape, self.size = codes.shape, codes.size
+        self._codes, self._name = codes, name
+        self.dtype = decode(np.empty(0, np.uint8), name, 0).dtype
+
+    def pieces(self, limit: int) -> Iterator[np.ndarray]:
+        """All values in C order, cut as :func:`c_order_chunks` cuts an array of this shape."""
+        codes = self._codes
+        parts = (
+            c_order_chunks(codes, limit, flat=False) if isinstance(codes, np.ndarray) else codes.pieces(limit)
+        )
+        for part in parts:
+            yield decode(part.view(np.uint8), self._name, part.size)
+
+
+def coded_tensor(record: TensorRecord, layout: str) -> CodedTensor | None:
+    """The tensor of a record in the host layout called ``layout``, if it is of such a type.
+
+    Raises:
+        DecodeError: the payload is smaller than the shape.
+        FormatError: the file cannot be read.
+        LayoutError: the layout cannot be converted, or the shapes do not fit it.
+    """
+    payload, shape, name = record.payload, record.shape, record.dtype
+    if payload is None or shape is None or payload.kind != "raw" or name in VIEWED or name == "bool":
+        return None
+    if why_opaque(name) or BY_NAME[name].bits not in _CODES:
+        return None
+    codes = _CODES[BY_NAME[name].bits]
+    count, octets = math.prod(shape), raw_bytes(payload)
+    if count * codes.itemsize > octets.size:
+        raise too_short(payload, name, count, octets.size)
+    array = octets[: count * codes.itemsize].view(codes).reshape(shape)
+    return CodedTensor(host_values(array, record, layout), name)
 
 
 def packed_tensor(record: TensorRecord, layout: str) -> PackedTensor | None:
