@@ -35,6 +35,8 @@ __all__ = ["ContainerRecord", "ContainerTensor", "read_container"]
 _LENGTH = struct.Struct("<Q")
 _HEADER_LIMIT = 2**31 - 1
 _GENERAL_TENSOR = 1
+_ALIGNMENT, _SCALAR_ROOM = 32, 512
+"""Bytes that sizes on the device are multiples of, and the most that one element is given."""
 _NO_VERSION = "the header has no version: this is no dump file of CANN"
 
 
@@ -177,7 +179,7 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
     # adump's exception writer sets neither of the two, leaves null tensors out of the header, and writes no
     # shape for a scalar; a type it does write only where it knows the shape.
     by_adump = not addressed and not has_original
-    shaped = tensor.HasField("shape") or (by_adump and tensor.data_type)
+    shaped = tensor.HasField("shape") or (by_adump and tensor.data_type and _may_be_scalar(tensor))
     shape, note = checked_shape(tensor.shape.dim) if shaped else (None, "")
     original, odd = checked_shape(tensor.original_shape.dim) if has_original else (None, "")
     found = BY_PROTO.get(tensor.data_type)
@@ -199,6 +201,13 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
         input_type=getattr(tensor, "input_type", 0),
         nullable=not by_adump,
     )
+
+
+def _may_be_scalar(tensor: Any) -> bool:
+    """Whether the bytes are those of one element, alignment included; more bytes have a shape that is lost."""
+    found = BY_PROTO.get(tensor.data_type)
+    exact = found is not None and tensor.size * 8 == found.bits
+    return exact or (tensor.size <= _SCALAR_ROOM and tensor.size % _ALIGNMENT == 0)
 
 
 def _text(raw: bytes) -> str:

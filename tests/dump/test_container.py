@@ -279,3 +279,17 @@ def test_damage_raises_nothing_but_a_format_error(tmp_path: Path, place: int, va
     for tensor in records[0].tensors:
         if tensor.payload:
             assert tensor.payload.offset + tensor.payload.nbytes <= len(data)
+
+
+@pytest.mark.parametrize(("size", "shape"), [(4, ()), (32, ()), (512, ()), (400, None), (4096, None)])
+def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(
+    tmp_path: Path, size: int, shape: tuple[int, ...] | None
+) -> None:
+    message = dump_data_class()(version="2.0", dump_time=1)
+    message.output.add(data_type=1, size=size)
+    header = message.SerializeToString()
+    path = tmp_path / "dump"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
+    (tensor,) = read_container(path)[0].tensors
+    assert tensor.shape == shape
+    assert tensor.payload is not None
