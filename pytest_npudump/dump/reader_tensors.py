@@ -11,6 +11,7 @@ from pytest_npudump.dump.container import ContainerRecord, ContainerTensor, read
 from pytest_npudump.dump.decode import DecodeError, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.executions import Execution
+from pytest_npudump.dump.mapping import alias, nameless
 from pytest_npudump.dump.npy import read_npy_header
 from pytest_npudump.dump.parts import TensorPart, dtype_name
 from pytest_npudump.dump.records import Payload
@@ -83,6 +84,10 @@ def executions_of(
     executions: list[Execution] = []
     problems: list[FormatError] = []
     for record in records:
+        layer = _layer(file, record)
+        if not layer:
+            problems.append(nameless(file.path))
+            continue
         parts = []
         for tensor in record.tensors:
             row = rows.get((tensor.io, tensor.slot))
@@ -96,7 +101,7 @@ def executions_of(
             parts.append(part)
         held = {(part.io, part.slot) for part in parts}
         parts += [row for row in table if (row.io, row.slot) not in held]
-        executions.append(_execution(file, record, tuple(parts)))
+        executions.append(_execution(file, record, layer, tuple(parts)))
         rows, table = {}, ()
     return executions, problems
 
@@ -147,14 +152,25 @@ def _extent(payload: Payload, part: TensorPart) -> tuple[Payload, int]:
     return replace(payload, nbytes=part.size), part.size * 8 // bits
 
 
-def _execution(file: DumpFile, record: ContainerRecord, parts: tuple[TensorPart, ...]) -> Execution:
+def _layer(file: DumpFile, record: ContainerRecord) -> str:
+    """The operator's name; "" where only a hash of it is known."""
+    if record.op_name:
+        return record.op_name
+    if file.name is not None:
+        return file.name.op_name
+    return alias(file.path) if file.path.name.isdecimal() else file.path.name
+
+
+def _execution(
+    file: DumpFile, record: ContainerRecord, layer: str, parts: tuple[TensorPart, ...]
+) -> Execution:
     name = file.name
     if name is None:
         return Execution(
             file.place,
             file.path,
             "",
-            record.op_name or file.path.name,
+            layer,
             bool(record.op_name),
             record.dump_time,
             None,
@@ -166,7 +182,7 @@ def _execution(file: DumpFile, record: ContainerRecord, parts: tuple[TensorPart,
         file.place,
         file.path,
         name.op_type,
-        record.op_name or name.op_name,
+        layer,
         bool(record.op_name),
         name.time if stamped or not record.dump_time else record.dump_time,
         name.task,

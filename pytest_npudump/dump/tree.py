@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.dump.mapping import read_mapping
+from pytest_npudump.dump.mapping import MAPPING, nameless, read_mapping
 from pytest_npudump.dump.names import DumpName, parse_name
 from pytest_npudump.dump.places import Place, context, marks_layout, read_place, swapped
 from pytest_npudump.errors import DumpError, FormatError
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-MAPPING = "mapping.csv"
+__all__ = ["MAPPING", "STATISTIC", "DumpFile", "Tree", "find_files", "tree_of"]
+
 STATISTIC = "statistic.csv"
 _TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
 _PROTOBUF_START = b"\x0a\x03"
@@ -216,9 +217,7 @@ class _Directory:
         elif start[8:] == _TLV_MAGIC or start[8:10] == _PROTOBUF_START:
             self.tree.files.append(DumpFile(path, place, None))
         elif start.startswith(b"Input/Output") or _is_hash(path):
-            self.tree.problems.append(
-                FormatError(path, f"its name tells no operator, and no {MAPPING} beside it does")
-            )
+            self.tree.problems.append(nameless(path))
         else:
             self.tree.other.append("/".join((*self.parts, path.name)))
 

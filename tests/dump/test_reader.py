@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.mapping import libstdcxx_hash
 from pytest_npudump.dump.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
@@ -439,6 +440,23 @@ def test_files_that_are_no_dump_files_are_listed(tmp_path: Path) -> None:
     (note,) = read_dump(tmp_path).notes
     assert note.startswith("7 files that are no dump files were not read: 0.json, 1.json")
     assert note.endswith("and 2 more")
+
+
+def test_a_tensor_file_under_a_hash_that_nothing_explains_is_a_problem_unless_its_header_names_it(
+    tmp_path: Path,
+) -> None:
+    long = "m" * 300
+    short = libstdcxx_hash(long.encode())
+    container(tmp_path, f"0/{short}", "")
+    (problem,) = read_dump(tmp_path).problems
+    assert f"{short}: its name tells no operator, and no mapping.csv beside it does" in str(problem)
+    (tmp_path / "0" / "mapping.csv").write_text(f"{short},{long}\n")
+    assert keys(read_dump(tmp_path)) == [f"{long}:output.0"]
+    (tmp_path / "0" / "mapping.csv").unlink()
+    container(tmp_path / "named", f"0/{short}", "net/Add")
+    assert keys(read_dump(tmp_path / "named")) == ["net/Add:output.0"]
+    container(tmp_path / "custom", "0/my_tensors", "")
+    assert keys(read_dump(tmp_path / "custom")) == ["my_tensors:output.0"]
 
 
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
