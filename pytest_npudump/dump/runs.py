@@ -30,16 +30,17 @@ def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[
     last = _last_stamps(files)
     if len(last) < 2:  # noqa: PLR2004 - one run is the rule
         return list(files), []
-    pair = _conflict(files, last)
-    if pair is None:
+    files_alike = _conflict(files, last)
+    if files_alike is None:
         return list(files), []
-    older, newer = ("/".join((str(root), *run)) for run in pair)
+    older, newer = (_directory(file, root) for file in files_alike)
     if not latest:
         raise DumpError(
             f"two runs in one dump: {older} and {newer} hold the same operators. Give one of the two "
             "directories, clear the dump path before each run, or ask for the latest run"
         )
-    kept = [file for file in files if _is_later(file.place.run, *pair, last)]
+    first, second = (file.place.run for file in files_alike)
+    kept = [file for file in files if _is_later(file.place.run, first, second, last)]
     return kept, [f"only the latest run was read, {newer}: {older} and everything before it was left out"]
 
 
@@ -60,22 +61,29 @@ def _is_later(run: _Run, older: _Run, newer: _Run, last: dict[_Run, int]) -> boo
     return run == newer or (last[run] > last[older] and not beside)
 
 
-def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[_Run, _Run] | None:
-    """Return the last two runs that hold the same operator, in order of time; None if all is one run."""
-    held: defaultdict[_Run, set[object]] = defaultdict(set)
+def _directory(file: DumpFile, root: Path) -> Path:
+    """The directory of the run that ``file`` is of, with levels such as the rank, which are no part of it."""
+    names = file.place.run[-1:]
+    return next((parent for parent in file.path.parents if parent.name in names), root)
+
+
+def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[DumpFile, DumpFile] | None:
+    """Return a file of each of the last two runs that hold the same operator; None if all is one run.
+
+    The run of the first is older.
+    """
+    held: defaultdict[_Run, dict[object, DumpFile]] = defaultdict(dict)
     for file in files:
         if file.name is not None:
             place, name = file.place, file.name
-            held[place.run].add(
-                (place.rank, place.device, place.model, place.step, name.op_type, name.op_name)
-            )
+            found = (place.rank, place.device, place.model, place.step, name.op_type, name.op_name)
+            held[place.run].setdefault(found, file)
     runs = sorted(held, key=lambda run: (last[run], run))
-    pairs = [
-        (older, newer)
-        for newer, older in combinations(reversed(runs), 2)
-        if not _nested(older, newer) and held[older] & held[newer]
-    ]
-    return pairs[0] if pairs else None
+    for newer, older in combinations(reversed(runs), 2):
+        alike = () if _nested(older, newer) else (name for name in held[older] if name in held[newer])
+        for operator in alike:
+            return held[older][operator], held[newer][operator]
+    return None
 
 
 def _nested(one: _Run, other: _Run) -> bool:

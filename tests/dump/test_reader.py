@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import struct
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -307,6 +308,22 @@ def test_two_runs_in_one_path_are_an_error_that_names_both(tmp_path: Path) -> No
     assert [record.stats.max for record in dump.records if record.stats and record.key.layer == "a"] == [2.0]
     assert "b:output.0" not in keys(dump)
     assert any("20260101010101" in note for note in dump.notes)
+
+
+@pytest.mark.parametrize("given", ["", "worldsize2_global_rank1"])
+def test_two_runs_of_a_rank_are_named_by_directories_that_exist(tmp_path: Path, given: str) -> None:
+    table(tmp_path, f"worldsize2_global_rank0/20260101010101/0/net/1/0/B.b.1.2.{STAMP}.csv")
+    for number in range(2):
+        table(
+            tmp_path, f"worldsize2_global_rank1/2026010101010{number}/0/net/1/0/A.a.1.2.{STAMP + number}.csv"
+        )
+    with pytest.raises(DumpError, match="two runs in one dump") as caught:
+        read_dump(tmp_path / given)
+    named = re.findall(r"(/\S+/2026\d+)", str(caught.value))
+    assert named == [
+        str(tmp_path / "worldsize2_global_rank1" / f"2026010101010{number}") for number in range(2)
+    ]
+    assert all(Path(path).is_dir() for path in named)
 
 
 def test_dumps_without_a_known_name_take_no_part_in_telling_runs_apart(tmp_path: Path) -> None:
