@@ -137,7 +137,20 @@ def _problems(test: MarkedTest, dump: Dump, table: StatsTable, known: set[str]) 
         for pattern in test.request.golden_tensors
         if not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
     )
-    return unreadable + absent + unmatched + kept
+    return unreadable + absent + unmatched + kept + _nothing_told(test, table)
+
+
+def _nothing_told(test: MarkedTest, table: StatsTable) -> tuple[str, ...]:
+    """Refuse a dump that tells no value of any tensor, which a test would pass whatever these are."""
+    holding = [row for row, count in enumerate(table.counts) if count != 0]
+    if not holding or table.known.any() or table.digests or test.request.golden_tensors:
+        return ()
+    types = ", ".join(dict.fromkeys(table.dtypes[row] for row in holding))
+    problem = (
+        f"the dump tells neither statistics nor hashes of any of its {len(holding)} tensors ({types}; ACL "
+        f'computes none of bfloat16): there is nothing to judge, use dump_data="tensor"'
+    )
+    return (problem,)
 
 
 def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.compare_engine import compare_sides
-from pytest_npudump.cli.compare_report import as_json, lines
+from pytest_npudump.cli.compare_report import as_json, lines, nothing_judged
 from pytest_npudump.cli.compare_sides import read_dump_side, read_golden_side
 from pytest_npudump.cli.executors import add_executor_option, open_workers
 from pytest_npudump.cli.layout_option import add_layout_option
@@ -23,7 +23,8 @@ DESCRIPTION = (
     "tensor, its elements are too, in the host's layout, and a tensor passes only if both agree: no element "
     "is farther off than the extremes may be, and the tensor as a vector (relative_l2) no farther than rtol. "
     "With an ONNX model in place of GOLDEN the layers are compared with onnxruntime's. "
-    "Exit 0: within tolerance; 1: a difference; 2: an unreadable or empty input, after printing the rest."
+    "Exit 0: within tolerance; 1: a difference; 2: an unreadable or empty input, after printing the rest, or "
+    "no value that could be compared."
 )
 
 
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != "-":
         emit(lines(result, verbose=arguments.verbose))
     report_problems(result.problems)
-    if result.problems:
+    if result.problems or nothing_judged(result.comparison):
         return 2
     return 1 if result.comparison.failing else 0
 

@@ -111,8 +111,8 @@ def compare_runs(golden: StatsTable, actual: StatsTable, tolerances: Tolerances)
     """Judge a run against its golden, as :func:`compare_tables` does, with its eager calls numbered first."""
     numbered = number_calls(golden, actual)
     comparison = compare_tables(golden, numbered.table, tolerances)
-    notes = (*numbered.notes, *comparison.notes)
-    return replace(comparison, notes=notes, own_keys=numbered.own)
+    remarks = (*numbered.notes, *comparison.remarks)
+    return replace(comparison, remarks=remarks, own_keys=numbered.own)
 
 
 def under_golden_keys(

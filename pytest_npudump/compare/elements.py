@@ -19,8 +19,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pytest_npudump.compare.first import first_divergence, origin_of
 from pytest_npudump.compare.order import ABSENT
 from pytest_npudump.compare.verdict import FAIL, Comparison, Reason, Verdict, aligned_keys
@@ -28,10 +26,7 @@ from pytest_npudump.compare.verdict import FAIL, Comparison, Reason, Verdict, al
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from pytest_npudump.compare.pairs import Elements
-    from pytest_npudump.compare.table import StatsTable
     from pytest_npudump.compare.tensors import TensorDifference
     from pytest_npudump.compare.tolerance import Rule, Tolerances
 
@@ -43,8 +38,6 @@ BYTES = "bytes"
 """What :class:`Reason` calls the findings of elements."""
 
 _EQUAL = "must be equal"
-_TOLD = 3
-"""The first columns of a table: max, min and avg."""
 
 
 def with_elements(
@@ -61,16 +54,16 @@ def with_elements(
         return comparison
     known = {verdict.key: verdict for verdict in comparison.failing}
     failing: list[Verdict] = []
-    told = newly = 0
+    told: set[int] = set()
+    newly = 0
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
-    telling = _telling(comparison.golden).tolist()
     for position, (key, op_type) in enumerate(rows):
         found, verdict = elements.get(position), known.get(key)
         reasons: tuple[Reason, ...] = ()
         if found is not None and (found.difference is not None or found.unequal_bytes is not None):
             dtype = comparison.golden.dtypes[int(comparison.alignment.golden[position])]
             reasons = element_reasons(found, tolerances.decide(key.layer, dtype, "max"))
-            told += not telling[int(comparison.alignment.golden[position])]
+            told.add(position)
         if reasons and verdict is None:
             newly += 1
             verdict = Verdict(key, op_type, FAIL)
@@ -85,14 +78,7 @@ def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> t
     return (*special, *statistics, *elements[len(special) :])
 
 
-def _telling(table: StatsTable) -> NDArray[np.bool_]:
-    """Rows, (n,), of which some statistics are known, and not all of max, min and avg NaN or infinite."""
-    values, known = table.values[:, :_TOLD], table.known[:, :_TOLD]
-    blind = known.any(axis=1) & ~(known & np.isfinite(values)).any(axis=1)
-    return np.asarray(table.known.any(axis=1) & ~blind)
-
-
-def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int, told: int) -> Comparison:
+def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int, told: set[int]) -> Comparison:
     first = first_divergence(failing)
     here, there = comparison.alignment.golden, comparison.alignment.actual
     shared = here[(here != ABSENT) & (there != ABSENT)]
@@ -101,9 +87,9 @@ def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int, to
         comparison,
         failing=failing,
         passed=comparison.passed - newly,
-        unjudged=max(comparison.unjudged - told, 0),
         first=first,
         origin=origin_of(first, keys),
+        doubts=tuple(doubt for one in comparison.doubts if (doubt := one.without(told)).keys),
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.compare.stats import Pairs
+    from pytest_npudump.compare.pairing import Pairs
     from pytest_npudump.compare.tolerance import Rule, Tolerances
 
 _L2NORM = STATISTICS.index("l2norm")

@@ -8,15 +8,17 @@ only one side has is no agreement: see :func:`compare_tables`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.compare.digests import compare_digests
+from pytest_npudump.compare.doubts import doubts_of, hidden_by_print
 from pytest_npudump.compare.first import first_divergence, origin_of
 from pytest_npudump.compare.numbers import differing
 from pytest_npudump.compare.order import ABSENT, align
-from pytest_npudump.compare.table import EXTREMES, MEASURED, STATISTICS, UNKNOWN_SHAPE
+from pytest_npudump.compare.pairing import Pairs
+from pytest_npudump.compare.table import EXTREMES, NEEDED, STATISTICS, UNKNOWN_SHAPE
 from pytest_npudump.compare.verdict import (
     EXTRA,
     FAIL,
@@ -38,49 +40,9 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.table import StatsTable
     from pytest_npudump.compare.tolerance import Tolerances
 
-_NEEDED = 3
-"""Columns (max, min, avg) that a producer must compute before it may leave out others, and that a golden
-must have where the dump has them."""
-
 _LOST = "the golden has a value, the dump does not tell it"
 _UNAPPROVED = "the golden has no value to compare with: approve anew"
 _EQUAL = "must be equal"
-_BARE = "no statistic on both sides, so that only dtype and shape were compared"
-_ODD = "NaN or Inf in the golden's max, min or avg, which then say little of all other elements"
-_HIDDEN = (
-    "max and min not compared: CANN prints NaN for both where the first element is NaN, and the other side "
-    "was computed from the tensors"
-)
-_NAN = STATISTICS.index("nan")
-_ODD_ADVICE = '; compare these tensors element by element, with dump_data="tensor" and golden_tensors'
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
-    """The tensors both sides have.
-
-    Attributes:
-        golden, actual: the two tables.
-        here, there: (m,) their rows, in execution order.
-    """
-
-    golden: StatsTable
-    actual: StatsTable
-    here: NDArray[np.intp]
-    there: NDArray[np.intp]
-
-    def known(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which statistics either side tells, (m, 7) each."""
-        return self.golden.known[self.here], self.actual.known[self.there]
-
-    def key(self, row: int) -> str:
-        """The golden's key of the pair at position ``row``."""
-        return self.golden.keys[int(self.here[row])]
-
-    def values(self, row: int, column: int) -> tuple[float | int | None, float | int | None]:
-        """One statistic of the pair at position ``row``, on either side."""
-        golden = self.golden.value(int(self.here[row]), column)
-        return golden, self.actual.value(int(self.there[row]), column)
 
 
 def compare_tables(
@@ -105,25 +67,16 @@ def compare_tables(
     both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
     pairs = Pairs(golden, actual, alignment.golden[both], alignment.actual[both])
     judged, lost, gained, notes = _judgeable(pairs, approved=approved)
-    hidden = _hidden_by_print(pairs)
+    hidden = hidden_by_print(pairs)
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
+    digests = compare_digests(pairs, judged, tolerances)
     reasons = _reasons(pairs, judged, lost | gained, tolerances)
+    for row, reason in digests.reasons.items():
+        reasons.setdefault(row, []).append(reason)
     failing = tuple(_failing(golden, actual, alignment, both, reasons))
     first = first_divergence(failing)
     agree = np.ones(len(pairs.here), dtype=np.bool_)
     agree[list(reasons)] = False
-    bare = agree & ~judged.any(axis=1)
-    odd, blind = _not_finite(pairs)
-    blind |= hidden
-    notes += [
-        f"{text}: {int(rows.sum())} of {len(rows)} tensors (first: {pairs.key(int(np.argmax(rows)))}){advice}"
-        for rows, text, advice in (
-            (bare, _BARE, ""),
-            (odd, _ODD, _ODD_ADVICE),
-            (hidden, _HIDDEN, ""),
-        )
-        if rows.any()
-    ]
     return Comparison(
         golden=golden,
         actual=actual,
@@ -132,10 +85,10 @@ def compare_tables(
         expected=len(golden),
         compared=len(pairs.here),
         passed=int(agree.sum()),
-        unjudged=int((bare | (agree & blind)).sum()),
         first=first,
         origin=origin_of(first, [golden.keys[row] for row in pairs.here.tolist()] if first else ()),
-        notes=(*alignment.notes, *notes),
+        remarks=(*alignment.notes, *notes),
+        doubts=doubts_of(pairs, judged, agree, digests, np.flatnonzero(both)),
     )
 
 
@@ -145,7 +98,7 @@ def _judgeable(
     """Cells both sides tell; those that fail as only the golden or only the dump tells them; notes."""
     here, there = pairs.known()
     computed = np.asarray(pairs.actual.known.any(axis=0))
-    left_out: NDArray[np.bool_] = np.logical_not(computed) & bool(computed[:_NEEDED].all())
+    left_out: NDArray[np.bool_] = np.logical_not(computed) & bool(computed[:NEEDED].all())
     notes = []
     dropped = np.asarray(left_out & here.any(axis=0))
     if dropped.any():
@@ -154,46 +107,12 @@ def _judgeable(
     gained: NDArray[np.bool_] = ~here & there
     new = gained.copy()
     if approved:
-        new[:, :_NEEDED] = False
+        new[:, :NEEDED] = False
     if new.any():
         tensors = int(new.any(axis=1).sum())
         names = ", ".join(_names(np.asarray(new.any(axis=0))))
         notes.append(f"not compared, as the golden does not have it ({tensors} tensors): {names}")
     return here & there, here & ~there & ~left_out, gained & ~new, notes
-
-
-def _not_finite(pairs: Pairs) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Pairs, (m,), with NaN or infinity among the golden's max, min and avg; those with none finite, (m,).
-
-    One such element decides these three, whatever the others are: a change of theirs does not show. Where
-    all elements are NaN or infinite there are no others.
-    """
-    cells, known = pairs.golden.values[pairs.here], pairs.golden.known[pairs.here]
-    finite = known & np.isfinite(cells)
-    odd: NDArray[np.bool_] = np.asarray((known & ~finite)[:, :_NEEDED].any(axis=1))
-    for row in np.flatnonzero(odd).tolist():
-        count = pairs.golden.counts[int(pairs.here[row])]
-        odd[row] = count is None or cells[row, MEASURED:][known[row, MEASURED:]].sum() < count
-    return odd, odd & ~np.asarray(finite[:, :_NEEDED].any(axis=1))
-
-
-def _hidden_by_print(pairs: Pairs) -> NDArray[np.bool_]:
-    """Pairs, (m,), of which one side is CANN's print with NaN for max and min, which the other side computed.
-
-    CANN's writer prints that where the first element is NaN, whatever the others are. Both sides have to have
-    the same number of NaN: where there are more, or not known to be as many, a NaN is a difference.
-    """
-    golden, actual = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
-    here, there = pairs.known()
-    known = (here & there)[:, [*range(EXTREMES), _NAN]].all(axis=1)
-    same = known & (golden[:, _NAN] == actual[:, _NAN]) & (golden[:, _NAN] > 0)
-    printed = [pairs.golden.digits[pairs.here] > 0, pairs.actual.digits[pairs.there] > 0]
-    nan = [np.isnan(values[:, :EXTREMES]) for values in (golden, actual)]
-    hidden = [
-        printed[side] & nan[side].all(axis=1) & ~printed[1 - side] & ~nan[1 - side].any(axis=1)
-        for side in (0, 1)
-    ]
-    return np.asarray(same & (hidden[0] | hidden[1]))
 
 
 def _names(columns: NDArray[np.bool_]) -> list[str]:

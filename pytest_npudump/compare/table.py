@@ -29,6 +29,10 @@ EXTREMES = 2
 MEASURED = 4
 """The first columns, max to l2norm, have tolerances; those behind them count elements."""
 
+NEEDED = 3
+"""The first columns, max, min and avg, that a producer must compute before it may leave out others, and that
+a golden must have where the dump has them."""
+
 UNKNOWN_SHAPE = "?"
 SCALAR_SHAPE = "-"
 EXACT_LIMIT = 2**53
@@ -50,6 +54,7 @@ class StatsTable:
         digits: int8 (n,), significant decimal digits the float values carry; 0 for full precision.
         wide: integers of 2**53 and beyond by (row, column), exact; ``values`` holds them rounded. Only
             cells that are integers by :func:`is_integral`.
+        digests: hashes as :attr:`TensorRecord.digest` has them, n of them, or none where there is no hash.
     """
 
     keys: tuple[str, ...]
@@ -61,6 +66,7 @@ class StatsTable:
     known: NDArray[np.bool_]
     digits: NDArray[np.int8]
     wide: Mapping[tuple[int, int], int]
+    digests: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -98,6 +104,7 @@ class StatsTable:
             known=known,
             digits=_digits([record.stats for record in rows], known),
             wide=wide,
+            digests=digests if any(digests := tuple([record.digest for record in rows])) else (),
         )
 
 

@@ -12,6 +12,7 @@ from pytest_npudump.dump.records import TensorKey, sanitise
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pytest_npudump.compare.doubts import Doubt
     from pytest_npudump.compare.order import Alignment
     from pytest_npudump.compare.table import StatsTable
 
@@ -103,12 +104,11 @@ class Comparison:
         expected: tensors in the golden.
         compared: tensors that both sides have.
         passed: those of them that agree.
-        unjudged: those of ``passed`` whose values were not judged: no statistic is on both sides, or
-            the golden's max, min and avg are all NaN or infinite and hide the other elements.
         first: the divergence to look at first; None where nothing diverges.
         origin: what is known of where it comes from: ``layer``, ``unseen``, ``before`` or ``structure``,
             see :func:`pytest_npudump.compare.first.explain_first`; "" where nothing diverges.
-        notes: what was not judged, and what was decided about pairing.
+        remarks: what was decided about pairing, and which statistics were not compared.
+        doubts: what was not judged, or not in full.
         own_keys: keys of the dump as read, by the key they got here where eager calls were numbered as the
             golden's, see :mod:`pytest_npudump.compare.calls`.
     """
@@ -120,16 +120,26 @@ class Comparison:
     expected: int
     compared: int
     passed: int
-    unjudged: int
     first: Verdict | None
     origin: str
-    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
+    doubts: tuple[Doubt, ...] = ()
     own_keys: Mapping[TensorKey, TensorKey] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
         """Whether every tensor of the golden is there and agrees, and no other one is."""
         return not self.failing
+
+    @property
+    def unjudged(self) -> int:
+        """Those of ``passed`` of whose values nothing was judged, neither statistics nor elements."""
+        return len(frozenset[int]().union(*(doubt.unjudged for doubt in self.doubts)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not judged, and what was decided about pairing."""
+        return (*self.remarks, *(doubt.describe(self.compared) for doubt in self.doubts))
 
     def count(self, status: str) -> int:
         """Number of failing verdicts with that status."""

@@ -204,10 +204,10 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
 
 
 def _may_be_scalar(tensor: Any) -> bool:
-    """Whether the bytes are those of one element, alignment included; more bytes have a shape that is lost."""
+    """Whether the bytes are those of one element, alignment included; of more the shape is lost."""
     found = BY_PROTO.get(tensor.data_type)
     exact = found is not None and tensor.size * 8 == found.bits
-    return exact or (tensor.size <= _SCALAR_ROOM and tensor.size % _ALIGNMENT == 0)
+    return exact or bool(tensor.size <= _SCALAR_ROOM and tensor.size % _ALIGNMENT == 0)
 
 
 def _text(raw: bytes) -> str:

@@ -1,14 +1,15 @@
 """The lines of a golden file's table: one tensor each, cells parted by one space.
 
 ``-`` is unknown. Floats are in the shortest form that round-trips, without ``.0``; whether a number is an
-integer follows from the tensor's dtype. Two columns stand at the end only where they say something:
-``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision.
+integer follows from the tensor's dtype. Three columns stand at the end only where they say something:
+``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision,
+``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import repeat
+from itertools import combinations, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COLUMNS = ("tensor", "dtype", "shape", "max", "min", "avg", "l2norm", "nan", "-inf", "+inf")
-LAYOUTS = frozenset((*COLUMNS, *count, *digits) for count in ((), ("count",)) for digits in ((), ("digits",)))
+_OPTIONAL = ("count", "digits", "digest")
+LAYOUTS = frozenset(
+    (*COLUMNS, *chosen) for length in range(len(_OPTIONAL) + 1) for chosen in combinations(_OPTIONAL, length)
+)
 MIN_DIGITS = 6
 """C++ streams print six significant digits unless told otherwise; no producer prints fewer."""
 
@@ -43,6 +47,7 @@ _SHAPE = re.compile(r"[?-]|-?[0-9]{1,19}(?:x-?[0-9]{1,19}){0,63}")
 _COUNT = re.compile(r"-|[0-9]{1,19}")
 _PRODUCT = re.compile(r"-|[0-9]{1,1280}")
 _TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
+_DIGEST = re.compile(r"-|[a-z0-9]+:[!-+\--~]+(?:,[a-z0-9]+:[!-+\--~]+)*")
 _INTEGER = re.compile(r"-?[0-9]+")
 
 
@@ -81,7 +86,7 @@ def columns_for(table: StatsTable) -> tuple[str, ...]:
     implied = _counts_of(table.shapes)
     count = () if implied == table.counts else ("count",)
     digits = ("digits",) if common_digits(table) is None else ()
-    return (*COLUMNS, *count, *digits)
+    return (*COLUMNS, *count, *digits, *(("digest",) if table.digests else ()))
 
 
 def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
@@ -91,6 +96,8 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
         RowError: a key, dtype, shape or number of digits would not be read back as it is.
     """
     _check_heads(table.keys, table.dtypes, table.shapes)
+    hashes = [digest.replace(" ", ",") or _ABSENT for digest in table.digests]
+    _check(_DIGEST, hashes, "digest, expected such as md5:5d41")
     for row, digits in enumerate(table.digits.tolist()):
         if not printable_digits(digits):
             raise RowError(row, f"{table.keys[row]} carries {digits} digits, {EXPECTED_DIGITS}")
@@ -105,6 +112,8 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
             cells.append(_ABSENT if table.counts[row] is None else str(table.counts[row]))
         if with_digits:
             cells.append(str(table.digits[row]))
+        if hashes:
+            cells.append(hashes[row])
         yield " ".join((*head, *cells))
 
 
@@ -141,6 +150,7 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
         known=known,
         digits=_read_digits(cells.get("digits"), digits, len(keys)),
         wide=_wide(values, dtypes, [cells[name] for name in COLUMNS[_NUMBERS:]]),
+        digests=_read_digests(cells.get("digest", [])),
     )
 
 
@@ -224,6 +234,11 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _read_digests(cells: list[str]) -> tuple[str, ...]:
+    _check(_DIGEST, cells, "digest, expected such as md5:5d41")
+    return tuple(["" if cell == _ABSENT else cell.replace(",", " ") for cell in cells])
 
 
 def _read_counts(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:

@@ -124,7 +124,9 @@ def _golden(document: safeyaml.Document, path: Path) -> Golden:
     columns = tuple(data["columns"].split())
     if columns not in rows.LAYOUTS:
         expected = " ".join(rows.COLUMNS)
-        reason = f"columns are {' '.join(columns)!r}, expected {expected!r} and then count, digits or neither"
+        reason = (
+            f"columns are {' '.join(columns)!r}, expected {expected!r} and then any of count, digits, digest"
+        )
         raise bad_golden(path, document.lines["columns"], reason)
     try:
         table = rows.parse_rows(data["tensors"], columns, digits)

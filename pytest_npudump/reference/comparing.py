@@ -231,7 +231,7 @@ def _in_own_words(comparison: Comparison) -> Comparison:
     )
     by_key = {verdict.key: verdict for verdict in failing}
     first = comparison.first
-    return replace(comparison, failing=failing, first=by_key[first.key] if first else None, notes=())
+    return replace(comparison, failing=failing, first=by_key[first.key] if first else None, remarks=())
 
 
 def dtypes_of(records: Iterable[TensorRecord]) -> tuple[str, ...]:

@@ -326,3 +326,18 @@ def test_one_object_in_two_places_is_written_out_twice() -> None:
 def test_a_dtype_that_would_break_a_line_is_not_written(make_table: Callable[..., StatsTable]) -> None:
     with pytest.raises(GoldenError, match="is not a dtype, the golden was not written"):
         render(Golden("t", {}, make_table(("a:output.0", "a b", (1,), {})), PATH))
+
+
+def test_hashes_stand_in_a_column_of_their_own() -> None:
+    text = edit("+inf\n", "+inf digest\n").replace("- 0 0 0\n", "- 0 0 0 md5:5d41,sha1:aaf4\n", 1)
+    text = text.replace("- 0 0 0\n", "- 0 0 0 -\n")
+    golden = parse(text, PATH)
+    assert golden.table.digests == ("md5:5d41 sha1:aaf4", "")
+    assert render(golden) == text
+
+
+@pytest.mark.parametrize("cell", ["5d41", "md5:", "md5:5d41,", "MD5:5d41", "md5:5d41,sha1"])
+def test_what_is_no_hash_is_refused_with_its_line(cell: str) -> None:
+    text = edit("+inf\n", "+inf digest\n").replace("- 0 0 0\n", f"- 0 0 0 {cell}\n")
+    with pytest.raises(GoldenError, match=r"line 6: .* is not a digest, expected such as md5:5d41"):
+        parse(text, PATH)
