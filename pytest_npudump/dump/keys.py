@@ -122,7 +122,7 @@ def _records(execution: Execution, place: _Qualifiers, turn: int) -> list[Tensor
             op_type,
             dtype,
             shape,
-            path,
+            path if payload is None or payload.kind == "raw" else payload.path,
             layout,
             size,
             stats,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_npudump.dump.converted import KIND, by_record
 from pytest_npudump.dump.executions import Execution
 from pytest_npudump.dump.stats_csv import read_stats_csv
 from pytest_npudump.errors import FormatError
@@ -17,14 +18,30 @@ if TYPE_CHECKING:
 
 
 class Job(NamedTuple):
-    """A dump file to read; ``csv`` is the statistics CSV of the same execution, where both exist."""
+    """A dump file to read.
+
+    Attributes:
+        file: the file.
+        csv: the statistics CSV of the same execution, where both exist.
+        more: npy files with other tensors of the same execution.
+    """
 
     file: DumpFile
     csv: DumpFile | None = None
+    more: tuple[DumpFile, ...] = ()
 
 
 def jobs_of(files: Sequence[DumpFile]) -> list[Job]:
-    """Return what is to be read: a tensor file and a CSV that share name, ids and time are one job."""
+    """Return what is to be read.
+
+    A tensor file and a CSV that share name, ids and time are one job, and so are the tensors converted from
+    one record of a dump file.
+    """
+    files, converted = by_record(files)
+    return [*_paired(files), *(Job(group[0], more=tuple(group[1:])) for group in converted)]
+
+
+def _paired(files: Sequence[DumpFile]) -> list[Job]:
     listed = [file for file in files if file.name is not None and file.name.suffix == ".csv"]
     if not listed or len(listed) == len(files):
         return [Job(file) for file in files]
@@ -50,7 +67,7 @@ def read_job(job: Job, *, stats: bool, acl: bool) -> tuple[list[Execution], list
     except FormatError as error:
         problems.append(error)
     try:
-        found, damaged = _read(job.file, table, stats=stats, acl=acl)
+        found, damaged = _read(job, table, stats=stats, acl=acl)
         problems += damaged
     except FormatError as error:
         problems.append(error)
@@ -60,16 +77,16 @@ def read_job(job: Job, *, stats: bool, acl: bool) -> tuple[list[Execution], list
 
 
 def _read(
-    file: DumpFile, table: tuple[TensorPart, ...], *, stats: bool, acl: bool
+    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool
 ) -> tuple[list[Execution], list[FormatError]]:
-    name = file.name
+    file, name = job.file, job.file.name
     if name is not None and name.suffix == ".csv":
         return [_execution(file, name, _unique(read_stats_csv(file.path), file))], []
     from pytest_npudump.dump import reader_tensors  # noqa: PLC0415 - numpy and protobuf only where tensors are
 
     if name is not None and name.suffix == ".npy":
-        part = reader_tensors.npy_part(file.path, name, stats=stats, acl=acl)
-        return [_execution(file, name, (part,))], []
+        parts, problems = reader_tensors.npy_parts((file, *job.more), stats=stats, acl=acl)
+        return [_execution(file, name, parts)] if parts else [], problems
     return reader_tensors.container_executions(file, table, stats=stats, acl=acl)
 
 
@@ -85,7 +102,7 @@ def _execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) ->
         name.stream,
         parts,
         name.ffts,
-        bool(name.io),
+        bool(name.io) and name.kind != KIND,
     )
 
 

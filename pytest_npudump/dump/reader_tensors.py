@@ -27,12 +27,29 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.tree import DumpFile
 
 
-def npy_part(path: Path, name: DumpName, *, stats: bool, acl: bool) -> TensorPart:
-    """Return the tensor of an npy file; its type is the header's, which is what the bytes are.
+def npy_parts(
+    files: Iterable[DumpFile], *, stats: bool, acl: bool
+) -> tuple[tuple[TensorPart, ...], list[FormatError]]:
+    """Return the tensors of npy files of one execution, and the problems of those that cannot be read.
 
-    Raises:
-        FormatError: the file is no npy file of plain numbers, or is truncated.
+    The type of a tensor is that of its header, which is what the bytes are.
     """
+    parts: dict[tuple[str, int], TensorPart] = {}
+    problems: list[FormatError] = []
+    for file in files:
+        if file.name is None:
+            continue
+        try:
+            part = _npy_part(file.path, file.name, stats=stats, acl=acl)
+        except FormatError as error:
+            problems.append(error)
+            continue
+        if parts.setdefault((part.io, part.slot), part) is not part:
+            problems.append(FormatError(file.path, f"{part.io} {part.slot} is in another file too: keep one"))
+    return tuple(parts.values()), problems
+
+
+def _npy_part(path: Path, name: DumpName, *, stats: bool, acl: bool) -> TensorPart:
     header = read_npy_header(path)
     dtype = dtype_name(header.dtype.name)
     said = dtype_name(name.dtype) if name.dtype else dtype

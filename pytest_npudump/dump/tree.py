@@ -7,9 +7,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.dump.mapping import MAPPING, nameless, read_mapping
+from pytest_npudump.dump.converted import KIND, parse_converted, without_copies
+from pytest_npudump.dump.mapping import MAPPING, read_mapping
 from pytest_npudump.dump.names import DumpName, parse_name
 from pytest_npudump.dump.places import Place, context, marks_layout, read_place, swapped
+from pytest_npudump.dump.unnamed import TLV_MAGIC, is_container, problem_of, unconverted
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
@@ -19,13 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MAPPING", "STATISTIC", "DumpFile", "Tree", "find_files", "tree_of"]
 
 STATISTIC = "statistic.csv"
-_TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
-_PROTOBUF_START = b"\x0a\x03"
 _SNIFFED = 12
-_UNCONVERTED = (
-    "statistics as the device sent them, which CANN's host process did not convert to CSV: "
-    "let the process end properly and collect the dump again"
-)
 
 
 class DumpFile(NamedTuple):
@@ -52,8 +48,9 @@ class Tree:
         statistics: MindSpore's and msprobe's merged ``statistic.csv`` files.
         overflow: overflow records (``Opdebug...``), which hold no tensor of the model.
         cores: ELF cores of kernels that failed, for CANN's debugger.
-        other: files that are no dump files, relative to the root.
-        problems: files that had to be read to find the others, and could not.
+        other: files that are no dump files, or were converted from one, relative to the root.
+        problems: files that had to be read to find the others, and could not; and those that look like data
+            and cannot be assigned to a tensor.
         notes: what was decided on the way.
     """
 
@@ -80,6 +77,8 @@ def find_files(root: Path) -> Tree:
     for parts, names in _walk(root, tree):
         place = read_place(parts if marks_layout(parts) else (*above, *parts))
         _Directory(root, parts, place, tree, len(tree.files), _start).add(names)
+    tree.files, copies = without_copies(tree.files)
+    tree.other += ["/".join(file.path.relative_to(root).parts) for file in copies]
     return tree
 
 
@@ -176,9 +175,7 @@ class _Directory:
 
     def _settled(self, base: Path, names: Sequence[str]) -> Place:
         """Decide by the kind of container which of two numbers is the model's name."""
-        if self.place.either and any(
-            (self.start(base / name) or b"")[8:] == _TLV_MAGIC for name in names[:4]
-        ):
+        if self.place.either and any((self.start(base / name) or b"")[8:] == TLV_MAGIC for name in names[:4]):
             return swapped(self.place)
         return self.place
 
@@ -186,8 +183,8 @@ class _Directory:
         if long == STATISTIC:
             self.tree.statistics.append(DumpFile(path, place, None))
             return
-        name = parse_name(long)
-        if name is None or name.kind in {"operator", "capture"}:
+        name = parse_name(long) or parse_converted(long)
+        if name is None or name.kind in {"operator", "capture", KIND}:
             captured = self._captured(long, place)
             if captured is not None:
                 name, place = captured
@@ -204,27 +201,23 @@ class _Directory:
         """Read a capture's name whose slashes became directories: ``Type.scope/name.0.1.2.time``."""
         if place.model_id >= 0 or "." not in place.model:
             return None
-        name = parse_name(f"{place.model}/{long}")
-        return (name, place._replace(model="")) if name is not None and name.kind == "capture" else None
+        whole = f"{place.model}/{long}"
+        name = parse_name(whole) or parse_converted(whole)
+        captured = name is not None and name.dump_number is not None
+        return (name, place._replace(model="")) if name is not None and captured else None
 
     def _add_unnamed(self, path: Path, place: Place) -> None:
         """Keep what is a container by its content: adump takes any name, and mapping.csv may be lost."""
         start = self.start(path)
-        if start is None:
-            self.tree.problems.append(FormatError(path, "cannot be read"))
-        elif path.suffix == ".bin" and parse_name(path.stem) is not None:
-            self.tree.problems.append(FormatError(path, _UNCONVERTED))
-        elif start[8:] == _TLV_MAGIC or start[8:10] == _PROTOBUF_START:
+        problem = unconverted(path)
+        if problem is None and start is not None and is_container(start):
             self.tree.files.append(DumpFile(path, place, None))
-        elif start.startswith(b"Input/Output") or _is_hash(path):
-            self.tree.problems.append(nameless(path))
+            return
+        problem = problem or problem_of(path, start)
+        if problem is not None:
+            self.tree.problems.append(problem)
         else:
             self.tree.other.append("/".join((*self.parts, path.name)))
-
-
-def _is_hash(path: Path) -> bool:
-    """Whether the name is one that only ``mapping.csv`` explains: CANN's hash, or MindSpore's number."""
-    return path.suffix in {"", ".npy"} and path.stem.isdecimal()
 
 
 def _ids(file: DumpFile) -> tuple[str, int | None, int | None, str] | None:
