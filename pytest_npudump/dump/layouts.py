@@ -36,6 +36,7 @@ _SPLIT = {
 }
 _FRACTAL_Z = {"FRACTAL_Z", "FRACTAL_Z_G", "FRACTAL_Z_3D"}
 _ND = {"ND", "MD", ""}
+_PIECE = 1 << 18
 
 
 def to_host(
@@ -61,7 +62,8 @@ def to_host(
         An array of ``original_shape``: a view where none of its axes has to be joined from two.
 
     Raises:
-        LayoutError: the layout is unknown, or the shapes do not fit it.
+        LayoutError: the layout is unknown, the shapes do not fit it, or a FRACTAL_Z, whose shape often fits
+            several orders of axes, holds values in the padding.
     """
     found = in_host_layout(
         array,
@@ -186,5 +188,19 @@ def _from_fractal_z(
         raise LayoutError(f"{device_format} cannot be of host shape {shape} in {host_format}")
     extents = dict(zip(axes, shape, strict=True))
     if device_format.endswith("TRANSPOSE"):
-        return fractal_z_transposed(array, axes, extents)
-    return fractal_z(array, axes, extents, groups)
+        found = fractal_z_transposed(array, axes, extents)
+    else:
+        found = fractal_z(array, axes, extents, groups)
+    if _nonzero(found) != _nonzero(array):
+        raise LayoutError(
+            f"{device_format} of shape {array.shape} holds values where {''.join(axes)} of shape {shape} has "
+            f"padding, which is zero: is the host's axis order right?"
+        )
+    return found
+
+
+def _nonzero(values: np.ndarray | JoinedTensor) -> int:
+    """How many elements are not 0."""
+    if isinstance(values, JoinedTensor):
+        return sum(int(np.count_nonzero(piece)) for piece in values.pieces(_PIECE))
+    return int(np.count_nonzero(values))

@@ -225,3 +225,17 @@ def test_groups_that_do_not_divide_are_refused() -> None:
             original_shape=(7, 4, 3, 3),
             sub_format=2,
         )
+
+
+@pytest.mark.parametrize(("shape", "order"), [((3, 3, 9, 1), "HWCN"), ((3, 3, 1, 9), "HWCN")])
+def test_a_fractal_z_that_fits_a_wrong_order_of_axes_is_refused_for_the_values_in_its_padding(
+    shape: tuple[int, ...], order: str
+) -> None:
+    host = np.random.default_rng(0).random(shape).astype(np.float16)
+    height, width, channels, count = shape
+    device = np.zeros((height * width, 1, 16, 16), np.float16)
+    device[:, 0, :count, :channels] = host.transpose(0, 1, 3, 2).reshape(-1, count, channels)
+    found = to_host(device, device_format="FRACTAL_Z", host_format=order, original_shape=shape)
+    assert np.array_equal(found, host)
+    with pytest.raises(LayoutError, match=r"holds values where NCHW of shape .* has padding, which is zero"):
+        to_host(device, device_format="FRACTAL_Z", host_format="NCHW", original_shape=shape)
