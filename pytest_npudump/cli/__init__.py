@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
-from pytest_npudump.cli.output import end_output, to_stderr
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.cli.ending import INTERRUPTED, exit_code, leave_threads_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,13 +33,21 @@ _READING = frozenset({"ls", "stats", "compare", "convert", "overflow"})
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
-UNREADABLE = 2
-"""Exit code where an input cannot be read or a call makes no sense; 1 means a difference."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 good, 1 a difference, 2 an unreadable or wrong input."""
+    """Run one command and return its exit code.
+
+    0 good; 1 a difference; 2 an unreadable or wrong input, or work that failed; 130 interrupted. Without
+    ``argv`` this is the process's own command, and an interrupt ends the process at once.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
+    code = exit_code(lambda: _command(words))
+    if argv is None and code == INTERRUPTED:
+        leave_threads_behind(code)
+    return code
+
+
+def _command(words: list[str]) -> int:
     if _READING.isdisjoint(words[:1]):
         return _run(words)
     with _without_blas_threads():
@@ -66,15 +73,9 @@ def _run(words: list[str]) -> int:
     gc.disable()  # records are no cycles, and looking through ten thousands of them takes a sixth of the time
     try:
         code: int = arguments.run(arguments)
-    except NpudumpError as error:
-        to_stderr(f"npudump: {error}")
-        code = UNREADABLE
-    except BrokenPipeError:
-        code = UNREADABLE
     finally:
         if collecting:
             gc.enable()
-    end_output()
     return code
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli import config_show
+from pytest_npudump.cli.output import emit
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def _check(args: argparse.Namespace) -> int:
     version = args.cann or rules_version()
     verdict = check_file(args.file, args.target, version=version, device=args.device, soc=args.soc)
     text = json.dumps(verdict.to_json(), indent=2) if args.json else _described(verdict, args.target, version)
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    emit([text])
     return 0 if verdict.accepted else 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections import defaultdict
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -45,7 +46,8 @@ def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> tuple[list[O
                 text = f"{path} is a file of the dump itself, choose another directory for -o"
                 refused.append(Converted(failures=(text,)))
             else:
-                files.append(OutputFile(path, tuple(part), kind, layout))
+                temporary = path.with_name(f".npudump-{secrets.token_hex(8)}.tmp")
+                files.append(OutputFile(path, temporary, tuple(part), kind, layout))
     return files, refused
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]
+    Reached = Callable[[Path, int], None]
 
 Result = TypeVar("Result")
 
@@ -41,12 +41,14 @@ class OutputFile:
 
     Attributes:
         path: where.
+        temporary: where an npy file is written before it gets its name; removed if that fails.
         records: its tensors; one in an npy file.
         kind: ``npy`` or ``safetensors``.
         layout: host layout; "" for the tensors as they lie on the device.
     """
 
     path: Path
+    temporary: Path
     records: tuple[TensorRecord, ...]
     kind: str
     layout: str
@@ -74,46 +76,63 @@ class Converted:
     note: str = ""
 
 
-def convert(file: OutputFile) -> Converted:
-    """Write one file; what cannot be converted comes back as failures."""
+def convert(file: OutputFile, reached: Reached | None = None) -> Converted:
+    """Write one file; what cannot be converted comes back as failures.
+
+    Args:
+        file: what to write.
+        reached: called with the file's path and how many of its ``nbytes`` are dealt with, as they are.
+    """
+    reached = reached or _untold
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
-        return _safetensors(file) if file.kind == "safetensors" else _npy(file)
+        return _safetensors(file, reached) if file.kind == "safetensors" else _npy(file, reached)
     except OSError as error:
         return Converted(failures=(f"{file.path}: cannot be written: {error.strerror or error}",))
+    finally:
+        reached(file.path, file.nbytes)
 
 
-def _npy(file: OutputFile) -> Converted:
+def _untold(_path: Path, _nbytes: int) -> None:
+    """Nobody asked how far the work is."""
+
+
+def _npy(file: OutputFile, reached: Reached) -> Converted:
     (record,) = file.records
     try:
         dtype, shape, chunks = values(record, file.layout)
     except NpudumpError as error:
         return Converted(failures=(_failure(record, error),))
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    temporary = file.path.with_name(f".npudump-{secrets.token_hex(8)}.tmp")
+    count, done = math.prod(shape), 0
     try:
-        with temporary.open("xb") as out:
+        with file.temporary.open("xb") as out:
             np.lib.format.write_array_header_1_0(out, header)
             for chunk in chunks:
                 out.write(np.ascontiguousarray(chunk, dtype).view(np.uint8).data)
+                done += chunk.size
+                reached(file.path, file.nbytes * done // max(count, 1))
         # A rename over a file makes ext4 write its data at once; what is replaced here can be made again.
         file.path.unlink(missing_ok=True)
-        temporary.rename(file.path)
+        file.temporary.rename(file.path)
     except NpudumpError as error:
         return Converted(failures=(_failure(record, error),))
     finally:
-        temporary.unlink(missing_ok=True)
-    return Converted(1, math.prod(shape) * dtype.itemsize)
+        file.temporary.unlink(missing_ok=True)
+    return Converted(1, count * dtype.itemsize)
 
 
-def _safetensors(file: OutputFile) -> Converted:
+def _safetensors(file: OutputFile, reached: Reached) -> Converted:
     """Write the tensors of one dump file under their keys, in the types of the device where it has them."""
     from pytest_npudump.golden.tensors import save_tensors  # noqa: PLC0415 - safetensors only where asked for
 
     arrays: dict[str, tuple[Array, str]] = {}
     failures = []
+    done = 0
     for record in file.records:
         array, failure = _try_array(record, file.layout)
+        done += record.payload.nbytes if record.payload is not None else 0
+        reached(file.path, done)
         failures += [failure] if failure else []
         if array is not None:
             arrays[str(record.key)] = (array, record.dtype)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.output import byte_size, emit, to_stderr
+from pytest_npudump.cli.output import byte_size, emit, end_output, to_stderr
 from pytest_npudump.demo.project import CHANGED, LAYER, ORIGINAL, break_model, write_project
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _say(text: str) -> None:
 def _print(*lines: str) -> None:
     """Print lines ahead of what the next child process prints."""
     emit(lines)
-    sys.stdout.flush()
+    end_output()
 
 
 def _pytest(folder: Path, *options: str) -> int:

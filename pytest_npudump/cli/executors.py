@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
-from concurrent.futures import Executor, ThreadPoolExecutor
+import signal
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
 
@@ -24,6 +26,7 @@ _CONNECT_SECONDS = 10
 _EXPECTED = (
     "expected threads, threads:N, processes, processes:N, serial or dask:ADDRESS such as dask:tcp://host:8786"
 )
+_DASK_LOGGERS = ("distributed", "distributed.client")  # the second has a level of its own
 _BATCH_BYTES = 4 << 20
 _BATCH_ITEMS = 64
 
@@ -39,6 +42,11 @@ class Workers:
 
     executor: Executor | None = None
     remote: bool = False
+
+    @property
+    def here(self) -> bool:
+        """Whether tasks are done in this process, so that they can call what it has."""
+        return self.executor is None or isinstance(self.executor, ThreadPoolExecutor)
 
 
 def add_executor_option(parser: argparse.ArgumentParser) -> None:
@@ -56,35 +64,69 @@ def add_executor_option(parser: argparse.ArgumentParser) -> None:
 def open_workers(spec: str) -> Iterator[Workers]:
     """Open what ``--executor`` names, and close it; tasks that have not begun are cancelled.
 
+    After an interrupt processes are ended, and threads left to themselves: they may be at work for minutes.
+
     Raises:
         RequestError: ``spec`` is none of ``threads[:N]``, ``processes[:N]``, ``serial``, ``dask:ADDRESS``.
         MissingExtraError: Dask is asked for and not installed.
-        RuntimeUnavailableError: no Dask scheduler answers at the address.
+        RuntimeUnavailableError: no Dask scheduler answers at the address, or workers were lost at work.
     """
     kind, _, rest = spec.partition(":")
     if kind == "serial" and spec == kind:
         yield Workers()
-    elif kind in {"threads", "processes"} and (spec == kind or rest):
-        pool = _pool(kind, _count(spec, kind, rest))
-        try:
-            yield Workers(pool)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    elif kind == "threads" and (spec == kind or rest):
+        with _threads(_count(spec, kind, rest)) as executor:
+            yield Workers(executor)
+    elif kind == "processes" and (spec == kind or rest):
+        with _processes(spec, _count(spec, kind, rest)) as executor:
+            yield Workers(executor)
     elif kind == "dask" and rest:
-        with _dask(rest) as executor:
+        distributed = _distributed()
+        with _silent(_DASK_LOGGERS), _cluster(distributed, rest) as executor:
             yield Workers(executor, remote=True)
     else:
         raise RequestError(f"--executor {spec}: {_EXPECTED}")
 
 
-def _pool(kind: str, count: int) -> Executor:
-    """Return a pool of threads, or of processes; they are spawned, for a fork would copy locks of threads."""
-    if kind == "threads":
-        return ThreadPoolExecutor(count, thread_name_prefix="npudump")
-    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - they need 12 ms to import
-    from multiprocessing import get_context  # noqa: PLC0415 - the same
+@contextmanager
+def _threads(count: int) -> Iterator[Executor]:
+    pool = ThreadPoolExecutor(count, thread_name_prefix="npudump")
+    wait = True
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        wait = False
+        raise
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=True)
 
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+
+@contextmanager
+def _processes(spec: str, count: int) -> Iterator[Executor]:
+    """Give a pool of processes; they are spawned, for a fork would copy locks of threads."""
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - they need 12 ms to import
+    from multiprocessing import active_children, get_context  # noqa: PLC0415 - the same
+
+    others = set(active_children())
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_leave_interrupts)
+    try:
+        yield pool
+    except BrokenExecutor as error:
+        raise RuntimeUnavailableError(
+            f"--executor {spec}: a worker process was ended before its work was done, by a kill or because "
+            f"memory ran out (dmesg tells): no verdict; run it again, with fewer workers or --executor serial"
+        ) from error
+    except KeyboardInterrupt:
+        for process in set(active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes, to the one that started this worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _count(spec: str, kind: str, text: str) -> int:
@@ -95,12 +137,15 @@ def _count(spec: str, kind: str, text: str) -> int:
     return int(text)
 
 
-@contextmanager
-def _dask(address: str) -> Iterator[Executor]:
+def _distributed() -> Any:
     try:
-        distributed = importlib.import_module("distributed")
+        return importlib.import_module("distributed")
     except ImportError:
         raise MissingExtraError("--executor dask", "distributed", "dask") from None
+
+
+@contextmanager
+def _cluster(distributed: Any, address: str) -> Iterator[Executor]:
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -108,11 +153,36 @@ def _dask(address: str) -> Iterator[Executor]:
             f"--executor dask:{address}: no Dask scheduler answers there ({error}): is it running, and is "
             f"the address the one it prints (dask scheduler; dask worker ADDRESS)?"
         ) from error
+    closed = distributed.comm.CommClosedError
+    lost = (CancelledError, distributed.KilledWorker, distributed.TimeoutError, closed)
     try:
         executor: Executor = client.get_executor()
         yield executor
+    except lost as error:
+        raise RuntimeUnavailableError(
+            f"--executor dask:{address}: the cluster was lost before the work was done: no verdict; see the "
+            f"logs of the scheduler and its workers, and run it again ({_first_line(error)})"
+        ) from error
     finally:
         client.close()
+
+
+@contextmanager
+def _silent(names: Sequence[str]) -> Iterator[None]:
+    """Keep loggers from printing tracebacks of what is told in a line."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def run_tasks(

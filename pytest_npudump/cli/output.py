@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from pytest_npudump.errors import NpudumpError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import TextIO
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 """Names in a dump are untrusted: an escape sequence in one must not reach the terminal."""
@@ -26,16 +28,25 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def emit(lines: Iterable[str]) -> None:
-    """Print lines; when the reader of a pipe has gone, the command goes on, as its exit code still counts."""
+    """Print lines; when the reader of a pipe has gone, the command goes on, as its exit code still counts.
+
+    Raises:
+        NpudumpError: standard output takes no more, as where a disk is full.
+    """
     text = "".join(f"{line}\n" for line in lines).translate(_CONTROLS)
     _write(text)
 
 
 def to_stderr(text: str) -> None:
-    """Print a line for people, whatever standard output is used for."""
+    """Print a line for people, whatever standard output is used for; lost where nothing takes it."""
     stream = sys.stderr
-    encoding = stream.encoding or "utf-8"
-    stream.write(text.translate(_CONTROLS).encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    if stream is None:  # started with ``2>&-``
+        return
+    try:
+        stream.write(_encodable(text.translate(_CONTROLS), stream) + "\n")
+        stream.flush()
+    except OSError:
+        _discard(stream)
 
 
 def write_json(data: Any, target: str) -> None:
@@ -44,7 +55,7 @@ def write_json(data: Any, target: str) -> None:
     NaN and infinities are written as Python's json module does: ``NaN``, ``Infinity``, ``-Infinity``.
 
     Raises:
-        NpudumpError: the file cannot be written.
+        NpudumpError: the file or standard output cannot be written.
     """
     text = json.dumps(data, indent=1) + "\n"
     if target == "-":
@@ -74,23 +85,41 @@ def byte_size(nbytes: int) -> str:
 
 
 def end_output() -> None:
-    """Flush standard output while a closed pipe can still be told from other errors."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_output()
+    """Write out what was printed, while an error in doing so can still be told.
+
+    Raises:
+        NpudumpError: as for :func:`emit`.
+    """
+    _printing(lambda stream: stream.flush())
 
 
 def _write(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
+    _printing(lambda stream: stream.write(_encodable(text, stream)))
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _printing(action: Callable[[TextIO], object]) -> None:
+    if sys.stdout is None:  # started with ``>&-``: nobody reads
+        return
     try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        action(sys.stdout)
     except BrokenPipeError:
-        _discard_output()
+        _discard(sys.stdout)
+    except OSError as error:
+        _discard(sys.stdout)
+        raise NpudumpError(
+            f"standard output cannot be written: {error.strerror or error}; what is printed is not complete: "
+            f"free space or send it elsewhere, and run it again"
+        ) from error
 
 
-def _discard_output() -> None:
+def _discard(stream: TextIO) -> None:
     """Send what is still to come to nowhere: the interpreter flushes once more when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    with suppress(OSError):  # a stream that is no file of the system
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from typing import TextIO
 
     from rich.progress import Progress, TaskID
 
@@ -58,7 +60,7 @@ class _Bar:
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Give a function to call with (steps done, steps in all); ``what`` is shown before the bar."""
-    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+    if not (_is_terminal(sys.stdout) and _is_terminal(sys.stderr)):
         yield _ignore
         return
     bar = _Bar(what)
@@ -72,5 +74,28 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         bar.close()
 
 
+class Tally:
+    """Adds up how far each of several pieces of work is, which threads may be doing at the same time."""
+
+    def __init__(self, report: Callable[[int, int], None], total: int) -> None:
+        """Report to ``report`` with the sum of all pieces and ``total``."""
+        self._report = report
+        self._total = total
+        self._lock = Lock()
+        self._done = 0
+        self._pieces: dict[Path, int] = {}
+
+    def reached(self, piece: Path, done: int) -> None:
+        """Take note that ``done`` steps of ``piece`` are done, those told before included."""
+        with self._lock:
+            self._done += done - self._pieces.get(piece, 0)
+            self._pieces[piece] = done
+            self._report(self._done, self._total)
+
+
 def _ignore(_done: int, _total: int) -> None:
     """Nobody is looking."""
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # None where it was closed from the beginning: ``>&-``

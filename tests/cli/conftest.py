@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,7 +57,8 @@ def dump_file() -> Callable[..., Path]:
             name = options.get("dtype") or _NAMES.get(array.dtype, array.dtype.name)
             tensor = message.output.add()
             tensor.data_type, tensor.format = BY_NAME[name].proto, NUMBERS[layout]
-            tensor.size, tensor.address = array.nbytes, 4096
+            tensor.size = options.get("size", array.nbytes)
+            tensor.address = options.get("address", 4096)
             tensor.shape.dim.extend(options.get("shape", array.shape))
             tensor.original_shape.dim.extend(options.get("original", ()))
         header = message.SerializeToString()
@@ -64,5 +66,27 @@ def dump_file() -> Callable[..., Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(struct.pack("<Q", len(header)) + header + b"".join(a.tobytes() for a in arrays))
         return path
+
+    return write
+
+
+@pytest.fixture
+def long_file(dump_file: Callable[..., Path]) -> Callable[..., Path]:
+    """Write a dump file whose one tensor of bytes, all zero, takes no room on the disk."""
+
+    def write(root: Path, layer: str, nbytes: int, dtype: str) -> Path:
+        path = dump_file(root, layer, np.zeros(0, np.uint8), dtype=dtype, shape=(nbytes,), size=nbytes)
+        os.truncate(path, path.stat().st_size + nbytes)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def null_file(dump_file: Callable[..., Path]) -> Callable[..., Path]:
+    """Write a dump file whose one tensor lay at a null address: its size is told, and there are no bytes."""
+
+    def write(root: Path, layer: str) -> Path:
+        return dump_file(root, layer, np.zeros(0, np.int8), shape=(16,), size=16, address=0)
 
     return write

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from pytest_npudump.cli import convert as command
 from pytest_npudump.cli import convert_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Run = Callable[..., Any]
 
@@ -236,3 +238,81 @@ def test_packed_types_are_converted_to_the_layout_that_is_asked_for(
     assert run("convert", path, "-o", tmp_path / "out", "--layout", "NHWC").code == 0
     (found,) = (tmp_path / "out").rglob("*.npy")
     np.testing.assert_array_equal(np.load(found), values.reshape(1, 2, 4, 4).transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("kind", ["npy", "safetensors"])
+def test_a_dump_of_statistics_has_nothing_to_convert(run: Run, tmp_path: Path, kind: str) -> None:
+    tree = DATA / "trees" / "acl-stats"
+    done = run("convert", tree, "-o", tmp_path / "out", "--to", kind)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(
+        f"npudump: nothing to convert: {tree} is a dump of statistics, and none of its 54"
+    )
+    assert "dump_data=tensor" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_tensors_at_null_addresses_are_nothing_to_convert(run: Run, tmp_path: Path, null_file: Run) -> None:
+    null_file(tmp_path / "dump", "a")
+    done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")
+    assert (done.code, done.out) == (2, "")
+    assert "nothing to convert: none of the 1 tensors of" in done.err
+    assert "address" in done.err
+
+
+def test_tensors_without_data_beside_others_are_a_note(
+    run: Run, tmp_path: Path, dump_file: Run, null_file: Run
+) -> None:
+    null_file(tmp_path / "dump", "a")
+    dump_file(tmp_path / "dump", "b", np.arange(3.0), number=2)
+    done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("1 tensors (24 B) written")
+    assert "; 1 of the dump have no data to convert" in done.out
+
+
+@pytest.mark.parametrize(("options", "within"), [((), 4), (("--to", "safetensors"), 1)])
+def test_progress_is_told_in_bytes_and_within_files(
+    run: Run, dump_file: Run, steps: list[tuple[int, int]], options: tuple[str, ...], within: int
+) -> None:
+    values = np.arange(1 << 22, dtype=np.uint8)
+    root = dump_file(Path("dump"), "a", values, values, dtype="hifloat8").parent
+    dump_file(root, "b", np.zeros(5, np.uint8), number=2)
+    for executor in ("serial", "threads:2"):
+        steps.clear()
+        assert run("convert", root, "-o", "out", *options, "--executor", executor).code == 0
+        told = [count for count, _ in steps]
+        assert {whole for _, whole in steps} == {2 * values.nbytes + 5}
+        assert told == sorted(told)
+        assert told[-1] == 2 * values.nbytes + 5
+        assert len({count for count in told if 5 < count < 2 * values.nbytes}) >= within
+
+
+def test_progress_reaches_its_end_where_tensors_cannot_be_converted(
+    run: Run, tmp_path: Path, dump_file: Run, steps: list[tuple[int, int]]
+) -> None:
+    dump_file(tmp_path / "dump", "a", np.zeros(64, np.uint8), dtype="resource", shape=(8,))
+    assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 2
+    assert steps[-1] == (64, 64)
+
+
+def test_progress_of_other_processes_is_told_in_files(
+    run: Run, tmp_path: Path, dump_file: Run, steps: list[tuple[int, int]]
+) -> None:
+    dump_file(tmp_path / "dump", "a", np.zeros(64, np.uint8), np.zeros(64, np.uint8))
+    assert run("convert", tmp_path / "dump", "-o", tmp_path / "out", "--executor", "processes:1").code == 0
+    assert steps == [(2, 2)]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[int, int]]:
+    """What a progress bar of a conversion in an empty directory would be told."""
+    monkeypatch.chdir(tmp_path)
+    told: list[tuple[int, int]] = []
+
+    @contextmanager
+    def progress(_: str) -> Iterator[Callable[[int, int], None]]:
+        yield lambda done, total: told.append((done, total))
+
+    monkeypatch.setattr(command, "progress", progress)
+    return told

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,3 +160,41 @@ def test_results_come_in_the_order_of_the_items(weight: int, count: int) -> None
         )
     assert found == [str(number) for number in range(count)]
     assert steps[-1:] == ([(count, count)] if count else [])
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+def test_a_worker_process_that_is_killed_is_an_error_with_a_way_out() -> None:
+    with (
+        pytest.raises(
+            RuntimeUnavailableError, match=r"processes:2: a worker process was ended.*run it again"
+        ),
+        open_workers("processes:2") as workers,
+    ):
+        [*run_tasks(_die, [1], workers, weight=lambda _: 1, progress=lambda _done, _total: None)]
+
+
+def _die(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_cluster_that_closes_at_work_is_an_error_with_a_way_out(capfd: pytest.CaptureFixture[str]) -> None:
+    cluster = LocalCluster(n_workers=1, dashboard_address=":0", silence_logs=50)
+    with pytest.raises(RuntimeUnavailableError, match=r"the cluster was lost.*run it again"):
+        _close_at_work(cluster)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def _close_at_work(cluster: LocalCluster) -> None:
+    with cluster, open_workers(f"dask:{cluster.scheduler_address}") as workers:
+        work = run_tasks(
+            time.sleep, [0, 600], workers, weight=lambda _: 1 << 30, progress=lambda _done, _total: None
+        )
+        assert next(work) is None
+        cluster.close()
+        next(work)
+
+
+@pytest.mark.parametrize(("spec", "here"), [("serial", True), ("threads:2", True), ("processes:1", False)])
+def test_only_tasks_of_this_process_can_call_back(spec: str, *, here: bool) -> None:
+    with open_workers(spec) as workers:
+        assert workers.here is here
