@@ -37,7 +37,13 @@ def add_latest_option(parser: argparse.ArgumentParser) -> None:
 
 
 def read_source(
-    path: Path, workers: Workers, *, stats: bool, latest: bool = False, overflow: bool = False
+    path: Path,
+    workers: Workers,
+    *,
+    stats: bool,
+    acl: bool = False,
+    latest: bool = False,
+    overflow: bool = False,
 ) -> Dump:
     """Read a dump's directory or one file of a dump; files that cannot be read are its ``problems``.
 
@@ -45,6 +51,7 @@ def read_source(
         path: the directory or file.
         workers: who reads.
         stats: compute the statistics of tensors.
+        acl: compute them as ACL's device-side writer does.
         latest: of several runs in the directory take the last.
         overflow: a dump of nothing but overflow records, which its notes name, is good enough.
 
@@ -53,19 +60,20 @@ def read_source(
     """
     path = path.absolute() if workers.remote else path
     if path.is_file():
-        dump = read_file(path, stats=stats)
+        with progress(f"reading {path}"):
+            dump = read_file(path, stats=stats, acl=acl)
     else:
         # Headers and tables are read under Python's lock: threads would only get in each other's way.
         executor = workers.executor if stats or workers.remote else None
         with progress(f"reading {path}") as report:
-            dump = read_dump(path, stats=stats, latest=latest, executor=executor, progress=report)
+            dump = read_dump(path, stats=stats, acl=acl, latest=latest, executor=executor, progress=report)
     if not (dump.records or dump.problems or (overflow and dump.notes)):
         raise DumpError(f"{path} holds no tensors" + "".join(f"; {note}" for note in dump.notes))
     return dump
 
 
-def read_file(path: Path, *, stats: bool) -> Dump:
-    """Read one file of a dump as a dump of its own.
+def read_file(path: Path, *, stats: bool, acl: bool = False) -> Dump:
+    """Read one file of a dump as a dump of its own; ``stats`` and ``acl`` as for :func:`read_source`.
 
     Raises:
         DumpError: it is no dump file, or an overflow record.
@@ -76,7 +84,7 @@ def read_file(path: Path, *, stats: bool) -> Dump:
     if path.name == STATISTIC:
         executions, problems = mindspore.statistic_executions(file)
     else:
-        executions, problems = read_job(Job(file), stats=stats, acl=False)
+        executions, problems = read_job(Job(file), stats=stats, acl=acl)
     records, notes = records_of(executions)
     raw = bool(executions) and all(execution.raw for execution in executions)
     return Dump(path, records, tuple(problems), tuple(notes), raw)

@@ -14,6 +14,7 @@ from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from pytest_npudump.dump.records import TensorRecord
 
@@ -22,12 +23,19 @@ DESCRIPTION = (
     "the tensors where they tell none. Exit 0; 2 where a file cannot be read, after printing the others."
 )
 _STATISTICS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
+_ZERO = "zero"
 _COLUMNS = ("layer", "type", "tensor", "dtype", "shape", *_STATISTICS)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("dump", type=Path, metavar="PATH", help="a dump's directory, or one file of a dump")
+    parser.add_argument(
+        "--acl",
+        action="store_true",
+        help="compute the statistics of tensors as ACL does on the device: NaN for max and min where the "
+        "first element is NaN, and none for types that it leaves out (bf16, fp8, int4, complex and others)",
+    )
     add_latest_option(parser)
     add_executor_option(parser)
     add_json_option(parser)
@@ -36,11 +44,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the table, or write JSON; 0, or 2 where something could not be read."""
     with open_workers(arguments.executor) as workers:
-        dump = read_source(arguments.dump, workers, stats=True, latest=arguments.latest)
+        dump = read_source(arguments.dump, workers, stats=True, acl=arguments.acl, latest=arguments.latest)
     if arguments.json:
         write_json([_as_json(record) for record in dump.records], arguments.json)
     if arguments.json != "-" and dump.records:
-        emit(columns([_row(record) for record in dump.records], _COLUMNS))
+        emit(_table(dump.records))
         emit(f"note: {note}" for note in dump.notes)
     report_problems(dump.problems)
     return 2 if dump.problems else 0
@@ -51,7 +59,8 @@ def _values(record: TensorRecord) -> dict[str, Any]:
 
 
 def _as_json(record: TensorRecord) -> dict[str, Any]:
-    data = identity(record) | _values(record)
+    zero = _zero(record)
+    data = identity(record) | _values(record) | ({} if zero is None else {_ZERO: zero})
     return data | {"note": record.note} if record.note else data
 
 
@@ -74,6 +83,19 @@ def place(record: TensorRecord) -> str:
     head, _, slot = str(record.key).rpartition(":")
     qualifiers = head.partition("#")[2]
     return f"{slot} ({qualifiers})" if qualifiers else slot
+
+
+def _table(records: Sequence[TensorRecord]) -> list[str]:
+    """Lay the records out; zeros only where some tensor's are known, as ACL's files never tell them."""
+    zeros = [_zero(record) for record in records]
+    rows = [_row(record) for record in records]
+    if all(zero is None for zero in zeros):
+        return columns(rows, _COLUMNS)
+    return columns([(*row, number(zero)) for row, zero in zip(rows, zeros, strict=True)], (*_COLUMNS, _ZERO))
+
+
+def _zero(record: TensorRecord) -> int | None:
+    return None if record.stats is None else record.stats.zero
 
 
 def _row(record: TensorRecord) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +122,38 @@ def test_a_bar_that_comes_too_late_is_not_drawn(capsys: pytest.CaptureFixture[st
 
 def test_columns_are_as_wide_as_their_longest_cell() -> None:
     assert columns([("a", "bbb"), ("cccc", "")], ("x", "y")) == ["x     y", "a     bbb", "cccc"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
+@pytest.mark.parametrize("command", ["stats", "convert"])
+def test_one_long_tensor_has_a_bar_on_a_terminal(long_file: Run, tmp_path: Path, command: str) -> None:
+    path = long_file(tmp_path / "dump", "a", 1 << 28, "hifloat8")
+    words = [command, str(path), *(["-o", str(tmp_path / "out")] if command == "convert" else [])]
+    shown = _on_a_terminal(
+        "from pytest_npudump.cli import progress; progress.PATIENCE = 0.0; " + START, *words
+    )
+    assert ("converting" if command == "convert" else "reading") in shown
+    if command == "convert":
+        assert {int(share) for share in re.findall(r"(\d+)%", shown)} - {0, 100}
+
+
+def _on_a_terminal(program: str, *words: str) -> str:
+    """Run a program whose output is a terminal; return what was drawn there."""
+    here, there = os.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, *words], stdin=there, stdout=there, stderr=there, env=environment
+    )
+    os.close(there)
+    shown = b""
+    try:
+        while piece := os.read(here, 1 << 16):
+            shown += piece
+    except OSError:  # how Linux tells that the other side is closed
+        pass
+    os.close(here)
+    assert child.wait() == 0, shown
+    return shown.decode()
 
 
 @pytest.mark.parametrize(

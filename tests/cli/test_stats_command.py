@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import csv
+import math
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -130,3 +132,38 @@ def test_a_tensor_without_statistics_says_why(run: Run, tmp_path: Path, dump_fil
     (row,) = run("stats", tmp_path, "--json", "-").json
     assert row["max"] is None
     assert "QINT8" in row["note"]
+
+
+def test_zeros_are_counted_where_the_values_are_there(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    values = np.array([0.0, -0.0, 1.5, np.nan, 0.0], np.float16)
+    dump_file(tmp_path, "a", values)
+    dump_file(tmp_path, "b", np.zeros(4, np.uint8), dtype="resource", shape=(4,), number=2)
+    rows = run("stats", tmp_path, "--json", "-").json
+    assert rows[0]["zero"] == int(np.count_nonzero(values == 0))
+    assert "zero" not in rows[1]
+    header, first, second = run("stats", tmp_path).out.splitlines()
+    assert header.split()[-1] == "zero"
+    assert (first.split()[-1], second.split()[-1]) == ("3", "-")
+
+
+def test_a_dump_that_tells_no_zeros_has_no_column_for_them(run: Run) -> None:
+    assert run("stats", TREES / "acl-stats").out.splitlines()[0].split()[-1] == "pos_inf"
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads:2", "processes:1"])
+def test_acls_own_quirks_are_reproduced_where_asked_for(
+    run: Run, tmp_path: Path, dump_file: Run, executor: str
+) -> None:
+    dump_file(tmp_path, "first", np.array([np.nan, 1, 2], np.float32), number=1)
+    dump_file(tmp_path, "later", np.array([1, np.nan, 2], np.float32), number=2)
+    dump_file(tmp_path, "brain", np.array([1, 2], ml_dtypes.bfloat16), number=3)
+    dump_file(tmp_path, "int", np.array([3, 7], np.int8), number=4)
+    sane = run("stats", tmp_path, "--json", "-", "--executor", executor).json
+    acl = run("stats", tmp_path, "--json", "-", "--acl", "--executor", executor).json
+    assert [(row["max"], row["min"]) for row in sane] == [(2, 1), (2, 1), (2, 1), (7, 3)]
+    np.testing.assert_equal(
+        [(row["max"], row["min"]) for row in acl], [(math.nan, math.nan), (2, 1), (None, None), (7, 3)]
+    )
+    assert [row["count"] for row in acl] == [3, 3, None, 2]
+    one = run("stats", next(tmp_path.glob("*first*")), "--json", "-", "--acl").json
+    np.testing.assert_equal(one, acl[:1])
