@@ -12,6 +12,7 @@ from pytest_npudump.compare.elements import with_elements
 from pytest_npudump.compare.order import ABSENT, align
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import shape_of
+from pytest_npudump.dump.host import has_axes
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.errors import DumpError
 
@@ -68,7 +69,29 @@ def compare_sides(
         golden.statistics(ours), actual.statistics(theirs), tolerances, approved=golden.table is not None
     )
     judged = with_elements(comparison, elements, tolerances)
-    return Result(judged, elements, tuple(problems), (*golden.notes, *actual.notes))
+    notes = (*golden.notes, *actual.notes, *_other_layouts(judged, ours, theirs, elements))
+    return Result(judged, elements, tuple(problems), notes)
+
+
+def _other_layouts(
+    comparison: Comparison, ours: _Tensors, theirs: _Tensors, elements: Mapping[int, Elements]
+) -> Iterator[str]:
+    """Say of which tensors only statistics were compared although the names of their axes differ."""
+    found = []
+    rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
+    for position, (here, there) in enumerate(rows):
+        one = ours[here] if ABSENT not in {here, there} else None
+        other = theirs[there] if one is not None else None
+        if position in elements or not (isinstance(one, TensorRecord) and isinstance(other, TensorRecord)):
+            continue
+        if one.format != other.format and has_axes(one) and has_axes(other):
+            found.append((one, other))
+    if found:
+        one, other = found[0]
+        yield (
+            f"the golden's layout is {one.format}, the dump's {other.format}, and statistics do not show the "
+            f"order of axes: {len(found)} tensors (first: {one.key})"
+        )
 
 
 def _numbered(golden: Side, actual: Side) -> Side:

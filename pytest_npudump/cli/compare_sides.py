@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,11 @@ from pytest_npudump.cli.reading import read_source
 from pytest_npudump.compare.calls import may_hold_calls
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.stats_cells import NOT_READ
 from pytest_npudump.errors import DumpError, GoldenError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.cli.executors import Workers
@@ -75,7 +77,14 @@ def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Side:
         DumpError: it is no dump, or holds no tensor.
     """
     dump = read_source(path, workers, stats=False, latest=latest)
-    return Side(dump.records, problems=dump.problems, notes=dump.notes)
+    return Side(dump.records, problems=dump.problems, notes=(*dump.notes, *_unread(path, dump.records)))
+
+
+def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
+    """Say which columns of statistics there is no place for in a record, once for all tensors."""
+    noted = [record for record in records if NOT_READ in record.note]
+    for note, count in Counter(record.note for record in noted).items():
+        yield f"{path}: {note} ({count} of {len(records)} tensors)"
 
 
 def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:

@@ -24,6 +24,8 @@ _HIDDEN = (
     "was computed from the tensors"
 )
 _DIGEST = "hashes differ, so that not all bits are equal, while the statistics agree within tolerance"
+BELOW_ATOL = "all values are below the absolute tolerance, so that any others of that size would pass"
+ATOL_ADVICE = "; give these layers a rule with a smaller atol"
 _ODD_ADVICE = '; compare these tensors element by element, with dump_data="tensor" and golden_tensors'
 _NAN = STATISTICS.index("nan")
 
@@ -34,7 +36,7 @@ class Doubt:
 
     Attributes:
         text: the reason.
-        keys: the tensors by position in the comparison's alignment, in execution order.
+        keys: keys of the tensors, by position in the comparison's alignment and in its order.
         unjudged: positions of those that pass without any of their values judged.
         advice: what to do about it, with the sign that parts it from what is before; "" if nothing.
     """
@@ -59,7 +61,9 @@ def doubts_of(
     pairs: Pairs,
     judged: NDArray[np.bool_],
     agree: NDArray[np.bool_],
+    *,
     digests: Digests,
+    small: NDArray[np.bool_],
     positions: NDArray[np.intp],
 ) -> tuple[Doubt, ...]:
     """Return the doubts about the tensors that both sides have.
@@ -69,6 +73,7 @@ def doubts_of(
         judged: (n, 7), the statistics that were compared.
         agree: (n,), the tensors that pass.
         digests: what their hashes say: where they are equal there is no doubt.
+        small: (n,), those that differ, and have no value beyond the absolute tolerance.
         positions: (n,), where the tensors are in the comparison's alignment.
     """
     empty = np.array([pairs.golden.counts[row] == 0 for row in pairs.here.tolist()], dtype=np.bool_)
@@ -82,6 +87,7 @@ def doubts_of(
         (odd & ~settled, agree & blind, _ODD, _ODD_ADVICE),
         (hidden & ~settled, agree, _HIDDEN, ""),
         (digests.differ & agree, none, _DIGEST, ""),
+        (small & agree, none, BELOW_ATOL, ATOL_ADVICE),
     )
     return tuple(
         Doubt(

@@ -19,6 +19,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.doubts import ATOL_ADVICE, BELOW_ATOL, Doubt
 from pytest_npudump.compare.first import first_divergence, origin_of
 from pytest_npudump.compare.order import ABSENT
 from pytest_npudump.compare.verdict import FAIL, Comparison, Reason, Verdict, aligned_keys
@@ -38,6 +39,11 @@ BYTES = "bytes"
 """What :class:`Reason` calls the findings of elements."""
 
 _EQUAL = "must be equal"
+_MOST = 0.5
+_LOOSE = (
+    "most elements are farther off than rtol of themselves, and pass beside a few large ones, whose size is "
+    "the scale"
+)
 
 
 def with_elements(
@@ -55,6 +61,8 @@ def with_elements(
     known = {verdict.key: verdict for verdict in comparison.failing}
     failing: list[Verdict] = []
     told: set[int] = set()
+    small: dict[int, str] = {}
+    loose: dict[int, str] = {}
     newly = 0
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
     for position, (key, op_type) in enumerate(rows):
@@ -62,14 +70,33 @@ def with_elements(
         reasons: tuple[Reason, ...] = ()
         if found is not None and (found.difference is not None or found.unequal_bytes is not None):
             dtype = comparison.golden.dtypes[int(comparison.alignment.golden[position])]
-            reasons = element_reasons(found, tolerances.decide(key.layer, dtype, "max"))
+            rule = tolerances.decide(key.layer, dtype, "max")
+            reasons = element_reasons(found, rule)
             told.add(position)
+            if not reasons and found.difference is not None:
+                if _is_below_atol(found.difference, rule):
+                    small[position] = str(key)
+                elif _is_loose(found.difference):
+                    loose[position] = str(key)
         if reasons and verdict is None:
             newly += 1
             verdict = Verdict(key, op_type, FAIL)
         if verdict is not None:
             failing.append(replace(verdict, reasons=_in_order(verdict.reasons, reasons)))
-    return _summed(comparison, tuple(failing), newly, told)
+    doubts = [one.without(told) for one in comparison.doubts]
+    doubts += [Doubt(BELOW_ATOL, small, frozenset(), ATOL_ADVICE), Doubt(_LOOSE, loose, frozenset())]
+    summed = _summed(comparison, tuple(failing), newly)
+    return replace(summed, doubts=tuple(doubt for doubt in doubts if doubt.keys))
+
+
+def _is_below_atol(difference: TensorDifference, rule: Rule) -> bool:
+    """Whether two different tensors pass for being small, whatever they hold."""
+    return difference.max_abs > 0 and 0 < difference.magnitude <= rule.atol
+
+
+def _is_loose(difference: TensorDifference) -> bool:
+    """Whether most elements are farther off than the tolerance allows for their own magnitude."""
+    return bool(difference.rtol or difference.atol) and difference.within < _MOST
 
 
 def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> tuple[Reason, ...]:
@@ -78,7 +105,7 @@ def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> t
     return (*special, *statistics, *elements[len(special) :])
 
 
-def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int, told: set[int]) -> Comparison:
+def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int) -> Comparison:
     first = first_divergence(failing)
     here, there = comparison.alignment.golden, comparison.alignment.actual
     shared = here[(here != ABSENT) & (there != ABSENT)]
@@ -89,7 +116,6 @@ def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int, to
         passed=comparison.passed - newly,
         first=first,
         origin=origin_of(first, keys),
-        doubts=tuple(doubt for one in comparison.doubts if (doubt := one.without(told)).keys),
     )
 
 

@@ -84,6 +84,23 @@ def _judge(
         yield int(rows[index]), int(columns[index]), float(allowed[index]), rules[index]
 
 
+def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:
+    """Pairs, (m,), whose statistics differ and whose golden extremes are within the absolute tolerance of 0.
+
+    Whatever else of that size would pass as well.
+    """
+    here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
+    extremes = np.abs(np.where(pairs.golden.known[pairs.here] & np.isfinite(here), here, 0.0))
+    magnitude = extremes[:, :EXTREMES].max(axis=1, initial=0.0)
+    differ = (judged & (here != there))[:, :MEASURED].any(axis=1)
+    rows = np.flatnonzero(differ & (magnitude > 0))
+    found = np.zeros(len(here), dtype=np.bool_)
+    dtypes = [_dtype(pairs, row) for row in rows.tolist()]
+    rules = _rules(pairs, rows, np.zeros_like(rows), dtypes, tolerances)
+    found[rows] = magnitude[rows] <= np.array([rule.atol for rule in rules])
+    return found
+
+
 def half_unit(values: NDArray[np.float64], digits: NDArray[np.integer]) -> NDArray[np.float64]:
     """Half a unit of the last of ``digits`` significant digits of ``values``; 0 where digits is 0.
 

@@ -15,7 +15,7 @@ import numpy as np
 from pytest_npudump.compare.digests import compare_digests
 from pytest_npudump.compare.doubts import doubts_of, hidden_by_print
 from pytest_npudump.compare.first import first_divergence, origin_of
-from pytest_npudump.compare.numbers import differing
+from pytest_npudump.compare.numbers import below_atol, differing
 from pytest_npudump.compare.order import ABSENT, align
 from pytest_npudump.compare.pairing import Pairs
 from pytest_npudump.compare.table import EXTREMES, NEEDED, STATISTICS, UNKNOWN_SHAPE
@@ -88,7 +88,14 @@ def compare_tables(
         first=first,
         origin=origin_of(first, [golden.keys[row] for row in pairs.here.tolist()] if first else ()),
         remarks=(*alignment.notes, *notes),
-        doubts=doubts_of(pairs, judged, agree, digests, np.flatnonzero(both)),
+        doubts=doubts_of(
+            pairs,
+            judged,
+            agree,
+            digests=digests,
+            small=below_atol(pairs, judged, tolerances),
+            positions=np.flatnonzero(both),
+        ),
     )
 
 

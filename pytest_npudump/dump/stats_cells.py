@@ -58,6 +58,9 @@ STATISTICS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf
 DIGESTS = ("md5", "sha1")
 """Columns that hold a hash of the tensor's bytes, in the order in which a digest names them."""
 
+NOT_READ = "were not read"
+"""Part of a record's note about columns that have no place in it."""
+
 VALUES = STATISTICS + DIGESTS
 """Columns that say something of a tensor's values."""
 
@@ -72,7 +75,7 @@ def unread(titles: Sequence[str]) -> str:
     unknown = ", ".join(title for title in titles if column(title) is None)
     ignored = ", ".join(title for title in titles if column(title) == IGNORED)
     return "; ".join(
-        f"{what} were not read: {listed}"
+        f"{what} {NOT_READ}: {listed}"
         for what, listed in (("unknown columns", unknown), ("columns", ignored))
         if listed
     )

@@ -10,6 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.proto import dump_data_class
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,6 +22,7 @@ TENSORS = DATA / "trees" / "acl-tensor"
 STATISTICS = DATA / "trees" / "acl-stats"
 GOLDEN = DATA.parent.parent / "golden" / "tests" / "test_ppocr"
 
+STAMP = 1795228705872229
 VALUES = np.linspace(-3, 5, 4096, dtype=np.float32)
 
 
@@ -336,3 +339,81 @@ def test_a_length_in_a_header_is_not_believed(run: Run, dump_file: Run, tmp_path
     done = run("compare", path.parent, path.parent)
     assert done.code == 2
     assert str(path) in done.err
+
+
+def test_tensors_without_a_shape_are_compared_byte_by_byte(run: Run, tmp_path: Path) -> None:
+    def write(name: str, data: bytes, message: Any) -> Path:
+        header = message.SerializeToString()
+        path = tmp_path / name / f"exception_info.2.3.{STAMP}"
+        path.parent.mkdir()
+        path.write_bytes(struct.pack("<Q", len(header)) + header + data)
+        return path.parent
+
+    message = dump_data_class()(version="2.0", dump_time=1)
+    message.input.add(data_type=0, size=64, address=4096)
+    message.space.add(size=8)
+    one = write("one", bytes(72), message)
+    same = run("compare", one, write("same", bytes(64) + b"scratch!", message))
+    assert same.code == 0
+    assert "a workspace is scratch memory" in same.out
+    differs = run("compare", one, write("other", bytes(63) + b"\1" + bytes(8), message))
+    assert differs.code == 1
+    assert "1 of 64 bytes" in differs.out
+
+
+def test_axes_are_put_into_the_golden_s_order(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    nchw = np.random.default_rng(0).standard_normal((1, 2, 2, 2)).astype(np.float32)
+    dump_file(tmp_path / "golden", "conv", nchw, layout="NCHW")
+    dump_file(tmp_path / "same", "conv", np.ascontiguousarray(nchw.transpose(0, 2, 3, 1)), layout="NHWC")
+    dump_file(tmp_path / "other", "conv", nchw, layout="NHWC")
+    assert run("compare", tmp_path / "golden", tmp_path / "same").code == 0
+    assert run("compare", tmp_path / "golden", tmp_path / "other").code == 1
+
+
+def test_statistics_of_a_host_tensor_are_compared_with_those_of_the_tensor_in_its_device_layout(
+    run: Run, tmp_path: Path, dump_file: Run
+) -> None:
+    host = np.random.default_rng(3).standard_normal((1, 20, 2, 2)).astype(np.float32)
+    padded = np.zeros((1, 32, 2, 2), np.float32)
+    padded[:, :20] = host
+    device = np.ascontiguousarray(padded.reshape(1, 2, 16, 2, 2).transpose(0, 1, 3, 4, 2))
+    dump_file(tmp_path / "tensors", "conv", device, layout="NC1HWC0", original=host.shape)
+    row = [f"{float(value):.6g}" for value in (host.max(), host.min(), host.mean(dtype=np.float64))]
+    text = (
+        "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,"
+        "Nan Count,Negative Inf Count,Positive Inf Count\n"
+        f"Output,0,{host.nbytes},DT_FLOAT,NCHW,1x20x2x2,{','.join(row)},{host.size},0,0,0\n"
+    )
+    (tmp_path / "stats").mkdir()
+    (tmp_path / "stats" / f"Type.conv.1.3.{STAMP}.csv").write_text(text)
+    done = run("compare", tmp_path / "stats", tmp_path / "tensors")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_statistics_of_tensors_with_other_names_of_axes_come_with_a_note(run: Run, tmp_path: Path) -> None:
+    for name, layout in (("golden", "NCHW"), ("actual", "NHWC")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"Type.conv.1.3.{STAMP}.csv").write_text(
+            "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,"
+            f"Nan Count,Negative Inf Count,Positive Inf Count\nOutput,0,32,DT_FLOAT,{layout},1x2x2x2,1,0,0.5,"
+            "8,0,0,0\n"
+        )
+    done = run("compare", tmp_path / "golden", tmp_path / "actual")
+    assert done.code == 0
+    assert "note: the golden's layout is NCHW, the dump's NHWC, and statistics do not show" in done.out
+
+
+def test_values_below_atol_and_small_ones_beside_a_large_one_pass_with_a_note(
+    run: Run, tmp_path: Path, dump_file: Run
+) -> None:
+    small = np.full(64, 1e-10, np.float32)
+    done = run("compare", *_two(tmp_path / "small", dump_file, small, -small))
+    assert done.code == 0
+    assert "note: all values are below the absolute tolerance" in done.out
+    golden = np.random.default_rng(0).standard_normal(4096).astype(ml_dtypes.bfloat16)
+    golden[0] = 30000
+    actual = golden.copy()
+    actual[1:] = golden[:0:-1]
+    done = run("compare", *_two(tmp_path / "large", dump_file, golden, actual))
+    assert done.code == 0
+    assert "note: most elements are farther off than rtol of themselves" in done.out
