@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.rawfile import RawFile, open_raw
 from pytest_npudump.dump.records import Payload
+from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,6 +112,16 @@ def read_core(path: Path) -> Core:
     with open_raw(path) as file:
         sections = _sections(file)
         return Core(_kernel(file, sections), sections, tuple(_regions(file, sections)))
+
+
+def core_damage(path: Path) -> FormatError | None:
+    """Return why a core is truncated or none at all, without a look at what its sections hold; else None."""
+    try:
+        with open_raw(path) as file:
+            _sections(file)
+    except FormatError as error:
+        return error
+    return None
 
 
 def _sections(file: RawFile) -> tuple[Section, ...]:

@@ -59,7 +59,7 @@ def read_dump(
     tree = find_files(root)
     files, notes = (tree.files, []) if one_run else select_run(tree.files, root, latest=latest)
     executions: list[Execution] = []
-    problems = list(tree.problems)
+    problems = [*tree.problems, *_damaged_cores(tree)]
     for found, failed in _read(
         jobs_of(flat_slots(files)), stats=stats, acl=acl, executor=executor, progress=progress
     ):
@@ -90,6 +90,14 @@ def dump_of(
         (*tree.notes, *notes, *shared, *_left_out(tree)),
         raw_names=bool(executions) and all(execution.raw for execution in executions),
     )
+
+
+def _damaged_cores(tree: Tree) -> list[FormatError]:
+    if not tree.cores:
+        return []
+    from pytest_npudump.dump.core import core_damage  # noqa: PLC0415 - numpy only where there are cores
+
+    return [damage for file in tree.cores if (damage := core_damage(file.path)) is not None]
 
 
 def _with_merged_statistics(

@@ -111,3 +111,10 @@ def test_a_core_in_a_dump_is_told_and_is_no_unreadable_file(tmp_path: Path) -> N
     assert dump.problems == ()
     assert dump.records == ()
     assert f"1 cores of kernels that failed, to be opened with msdebug: {folder / NAME}" in dump.notes
+
+
+@pytest.mark.parametrize("content", [b"\x7fELF" + bytes(100), sample()[:-1], b""])
+def test_a_damaged_core_in_a_dump_is_an_unreadable_file(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / NAME).write_bytes(content)
+    (problem,) = read_dump(tmp_path).problems
+    assert problem.path == str(tmp_path / NAME)
