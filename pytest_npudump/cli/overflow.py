@@ -6,27 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.cli.executors import Workers, add_executor_option, open_workers, run_tasks
 from pytest_npudump.cli.output import add_json_option, columns, emit, write_json
+from pytest_npudump.cli.progress import progress
 from pytest_npudump.cli.reading import report_problems
 from pytest_npudump.dump.container import read_container
 from pytest_npudump.dump.overflow import read_overflow
+from pytest_npudump.dump.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.dump.tree import find_files
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_npudump.dump.overflow import OverflowRecord, OverflowUnit
-    from pytest_npudump.dump.tree import Tree
 
 DESCRIPTION = (
     "Say what the overflow records of a dump (Opdebug.Node_OpDebug..., from dump_debug) report. The layer is "
-    "found by the record's stream and task among the dump's files. Exit 0: no overflow; 1: an overflow; 2: "
-    "an unreadable or empty input."
+    "found by the record's stream and task among the dump's files of the same device and model. Exit 0: no "
+    "overflow; 1: an overflow; 2: an unreadable or empty input."
 )
 _COLUMNS = ("unit", "overflow", "layer", "model", "stream", "task", "file")
-_Task = tuple[int, int]
+_RECORD_BYTES = 1 << 16
+"""What reading a record, of some 2 KiB, costs, in bytes read of a large file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,35 +39,49 @@ class Found:
     Attributes:
         path: its file.
         record: what it says.
-        layers: for each unit, operator type and name of the dumped layers with its stream and task.
+        layers: for each unit, the dumped layers that it may mean.
     """
 
     path: Path
     record: OverflowRecord
-    layers: tuple[tuple[str, ...], ...]
+    layers: tuple[Candidates, ...]
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """Which of device and model the dump does not tell of a layer of a unit that overflowed."""
+        units = zip(self.record.units, self.layers, strict=True)
+        return tuple(dict.fromkeys(what for unit, found in units if unit.overflowed for what in found.untold))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file, the units that overflowed in words, and the object CANN's tool writes."""
+        """Return the file, the units that overflowed in words, and the object CANN's tool writes.
+
+        ``layers_without`` is what the dump does not tell of the layers, where it does not.
+        """
         units = [
-            {"unit": unit.name, "reasons": list(unit.describe()), "layers": list(layers)}
+            {"unit": unit.name, "reasons": list(unit.describe()), "layers": list(layers.names)}
             for unit, layers in zip(self.record.units, self.layers, strict=True)
             if unit.overflowed
         ]
-        return {"file": str(self.path), "overflowed": units, "record": self.record.to_json()}
+        untold = {"layers_without": list(self.untold)} if self.untold else {}
+        return {"file": str(self.path), "overflowed": units, **untold, "record": self.record.to_json()}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("dump", type=Path, metavar="PATH", help="a dump's directory, or one overflow record")
+    add_executor_option(parser)
     add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the records, or write JSON; 1 where an overflow is reported."""
-    found, problems = read_records(arguments.dump)
-    if arguments.json:
-        write_json([record.to_json() for record in found], arguments.json)
-    if arguments.json != "-":
+    with open_workers(arguments.executor) as workers, progress(f"reading {arguments.dump}") as report:
+        found, problems = read_records(arguments.dump, workers, report)
+        if arguments.json and arguments.json != "-":
+            _write(found, arguments.json)
+    if arguments.json == "-":
+        _write(found, arguments.json)
+    else:
         emit(_lines(found))
     report_problems(problems)
     if problems:
@@ -72,37 +89,51 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if any(record.record.overflowed for record in found) else 0
 
 
-def read_records(path: Path) -> tuple[list[Found], list[FormatError]]:
+def _write(found: Sequence[Found], target: str) -> None:
+    write_json([record.to_json() for record in found], target)
+
+
+def read_records(
+    path: Path, workers: Workers, report: Callable[[int, int], None]
+) -> tuple[list[Found], list[FormatError]]:
     """Read the overflow records of a dump's directory, or one file; and what cannot be read.
+
+    Args:
+        path: the directory or file.
+        workers: who reads; other processes only, as threads would wait for Python's lock.
+        report: called with (records read, records in all).
 
     Raises:
         DumpError: there is no such path, or nothing of a dump in it.
     """
+    path = path.absolute() if workers.remote else path
     if path.is_file():
-        paths, layers, problems = [path], {}, []
+        paths, operators, problems = [path], DumpedOperators.of(path.parent, ()), []
     else:
         tree = find_files(path)
-        paths, layers, problems = tree.overflow, _layers(tree), list(tree.problems)
+        paths, operators, problems = tree.overflow, DumpedOperators.of(path, tree.files), list(tree.problems)
         if not (paths or tree.files or tree.statistics or problems):
             raise DumpError(
                 f"{path} holds no dump file: was the dump switched on, and is this its dump_path?"
             )
     found: list[Found] = []
-    for file in paths:
-        records, problem = _read(file, layers)
-        found += records
+    readers = Workers() if workers.here else workers
+    work = run_tasks(_read, paths, readers, weight=lambda _: _RECORD_BYTES, progress=report)
+    for file, (records, problem) in zip(paths, work, strict=True):
+        for record in records:
+            layers = tuple(operators.meant_by(unit, file) for unit in record.units)
+            found.append(Found(file, record, layers))
         problems += [problem] if problem is not None else []
     return found, problems
 
 
-def _read(path: Path, layers: Mapping[_Task, tuple[str, ...]]) -> tuple[list[Found], FormatError | None]:
-    found: list[Found] = []
+def _read(path: Path) -> tuple[list[OverflowRecord], FormatError | None]:
+    """Read the overflow records of a file up to the first that cannot be read; a task for any worker."""
+    found: list[OverflowRecord] = []
     try:
-        tensors = [tensor for record in read_container(path) for tensor in record.tensors]
-        payloads = [tensor.payload for tensor in tensors if tensor.payload is not None]
-        for payload in payloads:
-            record = read_overflow(payload)
-            found.append(Found(path, record, tuple(layers.get(_task(unit), ()) for unit in record.units)))
+        for container in read_container(path):
+            payloads = [tensor.payload for tensor in container.tensors if tensor.payload is not None]
+            found += map(read_overflow, payloads)
     except FormatError as error:
         return found, error
     if not found:
@@ -110,23 +141,9 @@ def _read(path: Path, layers: Mapping[_Task, tuple[str, ...]]) -> tuple[list[Fou
     return found, None
 
 
-def _layers(tree: Tree) -> dict[_Task, tuple[str, ...]]:
-    """Type and name of what was dumped, by stream and task."""
-    found: dict[_Task, dict[str, None]] = {}
-    for file in tree.files:
-        name = file.name
-        if name is not None and name.stream is not None and name.task is not None:
-            found.setdefault((name.stream, name.task), {})[f"{name.op_type} {name.op_name}"] = None
-    return {task: tuple(names) for task, names in found.items()}
-
-
-def _task(unit: OverflowUnit) -> _Task:
-    return unit.fields["stream_id"], unit.fields["task_id"]
-
-
-def _lines(found: list[Found]) -> Iterator[str]:
+def _lines(found: Sequence[Found]) -> Iterator[str]:
     rows = [
-        (unit.name, text, ", ".join(layers) or "-", *_ids(unit), str(record.path))
+        (unit.name, text, ", ".join(layers.names) or "-", *_ids(unit), str(record.path))
         for record in found
         for unit, layers in zip(record.record.units, record.layers, strict=True)
         for text in unit.describe()
@@ -135,8 +152,20 @@ def _lines(found: list[Found]) -> Iterator[str]:
     if rows:
         yield from columns(rows, _COLUMNS)
         yield "CANN records only the first overflow of a step; later ones are not listed"
+    yield from _notes(found)
     if quiet or not found:
         yield f"{quiet} overflow records report no overflow" if quiet else "no overflow records"
+
+
+def _notes(found: Sequence[Found]) -> Iterator[str]:
+    """Say which layers may be another device's or model's."""
+    for untold in dict.fromkeys(record.untold for record in found if record.untold):
+        files = [record.path for record in found if record.untold == untold]
+        what = " and the ".join(untold)
+        yield (
+            f"note: the dump's directories do not tell the {what} for {len(files)} records "
+            f"(first: {files[0]}): their layers share stream and task, and may be another one's"
+        )
 
 
 def _ids(unit: OverflowUnit) -> tuple[str, str, str]:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Run = Callable[..., Any]
 
@@ -70,3 +71,125 @@ def test_a_file_that_is_no_record_is_an_error(run: Run) -> None:
     done = run("overflow", path)
     assert done.code == 2
     assert "overflow record of" in done.err
+
+
+REAL = TREES / "acl-overflow" / "Opdebug.Node_OpDebug.7.2.1795229153283277"
+"""Its record tells model 1, stream 2, task 3."""
+OPERATOR = next((TREES / "acl-tensor").rglob("MatMul*"))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Callable[..., Path]:
+    """Lay out a dump of copies of a real record and of a real operator, the latter under other names."""
+
+    def build(record: str, *operators: str) -> Path:
+        root = tmp_path / "dump"
+        for place, source, name in (
+            (record, REAL, REAL.name),
+            *((operator, OPERATOR, "") for operator in operators),
+        ):
+            target = root / place / name if name else root / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+        return root
+
+    return build
+
+
+def _operator(place: str, name: str, *, stamp: int = 1795229153283276) -> str:
+    return f"{place}/MatMul.{name}.3.2.{stamp}"
+
+
+def _layers(done: Any) -> list[str]:
+    return [layer for record in done.json for unit in record["overflowed"] for layer in unit["layers"]]
+
+
+TIME = "20261121000000"
+
+
+def test_operators_of_other_devices_and_models_are_not_blamed(run: Run, tree: Run) -> None:
+    places = {"own": f"{TIME}/0/m/1/0", "device": f"{TIME}/1/m/1/0", "load": f"{TIME}/0/m/9/0"}
+    places |= {"name": f"{TIME}/0/other/1/0", "run": "20261121000001/0/m/1/0"}
+    root = tree(places["own"], *(_operator(place, name) for name, place in places.items()))
+    done = run("overflow", root, "--json", "-")
+    assert _layers(done) == ["MatMul own"]
+    assert "layers_without" not in done.json[0]
+    assert "note:" not in run("overflow", root).out
+
+
+def test_a_layer_that_only_another_device_has_is_not_named(run: Run, tree: Run) -> None:
+    root = tree(f"{TIME}/0/m/1/0", _operator(f"{TIME}/1/m/1/0", "foreign"))
+    done = run("overflow", root, "--json", "-")
+    assert (done.code, _layers(done)) == (1, [])
+    assert "foreign" not in run("overflow", root).out
+
+
+def test_ranks_are_told_apart(run: Run, tree: Run) -> None:
+    places = [f"worldsize2_global_rank{rank}/{TIME}/0/m/1/0" for rank in (0, 1)]
+    root = tree(places[1], *(_operator(place, f"rank{rank}") for rank, place in enumerate(places)))
+    assert _layers(run("overflow", root, "--json", "-")) == ["MatMul rank1"]
+
+
+def test_the_operator_of_the_records_step_comes_first(run: Run, tree: Run) -> None:
+    steps = [f"{TIME}/0/m/1/{step}" for step in (0, 1)]
+    root = tree(steps[1], *(_operator(place, f"step{step}") for step, place in enumerate(steps)))
+    assert _layers(run("overflow", root, "--json", "-")) == ["MatMul step1"]
+    root = tree(f"{TIME}/0/m/1/2")
+    assert sorted({*_layers(run("overflow", root, "--json", "-"))}) == ["MatMul step0", "MatMul step1"]
+
+
+def test_the_records_model_id_decides_where_its_directory_tells_none(run: Run, tree: Run) -> None:
+    models = [f"{TIME}/0/m/{model}/0" for model in (1, 2)]
+    root = tree(f"{TIME}/0", *(_operator(place, f"model{at}") for at, place in enumerate(models, 1)))
+    done = run("overflow", root, "--json", "-")
+    assert _layers(done) == ["MatMul model1"]
+    assert "layers_without" not in done.json[0]
+
+
+def test_it_is_said_where_the_dump_tells_no_model(run: Run, tree: Run) -> None:
+    root = tree(f"{TIME}/0", _operator(f"{TIME}/0", "single"))
+    done = run("overflow", root, "--json", "-")
+    assert (_layers(done), done.json[0]["layers_without"]) == (["MatMul single"], ["model"])
+    (note,) = [line for line in run("overflow", root).out.splitlines() if line.startswith("note:")]
+    assert "do not tell the model for 1 records" in note
+    assert str(root / TIME / "0" / REAL.name) in note
+
+
+def test_it_is_said_where_the_dump_tells_neither_device_nor_model(run: Run, tree: Run) -> None:
+    root = tree("", _operator(".", "flat"))
+    done = run("overflow", root, "--json", "-")
+    assert (_layers(done), done.json[0]["layers_without"]) == (["MatMul flat"], ["device", "model"])
+    assert "do not tell the device and the model" in run("overflow", root).out
+
+
+def test_a_part_of_a_dump_tells_what_the_directories_above_it_do(run: Run, tree: Run) -> None:
+    root = tree(f"{TIME}/0/m/1/0", _operator(f"{TIME}/0/m/1/0", "own"), _operator(f"{TIME}/1/m/1/0", "other"))
+    done = run("overflow", root / TIME / "0" / "m" / "1" / "0", "--json", "-")
+    assert (_layers(done), "layers_without" in done.json[0]) == (["MatMul own"], False)
+    assert _layers(run("overflow", root / TIME, "--json", "-")) == ["MatMul own"]
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads:2", "processes:1"])
+def test_every_executor_finds_the_same(
+    run: Run, tree: Run, executor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+
+    @contextmanager
+    def progress(_: str) -> Iterator[Callable[[int, int], None]]:
+        yield lambda done, total: told.append((done, total))
+
+    monkeypatch.setattr("pytest_npudump.cli.overflow.progress", progress)
+    root = tree(f"{TIME}/0/m/1/0", _operator(f"{TIME}/0/m/1/0", "own"))
+    source = root / TIME / "0/m/1/0" / REAL.name
+    for number in range(1, 100):
+        shutil.copy(source, source.with_name(f"Opdebug.Node_OpDebug.7.2.{1795229153283277 + number}"))
+    damaged = source.with_name("Opdebug.Node_OpDebug.7.2.1795229153283000")
+    damaged.write_bytes(source.read_bytes()[:-8])
+    done = run("overflow", root, "--json", "-", "--executor", executor)
+    assert done.code == 2
+    assert str(damaged) in done.err
+    assert _layers(done) == ["MatMul own"] * 100
+    assert len({record["file"] for record in done.json}) == 100
+    assert told[-1] == (101, 101)
+    assert len(told) > 1

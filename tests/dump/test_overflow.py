@@ -8,6 +8,8 @@ import pytest
 
 from pytest_npudump.dump.container import read_container
 from pytest_npudump.dump.overflow import parse_overflow, read_overflow
+from pytest_npudump.dump.overflow_operators import Candidates, DumpedOperators
+from pytest_npudump.dump.tree import tree_of
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parent.parent / "data" / "dump" / "overflow"
@@ -65,3 +67,41 @@ def test_an_old_record_without_overflow() -> None:
 def test_damage_is_named(data: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         parse_overflow(data, "file", 84)
+
+
+def _meant(record: str, *operators: str, model: int = 5) -> Candidates:
+    """What a record of stream 2 and task 3 means, by the directories of the record and of operators."""
+    data = struct.pack("<6I11Q", 0x5A5A5A5A, 0, 1, 0, 0, 88, model, 2, 3, *[0] * 7, 0x20)
+    root = Path("/dump")
+    names = [root / place / f"Add.op{at}.3.2.1700000000000000" for at, place in enumerate(operators)]
+    files = tree_of(root, dict.fromkeys(names, b""))
+    (unit,) = parse_overflow(data, "f").units
+    return DumpedOperators.of(root, files.files).meant_by(unit, root / record / "Opdebug.Node_OpDebug.7.2.1")
+
+
+T = "20261121000000"
+
+
+@pytest.mark.parametrize(
+    ("record", "operators", "expected"),
+    [
+        (f"{T}/0/m/5/0", (f"{T}/0/m/5/0", f"{T}/0/m/6/0", f"{T}/1/m/5/0"), Candidates(("Add op0",))),
+        (f"{T}/0/m/5/0", (f"{T}/1/m/5/0",), Candidates()),
+        (f"{T}/0/m/5/0", (f"{T}/0/m/5/7",), Candidates(("Add op0",))),
+        (f"{T}/0/6/7/0", (f"{T}/0/7/6/0", f"{T}/0/6/8/0"), Candidates(("Add op0",))),
+        (f"{T}/0", (f"{T}/0/m/4/0", f"{T}/0/m/5/0"), Candidates(("Add op1",))),
+        (f"{T}/0", (f"{T}/0/m/4/0", f"{T}/0/m/6/0"), Candidates(("Add op0", "Add op1"), ("model",))),
+        (f"{T}/0/m/5/0", (f"{T}/0",), Candidates(("Add op0",), ("model",))),
+        (T, (f"{T}/0/m/5/0",), Candidates(("Add op0",), ("device",))),
+        (".", (".",), Candidates(("Add op0",), ("device", "model"))),
+        (f"{T}/0/m/5/0", (f"{T}/{T[:-1]}1/0/m/5/0", "20261121000009/0/m/5/0"), Candidates(("Add op0",))),
+    ],
+    ids=[
+        *("place", "device", "step", "either-order", "record-id", "no-such-id", "operator-without-model"),
+        *("no-device", "nothing", "time-within-time"),
+    ],
+)
+def test_the_operator_meant_is_that_of_the_same_place(
+    record: str, operators: tuple[str, ...], expected: Candidates
+) -> None:
+    assert _meant(record, *operators) == expected
