@@ -1,8 +1,8 @@
 """How fast the kernels are, in ratios to numpy's own ``max`` measured in the same rounds.
 
 Run by hand: ``OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_kernels.py [MiB] [rounds]``. Files lie
-in a temporary directory and are read through the page cache, each time by a mapping of its own. Rates and
-ratios are medians, of processor time. Memory is the process's own (anonymous pages), not of mapped files.
+in a temporary directory and are read through the page cache, eight for a type; ``max`` maps them. Rates
+and ratios are medians, of processor time. Memory is the process's own (anonymous pages), not of mapped files.
 """
 
 from __future__ import annotations
@@ -17,21 +17,34 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.dump.file_pieces import file_pieces
+from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats import tensor_stats
+from pytest_npudump.dump.stats_chunks import CHUNK_BYTES
+from pytest_npudump.dump.stats_files import payload_stats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _MIB = 1 << 20
 _TENSOR = 4 * _MIB
 _WANTED = {"float32": 0.30, "float16": 0.06, "bfloat16": 0.09}
+_PARTS = 8
 _STATUS = Path("/proc/self/status")
+
+
+class Part(NamedTuple):
+    """A file of numbers."""
+
+    path: Path
+    dtype: np.dtype
+    nbytes: int
 
 
 def _dtype(name: str) -> np.dtype:
@@ -67,16 +80,27 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
-def _max(path: Path) -> None:
-    np.max(_map(path, np.dtype(np.int32)))
+def _max(part: Part) -> None:
+    np.max(_map(part.path, np.dtype(np.int32)))
 
 
-def _one(path: Path, dtype: np.dtype) -> None:
-    tensor_stats(_map(path, dtype))
+def _stats_of(part: Part) -> None:
+    payload_stats(Payload(part.path, 0, part.nbytes), part.dtype.name, part.nbytes // part.dtype.itemsize)
 
 
-def _two(pool: ThreadPoolExecutor, path: Path, dtype: np.dtype) -> None:
-    list(pool.map(tensor_stats, np.array_split(_map(path, dtype), 2)))
+def _read(part: Part) -> None:
+    """Read without computing anything."""
+    for _ in file_pieces(part.path, 0, part.nbytes, CHUNK_BYTES):
+        pass
+
+
+def _all(function: Callable[[Part], None], parts: Sequence[Part]) -> None:
+    for part in parts:
+        function(part)
+
+
+def _two(pool: ThreadPoolExecutor, function: Callable[[Part], None], parts: Sequence[Part]) -> None:
+    list(pool.map(function, parts))
 
 
 def _hash(data: bytes) -> None:
@@ -96,22 +120,31 @@ def _machine(rounds: int) -> None:
 
 
 def _stats(folder: Path, nbytes: int, rounds: int) -> None:
-    """Rates, and what two threads gain in time and cost in processor time: more than 1.0 is contention."""
+    """Rates, and what two threads gain in time and cost in processor time: more than 1.0 is contention.
+
+    Beside it what two threads gain that only read the same bytes into memory of their own.
+    """
     for name, wanted in _WANTED.items():
-        dtype, path = _dtype(name), folder / name
-        _write(path, dtype, nbytes)
+        size = max(nbytes // _PARTS // _TENSOR, 1) * _TENSOR
+        parts = [Part(folder / f"{name}{number}", _dtype(name), size) for number in range(_PARTS)]
+        for part in parts:
+            _write(part.path, part.dtype, part.nbytes)
         found = []
         with ThreadPoolExecutor(2) as pool:
             for _ in range(rounds):
-                base, one = _cpu(_max, path), _cpu(_one, path, dtype)
-                gain = _wall(_one, path, dtype) / _wall(_two, pool, path, dtype)
-                cost = _cpu(_two, pool, path, dtype) / one
-                found.append((nbytes / one / 1e9, base / one, gain, cost))
-        rate, ratio, gain, cost = (median(values) for values in zip(*found, strict=True))
+                base, one = _cpu(_all, _max, parts), _cpu(_all, _stats_of, parts)
+                gain = _wall(_all, _stats_of, parts) / _wall(_two, pool, _stats_of, parts)
+                cost = _cpu(_two, pool, _stats_of, parts) / one
+                reading = _wall(_all, _read, parts) / _wall(_two, pool, _read, parts)
+                found.append((_PARTS * size / one / 1e9, base / one, gain, cost, reading))
+        rate, ratio, gain, cost, reading = (median(values) for values in zip(*found, strict=True))
         _print(
             f"stats {name:9} {rate:5.2f} GB/s, {ratio:.3f} of max (wanted {wanted}), "
-            f"two threads {gain:.2f} times as fast at {cost:.2f} of the processor time"
+            f"two threads {gain:.2f} times as fast ({ratio * gain:.3f} of max) at {cost:.2f} of the time of "
+            f"one processor; two that only read: {reading:.2f}"
         )
+        for part in parts:
+            part.path.unlink()
 
 
 def _naive(golden: np.ndarray, actual: np.ndarray) -> None:
