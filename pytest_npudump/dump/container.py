@@ -8,6 +8,7 @@ inputs. Records may follow each other: CANN opens its files for appending.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
@@ -80,12 +81,14 @@ def read_head(file: RawFile, offset: int) -> RecordHead:
         dump_time=header.dump_time,
         version=_text(header.version),
         attrs={_text(attr.name): _text(attr.value) for attr in header.attr},
-        dfx_message=_text(header.dfx_message),
+        dfx_message="",
         kind="protobuf",
         tensors=tensors,
         offset=offset,
     )
-    return RecordHead(record, start)
+    message = header.dfx_message
+    del header  # the message may be long, and protobuf's copy of it goes only with all of the header
+    return RecordHead(replace(record, dfx_message=_text(message)), start)
 
 
 def _choose(file: RawFile, head: RecordHead) -> Placement:

@@ -39,13 +39,15 @@ class RawFile:
             FormatError: the file does not have them; ``what`` says what they should have been.
         """
         self.check(offset, nbytes, what)
-        data = bytearray()
-        while len(data) < nbytes:
-            part = os.pread(self._descriptor, nbytes - len(data), offset + len(data))
+        parts: list[bytes] = []
+        done = 0
+        while done < nbytes:
+            part = os.pread(self._descriptor, nbytes - done, offset + done)
             if not part:
-                raise self.error(offset + len(data), f"the file became shorter while {what} was read")
-            data += part
-        return bytes(data)
+                raise self.error(offset + done, f"the file became shorter while {what} was read")
+            parts.append(part)
+            done += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_into(self, offset: int, buffer: np.ndarray, what: str) -> None:
         """Fill ``buffer``, contiguous uint8 of shape (n,), with the n bytes at ``offset``.

@@ -45,7 +45,7 @@ class _Arrived(RawFile):
 
     def read(self, offset: int, nbytes: int, what: str) -> bytes:
         self.check(offset, nbytes, what)
-        return bytes(self._data[offset - self._base : offset - self._base + nbytes])
+        return bytes(memoryview(self._data)[offset - self._base : offset - self._base + nbytes])
 
 
 class RecordReading:

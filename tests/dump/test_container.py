@@ -3,11 +3,14 @@ from __future__ import annotations
 import itertools
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf.internal import api_implementation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -293,3 +296,29 @@ def test_no_shape_is_that_of_a_scalar_only_where_the_bytes_are_of_one_element(
     (tensor,) = read_container(path)[0].tensors
     assert tensor.shape == shape
     assert tensor.payload is not None
+
+
+_PEAK = """
+import pathlib, sys
+from pytest_npudump.dump.container import read_container
+
+def peak() -> int:
+    return int(pathlib.Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+
+before = peak()
+(record,) = read_container(pathlib.Path(sys.argv[1]))
+print(len(record.dfx_message), (peak() - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists() or api_implementation.Type() != "upb",
+    reason="the peak of a process's memory is told by Linux alone; other protobufs copy more",
+)
+def test_a_long_header_is_not_held_more_than_twice(tmp_path: Path) -> None:
+    length = 48 << 20
+    path = _write(tmp_path, _bytes(dump_time=5, op_name="a", dfx_message="x" * length))
+    done = subprocess.run([sys.executable, "-c", _PEAK, path], capture_output=True, text=True, check=True)
+    read, grown = map(int, done.stdout.split())
+    assert read == length
+    assert grown < 2.3 * length
