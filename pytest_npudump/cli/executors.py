@@ -10,6 +10,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, ThreadP
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
@@ -17,6 +18,7 @@ from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavai
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
+    from multiprocessing.process import BaseProcess
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -108,7 +110,7 @@ def _processes(spec: str, count: int) -> Iterator[Executor]:
     from multiprocessing import active_children, get_context  # noqa: PLC0415 - the same
 
     others = set(active_children())
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_leave_interrupts)
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_follow_parent)
     try:
         yield pool
     except BrokenExecutor as error:
@@ -124,9 +126,19 @@ def _processes(spec: str, count: int) -> Iterator[Executor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _leave_interrupts() -> None:
-    """Leave Ctrl-C, which a terminal sends to all processes, to the one that started this worker."""
+def _follow_parent() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes, to the parent, and end when it has ended."""
+    from multiprocessing import parent_process  # noqa: PLC0415 - as above
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def _count(spec: str, kind: str, text: str) -> int:

@@ -135,10 +135,58 @@ def test_an_interrupt_ends_a_long_tensor_midway_and_leaves_no_file(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    while child.poll() is None and not any(file.stat().st_size for file in out.glob("*.tmp")):
-        time.sleep(0.01)
+    _wait_for_bytes(child, out)
     os.killpg(child.pid, signal.SIGINT) if group else child.send_signal(signal.SIGINT)
     printed, complaint = child.communicate()
     assert (child.returncode, printed) == (130, "")
     assert complaint == "npudump: interrupted before the work was done: no verdict; run it again\n"
     assert list(out.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes as Linux lists them")
+def test_a_worker_that_is_killed_midway_leaves_no_file(long_file: Run, tmp_path: Path) -> None:
+    child, workers = _converting_in_a_process(long_file, tmp_path)
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+    printed, complaint = child.communicate()
+    assert (child.returncode, printed) == (2, "")
+    assert complaint.startswith("npudump: --executor processes:1: a worker process was ended")
+    assert complaint.count("\n") == 1
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes as Linux lists them")
+def test_workers_end_midway_with_a_command_that_is_killed(long_file: Run, tmp_path: Path) -> None:
+    child, workers = _converting_in_a_process(long_file, tmp_path)
+    child.kill()
+    child.communicate()
+    while any(map(_runs, workers)):
+        time.sleep(0.01)
+    assert list((tmp_path / "out").glob("*.npy")) == []
+
+
+def _converting_in_a_process(long_file: Run, tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a long conversion; return it and its worker process, which has begun to write."""
+    long_file(tmp_path / "dump", "long", 1 << 29, "hifloat8")
+    out = tmp_path / "out"
+    child = _start(
+        *("convert", tmp_path / "dump", "-o", out, "--executor", "processes:1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    _wait_for_bytes(child, out)
+    tasks = Path(f"/proc/{child.pid}/task")
+    found = [int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+    return child, [pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def _wait_for_bytes(child: subprocess.Popen[str], out: Path) -> None:
+    while child.poll() is None and not any(file.stat().st_size for file in out.glob("*.tmp")):
+        time.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
