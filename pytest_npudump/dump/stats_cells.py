@@ -177,6 +177,8 @@ def parse_digest(cells: Sequence[str]) -> str:
     Raises:
         ValueError: a cell is no word of printable ASCII characters.
     """
+    if NO_VALUE.issuperset(cells):
+        return ""
     parts = []
     for name, cell in zip(DIGESTS, cells, strict=True):
         text = cell.strip()
