@@ -11,6 +11,7 @@ from pytest_npudump.dump.converted import KIND, parse_converted, without_copies
 from pytest_npudump.dump.mapping import MAPPING, read_mapping
 from pytest_npudump.dump.names import DumpName, parse_name
 from pytest_npudump.dump.places import Place, context, marks_layout, read_place, swapped
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.unnamed import TLV_MAGIC, is_container, problem_of, unconverted
 from pytest_npudump.errors import DumpError, FormatError
 
@@ -152,16 +153,22 @@ class _Directory:
     def _drop_converted(self) -> None:
         """Put aside what ``msaccucmp -t msnpy`` made of a dump file in this directory.
 
-        Its names are MindSpore's, but it copies the ids and the time from the file it converted.
+        Its names are MindSpore's, but it copies the ids and the time from the file it converted, and the last
+        part of the operator's name.
         """
         files = self.tree.files
         added = files[self.first :]
-        dumped = {_ids(file) for file in added if file.name is not None and file.name.suffix != ".npy"}
+        dumped: defaultdict[object, list[str]] = defaultdict(list)
+        for file in added:
+            if file.name is not None and file.name.suffix != ".npy":
+                dumped[_ids(file.name)].append(sanitise(file.name.op_name))
         if len(dumped) in {0, len(added)}:
             return
         del files[self.first :]
         for file in added:
-            if file.name is not None and file.name.suffix == ".npy" and _ids(file) in dumped:
+            name = file.name
+            sources = dumped.get(_ids(name), ()) if name is not None and name.suffix == ".npy" else ()
+            if name is not None and any(source.endswith(sanitise(name.op_name)) for source in sources):
                 self.tree.other.append("/".join((*self.parts, file.path.name)))
             else:
                 files.append(file)
@@ -220,9 +227,8 @@ class _Directory:
             self.tree.other.append("/".join((*self.parts, path.name)))
 
 
-def _ids(file: DumpFile) -> tuple[str, int | None, int | None, str] | None:
-    name = file.name
-    return None if name is None else (name.op_type, name.task, name.stream, name.stamp)
+def _ids(name: DumpName) -> object:
+    return (name.op_type, name.task, name.stream, name.stamp)
 
 
 def _start(path: Path) -> bytes | None:

@@ -166,6 +166,14 @@ def test_what_cann_s_tools_made_of_a_dump_is_listed_and_not_read(tmp_path: Path)
     assert sorted(tree.other) == sorted(made)
 
 
+def test_an_npy_file_of_another_operator_is_no_copy_of_a_dump_file_with_its_ids(tmp_path: Path) -> None:
+    names = [f"MatMul.net_mm.1.2.{STAMP}", f"MatMul.x.1.2.{STAMP}.output.0.DefaultFormat.Float32.npy"]
+    touch(tmp_path, *names)
+    tree = find_files(tmp_path)
+    assert [file.path.name for file in tree.files] == names
+    assert not tree.other
+
+
 def test_overflow_records_are_kept_apart() -> None:
     tree = find_files(DATA / "acl-overflow")
     assert [path.name for path in tree.overflow] == ["Opdebug.Node_OpDebug.7.2.1795229153283277"]
