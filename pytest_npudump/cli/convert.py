@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.convert_names import plan_files
+from pytest_npudump.cli.convert_names import plan_files, write_mappings
 from pytest_npudump.cli.convert_tasks import convert
 from pytest_npudump.cli.executors import add_executor_option, open_workers, run_tasks
 from pytest_npudump.cli.layout_option import add_layout_option
@@ -64,10 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
     with _leaving_nothing_behind(files), open_workers(arguments.executor) as workers:
         dump = read_source(arguments.dump, workers, stats=False, latest=arguments.latest)
         layout = "" if arguments.raw else arguments.layout
-        planned, refused = plan_files(dump, output, arguments.to, layout)
-        files += planned
+        plan = plan_files(dump, output, arguments.to, layout)
+        files += plan.files
         with progress("converting") as report:
-            results = [*refused, *_converted(files, workers, report)]
+            results = [*plan.refused, *_converted(files, workers, report)]
+        write_mappings({path: name for path, name in plan.shortened.items() if path.exists()})
     if dump.records and not results:
         to_stderr(f"npudump: {_nothing(dump)}")
         report_problems(dump.problems)

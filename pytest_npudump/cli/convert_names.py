@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import secrets
 from collections import defaultdict
+from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.convert_tasks import Converted, OutputFile
+from pytest_npudump.dump.mapping import MAPPING, read_mapping
+from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
@@ -19,8 +24,23 @@ _LONGEST = 255
 """Bytes of a file name on Linux."""
 
 
-def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> tuple[list[OutputFile], list[Converted]]:
-    """Return the files to write, no two alike, and what is refused.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a conversion is to write.
+
+    Attributes:
+        files: the files, no two alike.
+        refused: what cannot be written.
+        shortened: by path, the names that are too long for a file system.
+    """
+
+    files: list[OutputFile]
+    refused: list[Converted]
+    shortened: dict[Path, str]
+
+
+def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> Plan:
+    """Return the files to write and what is refused.
 
     The directories are the dump's. An npy file is called after the dump file, direction and slot, as
     CANN's own converter calls it; the npy file of a dump keeps its name. A safetensors file is called after
@@ -37,29 +57,65 @@ def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> tuple[list[O
         if record.payload is not None:
             groups[_target(record, dump.root, output, kind)].append(record)
     sources = {os.path.realpath(record.path) for record in dump.records}
-    files, refused = [], []
+    plan = Plan([], [], {})
     for target, records in groups.items():
         parts = [records] if kind == "safetensors" else [[record] for record in records]
         for number, part in enumerate(parts):
-            path = _fitting(target if number == 0 else target.with_name(f"{target.stem}.{number}.npy"))
+            whole = target if number == 0 else target.with_name(f"{target.stem}.{number}.npy")
+            path = _fitting(whole)
+            if path != whole:
+                plan.shortened[path] = whole.name
             if os.path.realpath(path) in sources:
                 text = f"{path} is a file of the dump itself, choose another directory for -o"
-                refused.append(Converted(failures=(text,)))
+                plan.refused.append(Converted(failures=(text,)))
             else:
                 temporary = path.with_name(f".npudump-{secrets.token_hex(8)}.tmp")
-                files.append(OutputFile(path, temporary, tuple(part), kind, layout))
-    return files, refused
+                plan.files.append(OutputFile(path, temporary, tuple(part), kind, layout))
+    return plan
 
 
 def _target(record: TensorRecord, root: Path, output: Path, kind: str) -> Path:
     base = root if root.is_dir() else root.parent
     directory = output / os.path.relpath(record.path.parent, base)
-    name = record.path.name
+    name = _whole_name(record.path)
     if kind == "safetensors":
         return directory / f"{name.removesuffix('.npy')}.safetensors"
     if record.payload is not None and record.payload.kind == "npy":
         return directory / name
     return directory / f"{name}.{record.key.io}.{record.key.slot}.npy"
+
+
+def _whole_name(path: Path) -> str:
+    """The name of a dump file, or what ``mapping.csv`` has for the short one that stands for it."""
+    try:
+        return _mapping(path.with_name(MAPPING)).get(path.name, path.name)
+    except FormatError:  # the reader has named it
+        return path.name
+
+
+@lru_cache(maxsize=8)
+def _mapping(path: Path) -> dict[str, str]:
+    return read_mapping(path) if path.is_file() else {}
+
+
+def write_mappings(shortened: Mapping[Path, str]) -> None:
+    """Tell the whole names of files in ``mapping.csv`` beside them, those of earlier conversions included.
+
+    Raises:
+        OSError: a file cannot be written.
+        FormatError: an earlier one cannot be read.
+    """
+    for directory in {path.parent for path in shortened}:
+        path = directory / MAPPING
+        names = read_mapping(path) if path.is_file() else {}
+        names |= {short.name: long for short, long in shortened.items() if short.parent == directory}
+        temporary = directory / f".npudump-{secrets.token_hex(8)}.tmp"
+        try:
+            lines = (f"{short},{long}\n".encode("utf-8", "surrogateescape") for short, long in names.items())
+            temporary.write_bytes(b"".join(lines))
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def _fitting(path: Path) -> Path:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.output import to_stderr
 from pytest_npudump.cli.progress import progress
 from pytest_npudump.dump import mindspore
+from pytest_npudump.dump.converted import parse_converted
 from pytest_npudump.dump.keys import records_of
 from pytest_npudump.dump.mapping import read_mapping
 from pytest_npudump.dump.names import parse_name
@@ -99,7 +100,8 @@ def locate(path: Path) -> DumpFile:
     directory = path.resolve().parent
     place = read_place(context(directory.parts))
     mapping = read_mapping(directory / MAPPING) if (directory / MAPPING).is_file() else {}
-    name = parse_name(mapping.get(path.name, path.name))
+    whole = mapping.get(path.name, path.name)
+    name = parse_name(whole) or parse_converted(whole)
     if name is None and path.name != STATISTIC and not _is_container(path):
         raise DumpError(f"{path} is no dump file: {_what(path)}")
     return DumpFile(path, place, name)

@@ -22,6 +22,9 @@ _NARROW_UNSIGNED = frozenset({"uint8", "uint16", "bool"})
 _HOST_MARKS = ("Shape,Count", "l2norm", ",NA,", "UNKNOW", "DT_BF16", "DT_HIFLOAT", "DT_FLOAT8", "DT_INT4")
 _ROUNDING = 1e-5
 
+GARBLED = "max and min are unknown"
+"""How the note begins on values that the host converter garbled."""
+
 
 def doubtful(dtype: str) -> bool:
     """Whether the host converter may garble the extremes of a tensor of this type."""
@@ -47,7 +50,7 @@ def repaired(stats: Stats, dtype: str, text: str) -> tuple[Stats, str]:
     if not suspect:
         return stats, ""
     return replace(stats, max=None, min=None), (
-        f"max and min are unknown: CANN's host converter keeps only 32 bits of them for {dtype}"
+        f"{GARBLED}: CANN's host converter keeps only 32 bits of them for {dtype}"
     )
 
 

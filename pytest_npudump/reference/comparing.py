@@ -11,6 +11,7 @@ from pytest_npudump.compare.first import GRAPH_INPUT
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import MEASURED, StatsTable
 from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.host_values import GARBLED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.reference.coverage import given_tensors
@@ -210,7 +211,7 @@ def _told(golden: Sequence[TensorRecord], actual: Sequence[TensorRecord]) -> Ite
         if stats is None or own is None or not any(_tells(own, name) for name in _STATISTICS):
             yield replace(here, stats=None)
             continue
-        lost = {name for name in _STATISTICS if there.note and not _tells(own, name)}
+        lost = {name for name in _STATISTICS if GARBLED in there.note and not _tells(own, name)}
         unknown: dict[str, Any] = {name: None for name in _STATISTICS if name not in told or name in lost}
         yield replace(here, stats=replace(stats, **unknown))
 

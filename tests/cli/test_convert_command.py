@@ -316,3 +316,33 @@ def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[int, in
 
     monkeypatch.setattr(command, "progress", progress)
     return told
+
+
+@pytest.mark.parametrize("kind", ["long-name", "mindspore-long"])
+def test_names_too_long_for_a_file_are_told_in_a_mapping_and_read_back(
+    run: Run, tmp_path: Path, dump_file: Run, kind: str
+) -> None:
+    values = np.arange(6, dtype=np.float32)
+    layer = "net/" + "n" * 260
+    whole = f"Add.{layer.replace('/', '_')}.1.3.1795228705872229"
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    if kind == "long-name":
+        short = "17930809586720357421"
+        dump_file(tmp_path / "x", "", values).rename(folder / short)
+        (folder / "mapping.csv").write_text(f"{short},{whole}\n")
+    else:
+        whole += ".output.0.DefaultFormat.Float32.npy"
+        np.save(folder / "454306933.npy", values)
+        (folder / "mapping.csv").write_text(f"454306933.npy,{whole}\n")
+    assert run("ls", folder).code == 0
+    assert run("convert", folder, "-o", tmp_path / "out").code == 0
+    (written,) = (tmp_path / "out").rglob("*.npy")
+    assert len(written.name.encode()) <= 255
+    mapping = (tmp_path / "out" / "mapping.csv").read_bytes()
+    assert mapping.startswith(f"{written.name},Add.net_nnn".encode())
+    assert mapping.endswith(b".npy\n")
+    assert run("ls", tmp_path / "out").code == 0
+    assert run("convert", folder, "-o", tmp_path / "out").code == 0
+    assert (tmp_path / "out" / "mapping.csv").read_bytes() == mapping
+    assert run("compare", folder, tmp_path / "out").code == 0
