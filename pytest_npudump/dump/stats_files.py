@@ -1,4 +1,4 @@
-"""Statistics of tensors in files, which are read piece by piece."""
+"""Statistics of tensors in files, which are read piece by piece or, where they are large, mapped."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pytest_npudump.dump.decode import check_npy_type, numpy_dtype, too_short, w
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.file_pieces import file_pieces
 from pytest_npudump.dump.npy import read_npy_header
+from pytest_npudump.dump.rawfile import open_raw
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.stats import ACL_TYPES, as_device
-from pytest_npudump.dump.stats_chunks import CHUNK_BYTES
+from pytest_npudump.dump.stats_chunks import CHUNK_BYTES, chunks
 from pytest_npudump.dump.stats_running import is_packed, running_array, running_raw
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.npy import NpyHeader
     from pytest_npudump.dump.records import Payload
     from pytest_npudump.dump.stats_running import Running
+
+_MAPPED = 8 << 20
+"""Bytes from which on a tensor is mapped. Measured: 4 MiB are read faster, 64 MiB of float32 8 % slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,15 @@ def _raw(payload: Payload, dtype: str, count: int) -> _Source:
 
 
 def _pieces(source: _Source) -> Iterator[np.ndarray]:
-    """Native pieces of one axis in the order of the file, each of which overwrites the one before it."""
+    """Native pieces of one axis in the order of the file, which are valid until the next one.
+
+    A large file is mapped, as what that costs is little beside its pages.
+    """
+    if source.nbytes > _MAPPED:
+        with open_raw(source.path) as file:
+            octets = file.map(source.offset, source.nbytes, "the tensor")
+        yield from chunks(octets.view(source.dtype))
+        return
     for octets in file_pieces(source.path, source.offset, source.nbytes, CHUNK_BYTES):
         piece = octets.view(source.dtype)
         yield piece if source.dtype.isnative else piece.astype(source.dtype.newbyteorder("="))

@@ -46,10 +46,11 @@ def _assert_is_what_numpy_finds(found: Stats | None, values: np.ndarray) -> None
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("offset", [0, 3])
+@pytest.mark.parametrize("pieces", [2, 5])
 def test_all_pieces_of_a_large_tensor_count_wherever_it_begins(
-    tmp_path: Path, dtype: str, offset: int
+    tmp_path: Path, dtype: str, offset: int, pieces: int
 ) -> None:
-    values = _numbers(dtype, 2 * CHUNK_BYTES // np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize + 5)
+    values = _numbers(dtype, pieces * CHUNK_BYTES // np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize + 5)
     payload = _raw_file(tmp_path / "data", values, offset)
     _assert_is_what_numpy_finds(payload_stats(payload, dtype, values.size), values)
 
