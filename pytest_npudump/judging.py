@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from pytest_npudump.session import MarkedTest
 
 
+_NOTHING_JUDGED = (
+    "no value was judged: the golden and the dump share neither a finite statistic nor a hash of any tensor "
+    '(the notes say why); use dump_data="tensor", with golden_tensors where NaN or Inf hide the rest'
+)
+
+
 def judge(test: MarkedTest) -> Outcome:
     """Read the dump of the first run, and record it, compare it or have its scene judge it.
 
@@ -137,18 +143,17 @@ def _problems(test: MarkedTest, dump: Dump, table: StatsTable, known: set[str]) 
         for pattern in test.request.golden_tensors
         if not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
     )
-    return unreadable + absent + unmatched + kept + _nothing_told(test, table)
+    return unreadable + absent + unmatched + kept + _nothing_told(table)
 
 
-def _nothing_told(test: MarkedTest, table: StatsTable) -> tuple[str, ...]:
+def _nothing_told(table: StatsTable) -> tuple[str, ...]:
     """Refuse a dump that tells no value of any tensor, which a test would pass whatever these are."""
-    holding = [row for row, count in enumerate(table.counts) if count != 0]
-    if not holding or table.known.any() or table.digests or test.request.golden_tensors:
+    holding = [count for count in table.counts if count != 0]
+    if not holding or table.known.any() or table.digests:
         return ()
-    types = ", ".join(dict.fromkeys(table.dtypes[row] for row in holding))
     problem = (
-        f"the dump tells neither statistics nor hashes of any of its {len(holding)} tensors ({types}; ACL "
-        f'computes none of bfloat16): there is nothing to judge, use dump_data="tensor"'
+        f"the dump tells neither statistics nor hashes of any of its {len(holding)} tensors (ACL "
+        f'computes none of bfloat16, say): there is nothing to judge, use dump_data="tensor"'
     )
     return (problem,)
 
@@ -172,6 +177,8 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
     test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison.own_keys))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     problems = (*_problems(test, test.dump, table, known), *lost)
+    if not problems and comparison.nothing_judged:
+        problems = (_NOTHING_JUDGED,)
     good = not comparison.failing and not problems
     return Outcome(
         status.PASSED if good else status.FAILED,

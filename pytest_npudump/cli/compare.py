@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.compare_engine import compare_sides
-from pytest_npudump.cli.compare_report import as_json, lines, nothing_judged
+from pytest_npudump.cli.compare_report import as_json, lines
 from pytest_npudump.cli.compare_sides import read_dump_side, read_golden_side
 from pytest_npudump.cli.executors import add_executor_option, open_workers
 from pytest_npudump.cli.layout_option import add_layout_option
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != "-":
         emit(lines(result, verbose=arguments.verbose))
     report_problems(result.problems)
-    if result.problems or nothing_judged(result.comparison):
+    if result.problems or result.comparison.nothing_judged:
         return 2
     return 1 if result.comparison.failing else 0
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.cli.compare_engine import Result
     from pytest_npudump.compare.pairs import Elements
-    from pytest_npudump.compare.verdict import Comparison, Verdict
+    from pytest_npudump.compare.verdict import Verdict
     from pytest_npudump.dump.records import TensorKey
 
 _SHOWN = 20
@@ -54,7 +54,7 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
     closely = f", {compared} of them element by element" if compared else ""
     alone = f", {comparison.unjudged} of them in dtype and shape alone" if comparison.unjudged else ""
     counted = f"{comparison.compared} of {comparison.expected} tensors compared{closely}{alone}"
-    if nothing_judged(comparison):
+    if comparison.nothing_judged:
         yield f"{counted}: no value was compared"
         return
     if not failing:
@@ -69,11 +69,6 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
     yield from _table(shown, elements)
     if len(failing) > len(shown):
         yield f"... and {len(failing) - len(shown)} more (-v lists all)"
-
-
-def nothing_judged(comparison: Comparison) -> bool:
-    """Whether all tensors agree, and no value of any was compared."""
-    return not comparison.failing and 0 < comparison.compared == comparison.unjudged
 
 
 def _table(failing: tuple[Verdict, ...], elements: Mapping[TensorKey, Elements]) -> list[str]:

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.table import MEASURED, layer_of
+from pytest_npudump.compare.numbers import dtype_at, layer_at
+from pytest_npudump.compare.table import MEASURED
 from pytest_npudump.compare.verdict import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.pairing import Pairs
+    from pytest_npudump.compare.table import StatsTable
     from pytest_npudump.compare.tolerance import Tolerances
 
-_ALONE = "must be equal, as no max, min, avg or l2norm is on both sides"
+_ALONE = "must be equal, as no finite max, min, avg or l2norm is on both sides"
+_LOST = "the golden has a hash, the dump does not tell it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +32,21 @@ class Digests:
         equal: (n,), those with a hash on both sides of which none differs: all bits are equal.
         differ: (n,), those with a hash that differs.
         reasons: why some of these fail, by position.
+        remarks: which hashes were not compared.
     """
 
     equal: NDArray[np.bool_]
     differ: NDArray[np.bool_]
     reasons: Mapping[int, Reason]
+    remarks: tuple[str, ...] = ()
 
 
 def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> Digests:
     """Compare hashes of one kind.
 
     A hash that differs fails a tensor that has to be equal by its rule, and one that nothing else is known
-    of. Elsewhere bits may differ as long as the statistics agree within tolerance.
+    of. Elsewhere bits may differ as long as the statistics agree within tolerance. A hash that only the
+    golden has fails its tensor, unless no tensor of the dump has one of that kind.
 
     Args:
         pairs: the n tensors.
@@ -49,24 +55,40 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
     """
     equal, differ = np.zeros((2, len(pairs.here)), dtype=np.bool_)
     reasons: dict[int, Reason] = {}
-    if not (pairs.golden.digests and pairs.actual.digests):
+    if not (pairs.golden.digests or pairs.actual.digests):
         return Digests(equal, differ, reasons)
-    measured = np.asarray(judged[:, :MEASURED].any(axis=1))
-    for row, (here, there) in enumerate(zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)):
-        golden, actual = _parts(pairs.golden.digests[here]), _parts(pairs.actual.digests[there])
-        shared = [name for name in golden if name in actual]
-        different = [name for name in shared if golden[name] != actual[name]]
+    sides = [_parts(pairs.golden, pairs.here), _parts(pairs.actual, pairs.there)]
+    computed = frozenset[str]().union(*sides[1])
+    finite = np.isfinite(pairs.golden.values[pairs.here])
+    measured: NDArray[np.bool_] = np.asarray((judged & finite)[:, :MEASURED].any(axis=1))
+    for row, (golden, actual) in enumerate(zip(*sides, strict=True)):
+        shared = golden.keys() & actual.keys()
+        different = sorted(name for name in shared if golden[name] != actual[name])
+        lost = sorted((golden.keys() & computed) - shared)
         equal[row], differ[row] = bool(shared) and not different, bool(different)
-        if not different:
-            continue
-        rule = tolerances.decide(layer_of(pairs.golden.keys[here]), pairs.golden.dtypes[here], "max")
-        name = different[0]
-        if not measured[row]:
-            reasons[row] = Reason(name, golden[name], actual[name], None, _ALONE)
-        elif not rule.rtol and not rule.atol:
-            reasons[row] = Reason(name, golden[name], actual[name], None, rule.describe())
-    return Digests(equal, differ, reasons)
+        if different:
+            name = different[0]
+            rule = tolerances.decide(layer_at(pairs, row), dtype_at(pairs, row), "max")
+            if not measured[row] or not (rule.rtol or rule.atol):
+                words = rule.describe() if measured[row] else _ALONE
+                reasons[row] = Reason(name, golden[name], actual[name], None, words)
+        elif lost:
+            reasons[row] = Reason(lost[0], golden[lost[0]], None, None, _LOST)
+    return Digests(equal, differ, reasons, tuple(_remarks(frozenset[str]().union(*sides[0]), computed)))
 
 
-def _parts(digest: str) -> dict[str, str]:
-    return dict(part.split(":", 1) for part in digest.split())
+def _parts(table: StatsTable, rows: NDArray[np.intp]) -> list[dict[str, str]]:
+    """Hashes by their kind, of each of the ``rows``."""
+    if not table.digests:
+        return [{} for _ in rows]
+    return [dict(part.split(":", 1) for part in table.digests[row].split()) for row in rows.tolist()]
+
+
+def _remarks(approved: frozenset[str], computed: frozenset[str]) -> Iterator[str]:
+    """Say which kinds of hashes only one side has."""
+    if approved - computed:
+        names = ", ".join(sorted(approved - computed))
+        yield f"not compared, as no tensor of this dump has it but the golden does: {names}"
+    if computed - approved:
+        names = ", ".join(sorted(computed - approved))
+        yield f"not compared, as no tensor of the golden has it: {names}"

@@ -60,7 +60,7 @@ def _judge(
     rows, columns = np.nonzero(unequal)
     golden = pairs.golden.values[pairs.here[rows], columns]
     actual = pairs.actual.values[pairs.there[rows], columns]
-    dtypes = [_dtype(pairs, row) for row in rows.tolist()]
+    dtypes = [dtype_at(pairs, row) for row in rows.tolist()]
     exact = np.fromiter(map(is_exact, dtypes), np.bool_, len(dtypes))
     rules = _rules(pairs, rows, columns, dtypes, tolerances)
     rtol = np.array([rule.rtol for rule in rules])
@@ -95,7 +95,7 @@ def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) 
     differ = (judged & (here != there))[:, :MEASURED].any(axis=1)
     rows = np.flatnonzero(differ & (magnitude > 0))
     found = np.zeros(len(here), dtype=np.bool_)
-    dtypes = [_dtype(pairs, row) for row in rows.tolist()]
+    dtypes = [dtype_at(pairs, row) for row in rows.tolist()]
     rules = _rules(pairs, rows, np.zeros_like(rows), dtypes, tolerances)
     found[rows] = magnitude[rows] <= np.array([rule.atol for rule in rules])
     return found
@@ -134,12 +134,14 @@ def _on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArr
     return (above & (difference > 0)) | (below & (difference < 0))
 
 
-def _dtype(pairs: Pairs, row: int) -> str:
+def dtype_at(pairs: Pairs, row: int) -> str:
+    """The type of a pair: the golden's, or the actual's where the golden does not know it."""
     found = pairs.golden.dtypes[int(pairs.here[row])]
     return pairs.actual.dtypes[int(pairs.there[row])] if found == UNKNOWN else found
 
 
-def _layer(pairs: Pairs, row: int) -> str:
+def layer_at(pairs: Pairs, row: int) -> str:
+    """The name of a pair's layer, raw where either side knows that."""
     golden = layer_of(pairs.golden.keys[int(pairs.here[row])])
     actual = layer_of(pairs.actual.keys[int(pairs.there[row])])
     return golden if golden == actual or sanitise(golden) != golden else actual
@@ -155,7 +157,7 @@ def _rules(
     decided: dict[tuple[str, str, int], Rule] = {}
     rules = []
     for row, column, dtype in zip(rows.tolist(), columns.tolist(), dtypes, strict=True):
-        layer = _layer(pairs, row) if tolerances.rules else ""
+        layer = layer_at(pairs, row) if tolerances.rules else ""
         key = (layer, dtype, column)
         if key not in decided:
             decided[key] = tolerances.decide(layer, dtype, STATISTICS[column])
@@ -179,7 +181,7 @@ def _judge_integers(
     actual = pairs.actual.value(int(pairs.there[row]), column)
     if golden is None or actual is None or golden == actual:
         return
-    rule = tolerances.decide(_layer(pairs, row), _dtype(pairs, row), STATISTICS[column])
+    rule = tolerances.decide(layer_at(pairs, row), dtype_at(pairs, row), STATISTICS[column])
     at = np.array([row]), np.array([column])
     scale = float(_scales(pairs, pairs.golden.values[pairs.here[at[0]], column], *at)[0])
     allowed = min(rule.atol + rule.rtol * scale, _LARGEST)

@@ -121,7 +121,8 @@ def _alone(record: TensorRecord, pair: Pair) -> TensorRecord:
         return record
     if pair.shape is not None and pair.shape == record.original_shape != record.shape and is_private(record):
         try:
-            values = host_values(_array(record), record, pair.layout)
+            coded = coded_tensor(record, pair.layout)
+            values: Values = coded or host_values(_array(record), record, pair.layout)
             return replace(record, stats=values_stats(values), shape=values.shape, format=pair.layout)
         except LayoutError:
             pass

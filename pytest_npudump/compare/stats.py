@@ -87,7 +87,7 @@ def compare_tables(
         passed=int(agree.sum()),
         first=first,
         origin=origin_of(first, [golden.keys[row] for row in pairs.here.tolist()] if first else ()),
-        remarks=(*alignment.notes, *notes),
+        remarks=(*alignment.notes, *notes, *digests.remarks),
         doubts=doubts_of(
             pairs,
             judged,

@@ -107,10 +107,15 @@ class Worst:
             for place, g, a in self._special
         ]
         finite = [
-            WorstElement(self.index(place), g, a, d, d / abs(g) if g else math.inf)
+            WorstElement(self.index(place), g, a, d, d / _size(g) if g else math.inf)
             for d, place, g, a in self._finite
         ]
         return tuple((special + finite)[: self._limit])
+
+
+def _size(value: Any) -> float | int:
+    """The magnitude; of a complex number, where ``abs`` would raise an error, infinite."""
+    return math.hypot(value.real, value.imag) if isinstance(value, complex) else abs(value)
 
 
 def _lower_bound(distance: np.ndarray, limit: int) -> Any:

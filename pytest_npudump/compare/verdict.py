@@ -137,6 +137,16 @@ class Comparison:
         return len(frozenset[int]().union(*(doubt.unjudged for doubt in self.doubts)))
 
     @property
+    def nothing_judged(self) -> bool:
+        """Whether all tensors that hold elements agree, and nothing was judged of the values of any."""
+        if self.failing or not self.unjudged:
+            return False
+        here, there = self.alignment.golden, self.alignment.actual
+        shared = here[(here != ABSENT) & (there != ABSENT)].tolist()
+        holding = [row for row in shared if self.golden.counts[row] != 0]
+        return self.unjudged == len(holding)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What was not judged, and what was decided about pairing."""
         return (*self.remarks, *(doubt.describe(self.compared) for doubt in self.doubts))

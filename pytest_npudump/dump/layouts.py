@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.layouts_fractal import fractal_z, fractal_z_transposed
+from pytest_npudump.dump.layouts_fractal import fits, fractal_z, fractal_z_transposed
 from pytest_npudump.dump.layouts_join import JoinedTensor, LayoutError, join
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ _SPLIT = {
 }
 _FRACTAL_Z = {"FRACTAL_Z", "FRACTAL_Z_G", "FRACTAL_Z_3D"}
 _ND = {"ND", "MD", ""}
+_WEIGHTS = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
+"""Orders of axes that weights may have."""
+
 _PIECE = 1 << 18
 
 
@@ -191,7 +194,7 @@ def _from_fractal_z(
         found = fractal_z_transposed(array, axes, extents)
     else:
         found = fractal_z(array, axes, extents, groups)
-    if _nonzero(found) != _nonzero(array):
+    if _is_ambiguous(array.shape, axes, shape, groups) and _nonzero(found) != _nonzero(array):
         raise LayoutError(
             f"{device_format} of shape {array.shape} holds values where {''.join(axes)} of shape {shape} has "
             f"padding, which is zero: is the host's axis order right?"
@@ -199,8 +202,17 @@ def _from_fractal_z(
     return found
 
 
+def _is_ambiguous(
+    device: tuple[int, ...], axes: tuple[str, ...], shape: tuple[int, ...], groups: int
+) -> bool:
+    """Whether the host's shape fits the device's in another order of axes, too."""
+    others = (HOST_AXES[name] for name in _WEIGHTS if len(name) == len(axes) and HOST_AXES[name] != axes)
+    return groups > 1 or any(fits(device, dict(zip(other, shape, strict=True))) for other in others)
+
+
 def _nonzero(values: np.ndarray | JoinedTensor) -> int:
     """How many elements are not 0."""
-    if isinstance(values, JoinedTensor):
-        return sum(int(np.count_nonzero(piece)) for piece in values.pieces(_PIECE))
-    return int(np.count_nonzero(values))
+    pieces = values.pieces(_PIECE) if isinstance(values, JoinedTensor) else iter([values])
+    # E8M0 has no zero: padding is bytes of 0, which mean 2**-127.
+    codes = values.dtype.name == "float8_e8m0fnu"
+    return sum(int(np.count_nonzero(piece.view(np.uint8) if codes else piece)) for piece in pieces)

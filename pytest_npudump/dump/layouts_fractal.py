@@ -45,6 +45,16 @@ def fractal_z(
     return np.transpose(found, [names.index(name) for name in axes])
 
 
+def fits(device: tuple[int, ...], extents: Mapping[str, int]) -> bool:
+    """Whether a FRACTAL_Z without groups can be of the host's ``extents``, N and C exchanged or not."""
+    if len(device) != _RANK or not device[3]:
+        return False
+    first, n1, n0, c0 = device
+    area = extents.get("D", 1) * extents["H"] * extents["W"]
+    pairs = (extents["N"], extents["C"]), (extents["C"], extents["N"])
+    return any(first == -(-c // c0) * area and n1 == -(-n // max(n0, 1)) for n, c in pairs)
+
+
 def fractal_z_transposed(
     array: np.ndarray, axes: Sequence[str], extents: Mapping[str, int]
 ) -> np.ndarray | JoinedTensor:

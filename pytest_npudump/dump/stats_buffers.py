@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_KEPT = 4
+"""Buffers that a thread keeps: a comparison borrows three, a file one."""
+
+
 class Buffers:
     """Arrays by name, of any content; what one call gives is valid until the next one for that name."""
 
@@ -72,4 +76,5 @@ def borrowed_buffers() -> Iterator[Buffers]:
     try:
         yield found
     finally:
-        _IDLE.buffers.append(found)
+        if len(_IDLE.buffers) < _KEPT:
+            _IDLE.buffers.append(found)

@@ -47,7 +47,7 @@ _SHAPE = re.compile(r"[?-]|-?[0-9]{1,19}(?:x-?[0-9]{1,19}){0,63}")
 _COUNT = re.compile(r"-|[0-9]{1,19}")
 _PRODUCT = re.compile(r"-|[0-9]{1,1280}")
 _TAIL = re.compile(r"[a-z_]+\.[0-9]{1,9}")
-_DIGEST = re.compile(r"-|[a-z0-9]+:[!-+\--~]+(?:,[a-z0-9]+:[!-+\--~]+)*")
+_DIGEST = re.compile(r"-|[a-z0-9]+:[A-Za-z0-9]+(?:,[a-z0-9]+:[A-Za-z0-9]+)*")
 _INTEGER = re.compile(r"-?[0-9]+")
 
 
@@ -238,7 +238,7 @@ def _is_number(text: str) -> bool:
 
 def _read_digests(cells: list[str]) -> tuple[str, ...]:
     _check(_DIGEST, cells, "digest, expected such as md5:5d41")
-    return tuple(["" if cell == _ABSENT else cell.replace(",", " ") for cell in cells])
+    return tuple(["" if cell == _ABSENT else cell.replace(",", " ").lower() for cell in cells])
 
 
 def _read_counts(cells: list[str], name: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:

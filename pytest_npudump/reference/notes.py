@@ -64,6 +64,8 @@ def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple
             f"{name}: of {unjudged} tensors the dump or the reference has no finite statistics: only type, "
             f"shape and counts were compared"
         )
+    doubts = [doubt for doubt in compared.comparison.doubts if not doubt.unjudged]
+    notes += [f"{name}: {doubt.describe(compared.comparison.compared)}" for doubt in doubts]
     return (*notes, *compared.notes)
 
 

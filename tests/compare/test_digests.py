@@ -82,3 +82,42 @@ def test_hashes_of_different_kinds_say_nothing() -> None:
 def test_one_of_two_hashes_that_differs_is_a_difference() -> None:
     assert len(_compare("md5:aa sha1:cc", "md5:aa sha1:dd").failing) == 1
     assert not _compare("md5:aa sha1:cc", "sha1:cc").failing
+
+
+def test_a_hash_that_only_the_golden_has_is_lost_where_other_tensors_of_the_dump_have_one() -> None:
+    def table(*digests: str) -> StatsTable:
+        return StatsTable.from_records(
+            TensorRecord(
+                TensorKey(f"conv{number}", "output", 0),
+                "Conv2D",
+                "int32",
+                (3,),
+                Path("statistic.csv"),
+                stats=Stats(max=3, min=1, avg=2.0),
+                digest=digest,
+            )
+            for number, digest in enumerate(digests)
+        )
+
+    (verdict,) = compare_tables(table("md5:aa", "md5:bb"), table("md5:aa", ""), Tolerances()).failing
+    assert (verdict.key.layer, verdict.reasons[0].statistic, verdict.reasons[0].actual) == (
+        "conv1",
+        "md5",
+        None,
+    )
+    none = compare_tables(table("md5:aa", "md5:bb"), table("", ""), Tolerances())
+    assert none.failing == ()
+    assert none.notes == ("not compared, as no tensor of this dump has it but the golden does: md5",)
+    other = compare_tables(table("md5:aa", "md5:bb"), table("sha1:aa", "sha1:bb"), Tolerances())
+    assert other.notes[1] == "not compared, as no tensor of the golden has it: sha1"
+
+
+def test_statistics_that_are_all_nan_are_nothing_beside_a_hash() -> None:
+    stats = Stats(max=float("nan"), min=float("nan"), avg=float("nan"), nan=1)
+    (verdict,) = _compare("md5:aa", "md5:bb", stats).failing
+    assert verdict.reasons[0].statistic == "md5"
+
+
+def test_a_type_that_the_golden_does_not_know_is_the_dumps() -> None:
+    sides = _table("md5:aa", STATS, "-"), _table("md5:bb", STATS)
+    assert compare_tables(*sides, Tolerances()).failing == ()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from pytest_npudump.compare.pairs import Pair, compare_pair
 from pytest_npudump.compare.tensors import compare_tensors
 from pytest_npudump.dump.decode import DecodeError, load
 from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.host import host_array
 from pytest_npudump.dump.packed import PackedTensor, packed_tensor
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.dump.stats import tensor_stats
@@ -109,3 +111,26 @@ def test_a_payload_that_is_too_short_is_an_error(tmp_path: Path) -> None:
     assert record.payload is not None
     with pytest.raises(DecodeError, match="65 elements of int4 need 33 bytes"):
         PackedTensor(record.payload, "int4", (65,))
+
+
+@pytest.mark.parametrize("dtype", ["hifloat8", "complex32"])
+def test_device_layouts_of_such_types_are_joined_and_decoded_piece_by_piece(
+    dtype: str, tmp_path: Path
+) -> None:
+    peaks = []
+    for blocks in (8, 64):
+        shape, host = (blocks, 4, 32, 32, 16), (blocks, 64, 32, 32)
+        golden = replace(_record(tmp_path / "golden", dtype, shape, layout="NC1HWC0"), original_shape=host)
+        actual = replace(_record(tmp_path / "actual", dtype, shape, layout="NC1HWC0"), original_shape=host)
+        tracemalloc.start()
+        found = compare_pair(Pair(golden, actual, "NCHW"))
+        assert found.difference is not None
+        assert (found.difference.shape, found.difference.outside) == (host, 0)
+        alone = compare_pair(Pair(golden, None, "NCHW", shape=host)).golden
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert alone is not None
+        assert alone.shape == host
+        whole = host_array(_values(golden), golden, "NCHW")
+        assert alone.stats == tensor_stats(whole)
+    assert peaks[1] < peaks[0] + (1 << 20)

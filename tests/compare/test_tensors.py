@@ -351,3 +351,11 @@ def test_a_comparison_of_values_at_the_ends_of_float32_squares_has_statistics_to
     assert found.golden.l2norm == pytest.approx(math.sqrt(300000) * float(golden[0]), rel=1e-6)
     assert (found.difference.relative_l2, found.difference.cosine) == (pytest.approx(1), pytest.approx(1))
     assert found.difference.outside == 300000
+
+
+def test_complex_elements_whose_magnitude_leaves_float64_are_listed() -> None:
+    golden = np.array([complex(1.7e308, 1.7e308), 1])
+    found = compare_tensors(golden, golden.conjugate(), rtol=1e-7, atol=0)
+    assert found.magnitude == math.inf
+    assert found.outside == 1
+    assert found.worst[0].index == (0,)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.compare.tolerance import Tolerances
 from pytest_npudump.compare.verdict import Reason, Verdict
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,3 +209,30 @@ def test_a_graphs_input_that_differs_is_what_the_test_fed_in(
     table = replace(make_table(*rows_of(actual)), op_types=("Data",) * len(actual))
     sentence = explain_first(compare_tables(golden, table, Tolerances()))
     assert sentence.endswith("it is an input of the graph, so what the test feeds in has changed")
+
+
+@pytest.mark.parametrize(
+    ("counts", "told", "nothing"),
+    [
+        ((3, 3), (False, False), True),
+        ((3, 0), (False, False), True),
+        ((3, 3), (False, True), False),
+        ((0,), (False,), False),
+    ],
+)
+def test_nothing_is_judged_where_no_tensor_with_elements_has_a_statistic(
+    counts: tuple[int, ...], told: tuple[bool, ...], *, nothing: bool
+) -> None:
+    records = [
+        TensorRecord(
+            TensorKey(f"l{number}", "output", 0),
+            "",
+            "float32",
+            (count,),
+            Path("x.csv"),
+            stats=Stats(max=1.0, min=0.0, avg=0.5) if tells else None,
+        )
+        for number, (count, tells) in enumerate(zip(counts, told, strict=True))
+    ]
+    tables = [StatsTable.from_records(records) for _ in range(2)]
+    assert compare_tables(*tables, Tolerances()).nothing_judged is nothing

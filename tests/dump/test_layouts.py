@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -239,3 +240,18 @@ def test_a_fractal_z_that_fits_a_wrong_order_of_axes_is_refused_for_the_values_i
     assert np.array_equal(found, host)
     with pytest.raises(LayoutError, match=r"holds values where NCHW of shape .* has padding, which is zero"):
         to_host(device, device_format="FRACTAL_Z", host_format="NCHW", original_shape=shape)
+
+
+def test_bytes_of_zero_are_padding_of_a_type_that_has_no_zero() -> None:
+    host = np.arange(1, 46, dtype=np.uint8).reshape(3, 3, 5, 1)
+    device = np.zeros((9, 1, 16, 32), np.uint8)
+    device[:, 0, :1, :5] = host.transpose(0, 1, 3, 2).reshape(9, 1, 5)
+    typed = device.view(ml_dtypes.float8_e8m0fnu)
+    found = to_host(typed, device_format="FRACTAL_Z", host_format="HWCN", original_shape=(3, 3, 5, 1))
+    assert np.array_equal(found.view(np.uint8), host)
+
+
+def test_values_in_the_padding_matter_only_where_another_order_of_axes_fits_too() -> None:
+    device = np.ones((4, 1, 16, 16), np.float32)
+    found = to_host(device, device_format="FRACTAL_Z", host_format="NCHW", original_shape=(3, 5, 2, 2))
+    assert found.shape == (3, 5, 2, 2)

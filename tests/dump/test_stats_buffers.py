@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Barrier
 
 import numpy as np
@@ -53,3 +54,11 @@ def test_comparisons_in_threads_do_not_disturb_each_other() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda other: compare_tensors(golden, other, rtol=1e-3, atol=0), others))
     assert found == expected
+
+
+def test_a_thread_keeps_few_buffers_however_many_come_back() -> None:
+    with ExitStack() as stack:
+        lent = [stack.enter_context(borrowed_buffers()) for _ in range(20)]
+    with ExitStack() as stack:
+        again = [stack.enter_context(borrowed_buffers()) for _ in range(20)]
+    assert 0 < sum(buffers in lent for buffers in again) < 10
