@@ -76,7 +76,7 @@ def doubts_of(
         small: (n,), those that differ, and have no value beyond the absolute tolerance.
         positions: (n,), where the tensors are in the comparison's alignment.
     """
-    empty = np.array([pairs.golden.counts[row] == 0 for row in pairs.here.tolist()], dtype=np.bool_)
+    empty = np.array([count == 0 for count in pairs.golden.counts], dtype=np.bool_)[pairs.here]
     settled = empty | digests.equal
     bare = agree & ~judged.any(axis=1) & ~settled
     odd, blind = _not_finite(pairs)

@@ -93,7 +93,7 @@ def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) 
     extremes = np.abs(np.where(pairs.golden.known[pairs.here] & np.isfinite(here), here, 0.0))
     magnitude = extremes[:, :EXTREMES].max(axis=1, initial=0.0)
     differ = (judged & (here != there))[:, :MEASURED].any(axis=1)
-    rows = np.flatnonzero(differ & (magnitude > 0))
+    rows = np.flatnonzero(differ & (magnitude > 0) & (magnitude <= tolerances.largest_atol()))
     found = np.zeros(len(here), dtype=np.bool_)
     dtypes = [dtype_at(pairs, row) for row in rows.tolist()]
     rules = _rules(pairs, rows, np.zeros_like(rows), dtypes, tolerances)

@@ -126,6 +126,10 @@ class Tolerances:
                 return rule
         return _preset_rule(self.preset, dtype, statistic)
 
+    def largest_atol(self) -> float:
+        """An absolute tolerance that none of the rules, nor any of the preset, exceeds."""
+        return max([rule.atol for rule in self.rules] + [atol for _, atol in PRESETS[self.preset].values()])
+
     def elements(self, layer: str, dtype: str) -> tuple[float, float]:
         """``(rtol, atol)`` for the single elements of a layer's tensors: that of their extremes."""
         rule = self.decide(layer, dtype, "max")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_npudump.dump.host_values import doubtful, repaired
 from pytest_npudump.dump.parts import TensorPart, dtype_name
 from pytest_npudump.dump.stats_cells import (
+    DIGESTS,
     NO_VALUE,
     STATISTICS,
-    VALUES,
     column,
     parse_count,
     parse_digest,
@@ -37,7 +37,6 @@ _FORMAT = "format"
 _HEADER_START = "Op Type"
 _EXPECTED = "expected an operator's name, a time stamp, input or output, and a slot"
 _IO = frozenset({"input", "output"})
-_COUNTED = len(STATISTICS)
 
 
 class StatisticRow(NamedTuple):
@@ -57,8 +56,9 @@ class _Header:
 
     Attributes:
         titles: its cells.
-        required, values: pick the cells of ``_REQUIRED`` and ``VALUES`` from a row to which an empty
-            cell was added for columns that the file has not.
+        required, values, digests: pick the cells of ``_REQUIRED``, ``STATISTICS`` and ``DIGESTS`` from a row
+            to which an empty cell was added for columns that the file has not.
+        hashed: whether the file has any of ``DIGESTS``.
         layout: index of the layout's cell in such a row.
         by_host: the file was merged from CANN's own, which the host converter may have garbled.
         note: names the columns that are not read.
@@ -67,6 +67,8 @@ class _Header:
     titles: tuple[str, ...]
     required: Callable[[Sequence[str]], tuple[str, ...]]
     values: Callable[[Sequence[str]], tuple[str, ...]]
+    digests: Callable[[Sequence[str]], tuple[str, ...]]
+    hashed: bool
     layout: int
     by_host: bool
     note: str
@@ -136,7 +138,9 @@ def _header(titles: tuple[str, ...]) -> _Header:
     return _Header(
         titles,
         itemgetter(*(names.index(name) for name in _REQUIRED)),
-        itemgetter(*(names.index(name) if name in names else -1 for name in VALUES)),
+        itemgetter(*(names.index(name) if name in names else -1 for name in STATISTICS)),
+        itemgetter(*(names.index(name) if name in names else -1 for name in DIGESTS)),
+        any(name in names for name in DIGESTS),
         names.index(_FORMAT) if _FORMAT in names else -1,
         "Input/Output" in titles,
         unread(titles),
@@ -149,8 +153,8 @@ def _row(cells: list[str], header: _Header) -> StatisticRow:
     io, index, dtype, extents, layout, nbytes = _tensor(
         io, slot, dtype_text, shape, cells[header.layout], size
     )
-    values = header.values(cells)
-    stats, digest = parse_stats(values[:_COUNTED], dtype), parse_digest(values[_COUNTED:])
+    stats = parse_stats(header.values(cells), dtype)
+    digest = parse_digest(header.digests(cells)) if header.hashed else ""
     why = ""
     if stats is None and not digest:
         why = "the producer gave no statistics for this tensor"
@@ -167,7 +171,9 @@ def _row(cells: list[str], header: _Header) -> StatisticRow:
         parse_count(task),
         parse_count(stream),
         stamp,
-        TensorPart(io, index, dtype, extents, layout, nbytes, stats, note, digest=digest),
+        TensorPart(io, index, dtype, extents, layout, nbytes, stats, note, digest=digest)
+        if digest
+        else TensorPart(io, index, dtype, extents, layout, nbytes, stats, note),
     )
 
 
