@@ -140,7 +140,7 @@ def _header(file: RawFile, offset: int) -> tuple[Any, int]:
     data = file.read(start, length, "the header")
     try:
         header: Any = lenient_dump_data_class().FromString(data)
-    except (DecodeError, RecursionError) as error:
+    except (DecodeError, RecursionError, SystemError) as error:  # the last is protobuf 3.20's for some damage
         raise file.error(start, f"the header is no DumpData message: {error}") from error
     return header, start + length
 
