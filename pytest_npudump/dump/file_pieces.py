@@ -1,7 +1,7 @@
 """The bytes of a tensor in a file, piece by piece, in memory that every tensor uses again.
 
-Small files are read in half the time that mapping them takes; and threads that map and unmap pages hold up
-each other, for they share one address space.
+Statistics of files of 1 MiB take 0.7 to 0.8 of the time that they take with mapped ones; and threads that
+map and unmap pages hold up each other, for they share one address space.
 """
 
 from __future__ import annotations
