@@ -52,10 +52,10 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
         yield f"note: {note}"
     compared = _compared(result)
     closely = f", {compared} of them element by element" if compared else ""
-    alone = f", {comparison.unjudged} of them in dtype and shape alone" if comparison.unjudged else ""
+    alone = f", {comparison.unjudged} of them without a value to judge" if comparison.unjudged else ""
     counted = f"{comparison.compared} of {comparison.expected} tensors compared{closely}{alone}"
     if comparison.nothing_judged:
-        yield f"{counted}: no value was compared"
+        yield f"{counted}: nothing was judged"
         return
     if not failing:
         yield counted + (", the rest could not be read" if result.problems else ", all within tolerance")

@@ -105,11 +105,13 @@ def _not_finite(pairs: Pairs) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Pairs, (m,), with NaN or infinity among the golden's max, min and avg; those with none finite, (m,).
 
     One such element decides these three, whatever the others are: a change of theirs does not show. Where
-    all elements are NaN or infinite there are no others.
+    all elements are NaN or infinite there are no others, nor where max and min are one infinity, which is
+    what all elements are then.
     """
     cells, known = pairs.golden.values[pairs.here], pairs.golden.known[pairs.here]
     finite = known & np.isfinite(cells)
     odd: NDArray[np.bool_] = np.asarray((known & ~finite)[:, :NEEDED].any(axis=1))
+    odd &= ~(known[:, :EXTREMES].all(axis=1) & np.isinf(cells[:, 0]) & (cells[:, 0] == cells[:, 1]))
     for row in np.flatnonzero(odd).tolist():
         count = pairs.golden.counts[int(pairs.here[row])]
         odd[row] = count is None or cells[row, MEASURED:][known[row, MEASURED:]].sum() < count

@@ -20,6 +20,7 @@ from pytest_npudump.dump.names import parse_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.tree import DumpFile
@@ -54,16 +55,22 @@ def parse_converted(name: str) -> DumpName | None:
     )
 
 
+def is_copy(path: Path) -> bool:
+    """Whether a file is called like a tensor that was converted from a file beside it."""
+    match = _CONVERTED.fullmatch(path.name)
+    return match is not None and path.with_name(match["dump"]).is_file()
+
+
 def without_copies(files: Iterable[DumpFile]) -> tuple[list[DumpFile], list[DumpFile]]:
     """Part ``files`` into those to read and those that were converted from one of them."""
     files = list(files)
     if not any(_is_converted(file) for file in files):
         return files, []
-    originals = {_source(file) for file in files if not _is_converted(file)}
+    originals = {source_of(file) for file in files if file.name is not None and not file.name.suffix}
     kept: list[DumpFile] = []
     copies: list[DumpFile] = []
     for file in files:
-        (copies if _is_converted(file) and _source(file) in originals else kept).append(file)
+        (copies if _is_converted(file) and source_of(file) in originals else kept).append(file)
     return kept, copies
 
 
@@ -76,7 +83,7 @@ def by_record(files: Sequence[DumpFile]) -> tuple[list[DumpFile], list[list[Dump
     for file, name, number in _numbered([file for file in files if _is_converted(file)]):
         # A further record was written later; its own time is not in the name.
         later = file._replace(name=name._replace(time=name.time + number))
-        groups[file.path.parent, _source(file), number].append(later)
+        groups[file.path.parent, source_of(file), number].append(later)
     return rest, list(groups.values())
 
 
@@ -90,10 +97,10 @@ def _numbered(files: Sequence[DumpFile]) -> Iterator[tuple[DumpFile, DumpName, i
 
 
 def _tensor(file: DumpFile, name: DumpName) -> object:
-    return (file.path.parent, _source(file), name.io, name.slot)
+    return (file.path.parent, source_of(file), name.io, name.slot)
 
 
-def _source(file: DumpFile) -> object:
+def source_of(file: DumpFile) -> object:
     """What tells the dump file apart that ``file`` is or was converted from, wherever it lies."""
     name = file.name
     if name is None:

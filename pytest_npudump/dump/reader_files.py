@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.dump.converted import KIND, by_record
+from pytest_npudump.dump.converted import KIND, by_record, source_of
 from pytest_npudump.dump.executions import Execution
 from pytest_npudump.dump.stats_csv import read_stats_csv
 from pytest_npudump.errors import FormatError
@@ -38,7 +38,14 @@ def jobs_of(files: Sequence[DumpFile]) -> list[Job]:
     one record of a dump file.
     """
     files, converted = by_record(files)
-    return [*_paired(files), *(Job(group[0], more=tuple(group[1:])) for group in converted)]
+    tables = {} if not converted else {source_of(file): file for file in files if _is_table(file)}
+    jobs = [Job(group[0], tables.pop(source_of(group[0]), None), tuple(group[1:])) for group in converted]
+    taken = {job.csv for job in jobs}
+    return [*_paired([file for file in files if file not in taken] if jobs else files), *jobs]
+
+
+def _is_table(file: DumpFile) -> bool:
+    return file.name is not None and file.name.suffix == ".csv"
 
 
 def _paired(files: Sequence[DumpFile]) -> list[Job]:
@@ -86,8 +93,19 @@ def _read(
 
     if name is not None and name.suffix == ".npy":
         parts, problems = reader_tensors.npy_parts((file, *job.more), stats=stats, acl=acl)
+        parts = _with_table(parts, table)
         return [_execution(file, name, parts)] if parts else [], problems
     return reader_tensors.container_executions(file, table, stats=stats, acl=acl)
+
+
+def _with_table(parts: tuple[TensorPart, ...], table: tuple[TensorPart, ...]) -> tuple[TensorPart, ...]:
+    """Add the statistics that the producer computed, and the tensors that only they tell of."""
+    rows = {(row.io, row.slot): row for row in table}
+    joined = []
+    for part in parts:
+        row = rows.pop((part.io, part.slot), None)
+        joined.append(part if row is None or row.stats is None else part._replace(stats=row.stats))
+    return (*joined, *rows.values())
 
 
 def _execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) -> Execution:

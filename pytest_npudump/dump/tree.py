@@ -160,7 +160,7 @@ class _Directory:
         added = files[self.first :]
         dumped: defaultdict[object, list[str]] = defaultdict(list)
         for file in added:
-            if file.name is not None and file.name.suffix != ".npy":
+            if file.name is not None and not file.name.suffix:
                 dumped[_ids(file.name)].append(sanitise(file.name.op_name))
         if len(dumped) in {0, len(added)}:
             return

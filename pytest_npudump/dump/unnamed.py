@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.converted import is_copy
 from pytest_npudump.dump.mapping import nameless
 from pytest_npudump.dump.names import parse_name
 from pytest_npudump.errors import FormatError
@@ -18,7 +19,9 @@ TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
 _PROTOBUF_START = b"\x0a\x03"
 _TABLE_START = b"Input/Output"
 _STAMPED = re.compile(r".+\.\d+\.\d{13,20}", re.ASCII | re.DOTALL)
-_ORDERS = "execution_order"
+_BESIDE = frozenset({"execution_order", "graphs"})
+"""MindSpore's folders beside its dumps, with lists of operators and of iterations, and with graphs."""
+
 _UNCONVERTED = (
     "statistics as the device sent them, which CANN's host process did not convert to CSV: "
     "let the process end properly and collect the dump again"
@@ -55,9 +58,10 @@ def problem_of(path: Path, start: bytes | None) -> FormatError | None:
         return FormatError(path, "cannot be read")
     if start.startswith(_TABLE_START) or _is_hash(path):
         return nameless(path)
+    if path.parent.name in _BESIDE or is_copy(path):
+        return None
     reason = _UNASSIGNED.get(path.suffix, _NEARLY if _STAMPED.fullmatch(path.name) else "")
-    # MindSpore's lists of operators and of iterations lie beside the tensors of any dump.
-    return FormatError(path, reason) if reason and path.parent.name != _ORDERS else None
+    return FormatError(path, reason) if reason else None
 
 
 def unconverted(path: Path) -> FormatError | None:

@@ -369,6 +369,7 @@ def test_a_nan_that_takes_every_statistic_leaves_the_tensor_unjudged(
         ({"max": 4.0, "min": 4.0, "avg": NAN, "nan": 1}, 0),
         ({"max": INF, "min": -INF, "avg": NAN, "neg_inf": 1, "pos_inf": 1}, 1),
         ({"max": INF}, 1),
+        ({"max": INF, "min": 4.0, "avg": INF}, 0),
     ],
 )
 def test_a_tensor_is_judged_by_the_statistics_that_stay_finite(
@@ -465,3 +466,13 @@ def test_they_hide_no_other_difference(
     golden = make_table(("a:output.0", "float32", (9,), {**COMPUTED, "digits": None, "count": 9} | changed))
     actual = make_table(("a:output.0", "float32", (9,), {**NAN_FIRST, "digits": 6, "count": 9}))
     assert not compare_tables(golden, actual, Tolerances()).ok
+
+
+@pytest.mark.parametrize("value", [INF, -INF])
+def test_extremes_that_are_one_infinity_tell_all_elements(
+    judge: Callable[..., Comparison], value: float
+) -> None:
+    stats = {"max": value, "min": value, "avg": value}
+    comparison = judge(stats, stats, shape=(8,))
+    assert (comparison.ok, comparison.unjudged, comparison.nothing_judged) == (True, 0, False)
+    assert not judge(stats, {**stats, "max": -value}, shape=(8,)).ok

@@ -175,3 +175,28 @@ def test_msaccucmp_s_own_mapping_tells_the_names_of_converted_tensors(tmp_path: 
     (tmp_path / "mapping.csv").write_text(f"0f2ab1de-7d3c-3f5e-9f4b-0a1b2c3d4e5f.npy,{long}\n")
     assert keys(read_dump(tmp_path)) == [f"{'n' * 280}:output.0"]
     assert not find_files(tmp_path).other
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".ND.npy"])
+def test_a_table_of_statistics_is_no_dump_that_a_tensor_was_converted_from(
+    tmp_path: Path, suffix: str
+) -> None:
+    save(tmp_path, f"{ADD}.output.0{suffix}")
+    (tmp_path / f"{ADD}.csv").write_text(
+        "Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,"
+        "Negative Inf Count,Positive Inf Count\nOutput,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0\n"
+        "Input,0,8,DT_FLOAT,ND,2,4,3,3.5,2,0,0,0\n"
+    )
+    dump = read_dump(tmp_path)
+    assert not dump.problems
+    held = {(record.key.io, record.payload is not None) for record in dump.records}
+    assert {("output", True), ("input", False)} <= held
+    assert all(record.stats is not None for record in dump.records)
+
+
+def test_tensors_converted_beside_a_file_of_any_name_are_copies_of_it(tmp_path: Path) -> None:
+    container(tmp_path, "mydump", STAMP)
+    save(tmp_path, "mydump.output.0.npy")
+    dump = read_dump(tmp_path)
+    assert not dump.problems
+    assert [record.path.name for record in dump.records] == ["mydump"] * 3
