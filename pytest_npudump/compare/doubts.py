@@ -62,6 +62,7 @@ def doubts_of(
     judged: NDArray[np.bool_],
     agree: NDArray[np.bool_],
     *,
+    hidden: NDArray[np.bool_],
     digests: Digests,
     small: NDArray[np.bool_],
     positions: NDArray[np.intp],
@@ -72,6 +73,7 @@ def doubts_of(
         pairs: the n tensors.
         judged: (n, 7), the statistics that were compared.
         agree: (n,), the tensors that pass.
+        hidden: (n,), those of which :func:`hidden_by_print` holds.
         digests: what their hashes say: where they are equal there is no doubt.
         small: (n,), those that differ, and have no value beyond the absolute tolerance.
         positions: (n,), where the tensors are in the comparison's alignment.
@@ -80,7 +82,6 @@ def doubts_of(
     settled = empty | digests.equal
     bare = agree & ~judged.any(axis=1) & ~settled
     odd, blind = _not_finite(pairs)
-    hidden = hidden_by_print(pairs)
     none = np.zeros_like(bare)
     found = (
         (bare, bare, _BARE, ""),

@@ -92,6 +92,7 @@ def compare_tables(
             pairs,
             judged,
             agree,
+            hidden=hidden,
             digests=digests,
             small=below_atol(pairs, judged, tolerances),
             positions=np.flatnonzero(both),

@@ -56,7 +56,7 @@ def problem_of(path: Path, start: bytes | None) -> FormatError | None:
     """
     if start is None:
         return FormatError(path, "cannot be read")
-    if start.startswith(_TABLE_START) or _is_hash(path):
+    if start.startswith(_TABLE_START) or _is_short_name(path):
         return nameless(path)
     if path.parent.name in _BESIDE or is_copy(path):
         return None
@@ -71,6 +71,6 @@ def unconverted(path: Path) -> FormatError | None:
     return None
 
 
-def _is_hash(path: Path) -> bool:
+def _is_short_name(path: Path) -> bool:
     """Whether the name is one that only ``mapping.csv`` explains: CANN's hash, or MindSpore's number."""
     return path.suffix in {"", ".npy"} and path.stem.isdecimal()
