@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.stats_chunks import c_order_chunks
+from pytest_npudump.dump.stats_chunks import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +29,6 @@ def paired_chunks(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray, 
 
 def value_chunks(values: Values, *, flat: bool = False) -> Iterator[np.ndarray]:
     """Pieces of one axis in C order, aligned and native; ``flat`` is as for :func:`c_order_chunks`."""
-    pieces = (
-        c_order_chunks(values, CHUNK, flat=flat) if isinstance(values, np.ndarray) else values.pieces(CHUNK)
-    )
-    for piece in pieces:
+    for piece in pieces_of(values, CHUNK, flat=flat):
         ready = piece.flags.aligned and piece.dtype.isnative
         yield piece if ready else piece.astype(piece.dtype.newbyteorder("="))

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_npudump.dump.decode import VIEWED, decode, load, raw_bytes, too_short, why_opaque
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.host import host_values, lies_in
-from pytest_npudump.dump.stats_chunks import c_order_chunks
+from pytest_npudump.dump.stats_chunks import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,11 +72,7 @@ class CodedTensor:
 
     def pieces(self, limit: int) -> Iterator[np.ndarray]:
         """All values in C order, cut as :func:`c_order_chunks` cuts an array of this shape."""
-        codes = self._codes
-        parts = (
-            c_order_chunks(codes, limit, flat=False) if isinstance(codes, np.ndarray) else codes.pieces(limit)
-        )
-        for part in parts:
+        for part in pieces_of(self._codes, limit):
             yield decode(part.view(np.uint8), self._name, part.size)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -11,6 +11,14 @@ from pytest_npudump.dump.rawfile import release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+class Pieced(Protocol):
+    """A tensor of which only pieces are held."""
+
+    def pieces(self, limit: int) -> Iterator[np.ndarray]:
+        """All elements in C order, in pieces of one axis with at most ``limit`` of them."""
+
 
 CHUNK_BYTES = 2 << 20
 """Bytes of input taken at a time: what numpy's calls cost in themselves (some 20 us a chunk) is a few per
@@ -71,6 +79,13 @@ def c_order_chunks(array: np.ndarray, limit: int, *, flat: bool) -> Iterator[np.
         yield from _pieces(array.reshape(-1), limit)
         return
     yield from released((np.asarray(array[index]) for index in slabs(array.shape, limit)), array)
+
+
+def pieces_of(values: np.ndarray | Pieced, limit: int, *, flat: bool = False) -> Iterator[np.ndarray]:
+    """Pieces in C order of an array, as :func:`c_order_chunks` cuts it, or of what cuts itself."""
+    if isinstance(values, np.ndarray):
+        return c_order_chunks(values, limit, flat=flat)
+    return values.pieces(limit)
 
 
 def released(parts: Iterator[np.ndarray], array: np.ndarray) -> Iterator[np.ndarray]:
