@@ -19,7 +19,7 @@ from pytest_npudump.dump.layouts_join import JoinedTensor, LayoutError, join
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["JoinedTensor", "LayoutError", "in_host_layout", "to_host"]
+__all__ = ["JoinedTensor", "LayoutError", "in_host_layout"]
 
 HOST_AXES = {
     name: tuple(name)
@@ -42,14 +42,14 @@ _WEIGHTS = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC")
 _PIECE = 1 << 18
 
 
-def to_host(
+def in_host_layout(
     array: np.ndarray,
     *,
     device_format: str,
     host_format: str,
     original_shape: Sequence[int] | None,
     sub_format: int = 0,
-) -> np.ndarray:
+) -> np.ndarray | JoinedTensor:
     """The elements of ``array`` in the order of ``host_format``, without the device's padding.
 
     Args:
@@ -62,36 +62,12 @@ def to_host(
         sub_format: number of groups of FRACTAL_Z; 0 and 1 mean none.
 
     Returns:
-        An array of ``original_shape``: a view where none of its axes has to be joined from two.
+        The tensor of ``original_shape``: a view where none of its axes has to be joined from two, else what
+        makes it piece by piece; of FRACTAL_Z with groups, whose blocks lie on a diagonal, a copy.
 
     Raises:
         LayoutError: the layout is unknown, the shapes do not fit it, or a FRACTAL_Z, whose shape often fits
             several orders of axes, holds values in the padding.
-    """
-    found = in_host_layout(
-        array,
-        device_format=device_format,
-        host_format=host_format,
-        original_shape=original_shape,
-        sub_format=sub_format,
-    )
-    return found.whole() if isinstance(found, JoinedTensor) else found
-
-
-def in_host_layout(
-    array: np.ndarray,
-    *,
-    device_format: str,
-    host_format: str,
-    original_shape: Sequence[int] | None,
-    sub_format: int = 0,
-) -> np.ndarray | JoinedTensor:
-    """What :func:`to_host` returns, or what can return it piece by piece where that would be a copy.
-
-    A copy nevertheless: FRACTAL_Z with groups, whose blocks lie on a diagonal.
-
-    Raises:
-        LayoutError: as :func:`to_host`.
     """
     found = _in_host_layout(array, device_format, host_format, original_shape, sub_format)
     return found.whole() if isinstance(found, JoinedTensor) and found.is_view() else found

@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from pytest_npudump.dump.container import read_container
 from pytest_npudump.dump.decode import load
-from pytest_npudump.dump.layouts import LayoutError, to_host
+from pytest_npudump.dump.layouts import JoinedTensor, LayoutError, in_host_layout
 
 DATA = Path(__file__).parent.parent / "data" / "dump" / "formats"
+
+
+def to_host(array: np.ndarray, **layout: Any) -> np.ndarray:
+    """The whole of a tensor in a host layout."""
+    found = in_host_layout(array, **layout)
+    return found.whole() if isinstance(found, JoinedTensor) else found
+
 
 _small = st.integers(1, 5)
 _channels = st.integers(1, 40)
