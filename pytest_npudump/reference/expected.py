@@ -113,7 +113,7 @@ def _in_range(record: TensorRecord, reference: Array) -> tuple[Array, frozenset[
     if limits and all(abs(v) <= largest for v in limits) and max(map(_printed, limits)) == _printed(largest):
         finite = np.isfinite(reference)
         return np.where(finite, np.clip(reference, -largest, largest), reference), frozenset({OVERFLOW})
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # signalling NaNs
         halves = reference.astype(dtype)
         infinite = np.isinf(halves)
         if not infinite.any():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.emulator import graph as graph_module
 from pytest_npudump.emulator import sessions
@@ -15,8 +17,6 @@ from pytest_npudump.reference.precision import fits, holds_halves, to_float32
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import numpy as np
 
     from pytest_npudump.emulator.graph import Operator
 
@@ -182,4 +182,7 @@ def _fed(port: Any, feeds: Mapping[str, Array], path: Path) -> Any:
             f"what the model on the device converts by itself has to be given as the reference takes it, "
             f"with npu_dump.reference_inputs({{{port.name!r}: array}})"
         )
-    return from_array(dtype, array.astype(dtype.name) if array.dtype.name != dtype.name else array)
+    if array.dtype.name != dtype.name:
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond the model's type, signalling NaNs
+            array = array.astype(dtype.name)
+    return from_array(dtype, array)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pytest_npudump.emulator.sessions import ModelError, onnx
 
 if TYPE_CHECKING:
@@ -122,7 +124,8 @@ def _convert_tensor(tensor: Any, source: Path) -> None:
         array = helper.to_array(tensor, base_dir=str(source.resolve().parent))
     except Exception as error:
         raise ModelError(f"{source}: the weight {tensor.name!r} cannot be read: {error}") from error
-    tensor.CopyFrom(helper.from_array(array.astype("float32"), tensor.name))
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        tensor.CopyFrom(helper.from_array(array.astype("float32"), tensor.name))
 
 
 def _convert_type(kind: Any) -> None:

@@ -94,6 +94,12 @@ def test_complex32_is_two_halves(tmp_path: Path) -> None:
     assert values.tolist() == [1.5 - 2j, 0.25 + 3j]
 
 
+def test_signalling_nan_in_complex32_is_a_nan_without_a_warning(tmp_path: Path) -> None:
+    codes = np.array([0x7D00, 0x3C00, 0x3C00, 0xFD01], "<u2")
+    (values,) = load(_payload(tmp_path, codes.tobytes()), "complex32", (2,))[None]
+    assert np.isnan(values.view(np.float32)).tolist() == [True, False, False, True]
+
+
 def test_a_bool_keeps_bytes_that_are_neither_0_nor_1(tmp_path: Path) -> None:
     assert load(_payload(tmp_path, b"\0\1\1"), "bool", (3,)).tolist() == [False, True, True]
     odd = load(_payload(tmp_path, b"\0\1\xef"), "bool", (3,))

@@ -90,7 +90,7 @@ def _assert_close(found: Any, expected: Any, array: np.ndarray) -> Any:
 @pytest.mark.parametrize("dtype", FLOATS + INTS, ids=lambda d: np.dtype(d).name)
 @pytest.mark.parametrize("count", [1, 2, 3, 32768, 70001, 600001])
 def test_random_tensors_of_every_type_and_size(dtype: Any, count: int) -> None:
-    values = np.random.default_rng(count).standard_normal(count) * 60
+    values = np.random.default_rng(count).standard_normal(count) * 20
     array = (np.abs(values) if np.dtype(dtype).kind == "u" else values).astype(dtype)
     _assert_close(tensor_stats(array), _truth(array), array)
 

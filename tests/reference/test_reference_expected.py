@@ -222,6 +222,18 @@ def test_values_beyond_bfloat16_are_expected_to_be_infinite(make_record: Record,
     assert reasons(found) == set()
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_signalling_nan_beside_values_beyond_16_bits_gives_no_warning(
+    make_record: Record, tmp_path: Path, dtype: Any
+) -> None:
+    reference = np.array([[np.finfo(np.float32).max, 2.0], [0.0, 4.0]], np.float32)
+    reference.view(np.uint32)[1, 0] = 0x7FA00000
+    halves = np.array([[np.inf, 2.0], [np.nan, 4.0]], dtype)
+    found = expect(make_record(KEY, None, **stored(tmp_path, halves)), reference)
+    assert found.marks == {OVERFLOW}
+    assert reasons(found) == set()
+
+
 def test_infinity_the_reference_does_not_have_is_a_difference(make_record: Record) -> None:
     halves = np.array([[np.inf, 2.0], [-3.0, 4.0]], np.float16)
     reference = np.array([[60000.0, 2.0], [-3.0, 4.0]], np.float32)

@@ -48,6 +48,23 @@ def test_float32_arrays_feed_a_half_precision_model_as_they_are(write_model: Cal
     np.testing.assert_array_equal(outputs(path, {"x": X}, "y")["y"], X)
 
 
+@pytest.mark.parametrize(("code", "expected"), [(0x7FF4 << 48, np.nan), (0x7E37E43C8800759C, np.inf)])
+def test_arrays_with_what_the_type_of_the_model_does_not_have_feed_it_without_a_warning(
+    write_model: Callable[..., Path], code: int, expected: float
+) -> None:
+    array = np.array([code, 0], np.uint64).view(np.float64)  # a signalling NaN; 1e300
+    path = write_model(("id", "Identity", ["x"], ["y"]), shape=(2,))
+    np.testing.assert_array_equal(outputs(path, {"x": array}, "y")["y"], [expected, 0])
+
+
+def test_weights_that_are_signalling_nan_are_replaced_without_a_warning(
+    write_model: Callable[..., Path],
+) -> None:
+    weights = np.array([0x7D00, 0x3C00], np.uint16).view(np.float16)
+    path = write_model(("id", "Identity", ["w"], ["y"]), weights={"w": weights}, dtype=TensorProto.FLOAT16)
+    np.testing.assert_array_equal(outputs(path, {"x": X}, "y")["y"], [np.nan, 1])
+
+
 def test_bfloat16_is_replaced_too(write_model: Callable[..., Path]) -> None:
     path = write_model(("add", "Add", ["x", "x"], ["y"]), dtype=TensorProto.BFLOAT16)
     np.testing.assert_array_equal(outputs(path, {"x": X}, "y")["y"], X + X)
