@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from itertools import combinations, repeat
+from sys import intern
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +42,7 @@ EXPECTED_DIGITS = f"expected {MIN_DIGITS} to {MAX_DIGITS}"
 _ABSENT = "-"
 _NUMBERS = COLUMNS.index("max")
 _QUALIFIER = r"(?:(?:capture|model)=[^\s,#]+|(?:rank|device|load|step|turn)=[0-9]{1,18})"
-_KEY = re.compile(rf"[^\s#]+(?:#{_QUALIFIER}(?:,{_QUALIFIER})*)?:[a-z_]+\.[0-9]{{1,9}}")
+_KEY = re.compile(rf"[^\s#\x00-\x1f\x7f-\x9f]+(?:#{_QUALIFIER}(?:,{_QUALIFIER})*)?:[a-z_]+\.[0-9]{{1,9}}")
 _DTYPE = re.compile(r"[!-~]+")
 _SHAPE = re.compile(r"[?-]|-?[0-9]{1,19}(?:x-?[0-9]{1,19}){0,63}")
 _COUNT = re.compile(r"-|[0-9]{1,19}")
@@ -133,7 +134,8 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
         RowError: a line has another number of cells, a cell is malformed, or a tensor occurs twice.
     """
     cells = dict(zip(columns, _split(block, len(columns)), strict=True))
-    keys, dtypes, shapes = (tuple(cells[name]) for name in COLUMNS[:_NUMBERS])
+    keys = tuple(cells["tensor"])
+    dtypes, shapes = (tuple(map(intern, cells[name])) for name in ("dtype", "shape"))
     _check_heads(keys, dtypes, shapes)
     values = np.empty((len(keys), len(STATISTICS)))
     known = np.empty(values.shape, dtype=np.bool_)
@@ -174,13 +176,13 @@ def _check_heads(keys: Sequence[str], dtypes: Sequence[str], shapes: Sequence[st
         _check(_KEY, keys, "tensor key, expected layer:io.slot")
     _check(_DTYPE, dtypes, "dtype")
     _check(_SHAPE, shapes, "shape, expected such as 1x8x24x96")
-    _refuse_duplicates(keys)
+    refuse_duplicates(keys)
 
 
 def _plain_keys(keys: Sequence[str]) -> bool:
     """Whether all are ``layer:io.slot`` without qualifiers: a pattern a key takes 10 times as long."""
     joined = " ".join(keys)
-    if "#" in joined or len(joined.split()) != len(keys):
+    if "#" in joined or not joined.isprintable() or len(joined.split()) != len(keys):
         return False
     tails = {key.rpartition(":")[2] for key in keys}
     return all(map(_TAIL.fullmatch, tails)) and {f":{tail}" for tail in tails}.isdisjoint(keys)
@@ -193,7 +195,8 @@ def _check(pattern: re.Pattern[str], cells: Sequence[str], what: str) -> None:
         raise RowError(row, f"{cells[row][:120]!r} is not a {what}")
 
 
-def _refuse_duplicates(keys: Sequence[str]) -> None:
+def refuse_duplicates(keys: Sequence[str]) -> None:
+    """Raise RowError for the first of ``keys`` that stands among them a second time."""
     if len(set(keys)) == len(keys):
         return
     first: dict[str, int] = {}

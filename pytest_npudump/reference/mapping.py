@@ -65,10 +65,10 @@ class NameMap:
             RequestError: it cannot be read, is no such mapping, or names what the reference does not have.
         """
         try:
-            document = safeyaml.load_mapping(path.read_text(encoding="utf-8"))
+            document = safeyaml.read_mapping(path)
         except safeyaml.YamlError as error:
             raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
-        except (OSError, UnicodeError) as error:
+        except OSError as error:
             raise RequestError(f"reference_map: {path} cannot be read: {error}") from error
         entries = []
         for layer, target in document.data.items():

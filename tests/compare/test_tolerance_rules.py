@@ -100,6 +100,8 @@ def test_a_loosening_rule_must_say_why(item: Any) -> None:
         ({"rtol": 0, "atol": 0, "dtype": 5}, "dtype is 5, expected text"),
         ({"rtol": 0, "atol": 0, "reason": None}, "reason is None, expected text"),
         ({"rtol": 10**400, "atol": 0}, "rtol is 1000"),
+        ({"rtol": 10**5000, "atol": 0}, "rtol is an integer of thousands of digits"),
+        ({"rtol": "1_000", "atol": 0}, "rtol is '1_000', expected a finite number"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(item: Any, message: str) -> None:
@@ -131,6 +133,8 @@ def test_a_file_of_tolerances(tmp_path: Path) -> None:
         ("rules: [{rtol: 1}]\n", "t.yaml, rule 1: atol is missing"),
         ("rules: &a []\npreset: *a\n", "t.yaml, line 1: anchors and aliases"),
         ("- 1\n", "line 1: expected a mapping"),
+        ("rules:\n  - {rtol: 1:30, atol: 0}\n", "t.yaml, rule 1: rtol is '1:30', expected a finite number"),
+        ("rules:\n  - {rtol: 1e999, atol: 0}\n", "t.yaml, line 2: '1e999' is beyond the range"),
         ("rules:\n  - {\n", "t.yaml, line 3: not YAML"),
         ("", "line 1: the file is empty"),
     ],

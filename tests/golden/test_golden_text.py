@@ -4,6 +4,7 @@ import difflib
 import math
 import struct
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump import safeyaml
 from pytest_npudump.compare.stats import compare_tables
 from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.compare.tolerance import Tolerances
@@ -248,7 +250,7 @@ def edit(old: str, new: str) -> Any:
         (edit("producer: {", "test: {"), r"line 3: the key 'test' occurs twice"),
         (edit("runtime: acl, ", "runtime: acl, runtime: acl, "), r"line 3: the key 'runtime' occurs twice"),
         (edit("{runtime: acl, ", "{digits: -1, "), r"line 3: producer.digits is -1"),
-        (edit("{runtime: acl, ", "{digits: yes, "), r"line 3: producer.digits is True"),
+        (edit("{runtime: acl, ", "{digits: yes, "), r"line 3: producer.digits is 'yes'"),
         *[
             (edit("{runtime", f"{{digits: {n}, runtime"), rf"line 3: producer.digits is {n}, expected 6 to")
             for n in (0, 1, 5, 18, 10**30, 6.0)
@@ -259,6 +261,7 @@ def edit(old: str, new: str) -> Any:
         (edit("0 0 0\n  fc", "0 0\n  0 fc"), r"line 6: 9 cells, expected 10"),
         (edit("  fc:output.0 float16", "\n  fc:output.0 float16"), r"line 7: 0 cells, expected 10"),
         (edit("fc:output.0", "conv1:output.0"), r"line 7: the tensor conv1:output.0 stands here a second"),
+        (edit("fc:output.0", "f\x1bc:output.0"), r"line 7: 'f\\x1bc:output.0' is not a tensor key"),
         (edit("fc:output.0", "fc.output.0"), r"line 7: 'fc.output.0' is not a tensor key"),
         (edit("fc:output.0", ":output.0"), r"line 7: ':output.0' is not a tensor key"),
         (edit("fc:output.0", "fc#turn=x:output.0"), r"line 7: 'fc#turn=x:output.0' is not a tensor key"),
@@ -274,10 +277,17 @@ def edit(old: str, new: str) -> Any:
         (edit("producer: {runtime", "x: &a [1]\nproducer: {runtime: *a, y"), r"line 3: anchors and aliases"),
         (edit("runtime: acl", "runtime: !!python/object:os.system acl"), r"line 3: tags are not accepted"),
         (edit("test: tests", "test: !!str tests"), r"line 2: tags are not accepted"),
-        (edit("runtime: acl", "date: 2024-13-45"), r"line 3: '2024-13-45' is not a value"),
+        (edit("runtime: acl", "load: 1e999"), r"line 3: '1e999' is beyond the range of float64"),
+        (edit("runtime: acl", "digits: 1:30"), r"line 3: producer.digits is '1:30', expected 6 to 17"),
+        (edit("test:", "x: [" + "1," * 200_000 + "1]\ntest:"), r"line 2: more than 100,000 values"),
+        (TEXT + "x: [" + "1," * 200_000 + "1]\n", r"line 8: more than 100,000 values"),
+        ("#" * 5_000_000 + "\n" + TEXT, r"line 1: more than 4,194,304 characters"),
+        (TEXT + "#" * 5_000_000 + "\n", r"line 9: more than 4,194,304 characters"),
+        (edit("test: ", "test: '\ntensors: |\n"), r"not YAML"),
+        (edit("test:", "tensors: x\ntest:"), r"line 6: the key 'tensors' occurs twice"),
         (edit("runtime: acl", "5: acl"), r"line 3: a key must be text"),
         (edit("runtime: acl", "[a]: acl"), r"line 3: a key must be text"),
-        (edit("runtime: acl", "<<: {}"), r"line 3: '<<' is not a value"),
+        (edit("runtime: acl", "<<: {}"), r"line 3: merge keys"),
         (TEXT + "---\na: 1\n", r"line 8: expected one document"),
         (TEXT + "...\n", r"expected one document"),
         (edit("runtime: acl", "runtime: " + "[" * 60 + "]" * 60), r"line 3: nested deeper than 32 levels"),
@@ -321,6 +331,25 @@ def test_one_object_in_two_places_is_written_out_twice() -> None:
     shared = ["a"]
     golden = Golden("t", {}, parse(TEXT, PATH).table, PATH, {"x": shared, "y": shared})
     assert parse(render(golden), PATH).extra == {"x": ["a"], "y": ["a"]}
+
+
+def test_a_key_with_a_control_character_is_not_written(make_table: Callable[..., StatsTable]) -> None:
+    table = make_table(("a:output.0", "float16", (1,), {}))
+    with pytest.raises(GoldenError, match=r"is not a tensor key, .* the golden was not written"):
+        render(Golden("t", {}, replace(table, keys=("a\x1b:output.0",)), PATH))
+
+
+@pytest.mark.parametrize("form", ["\r\n", "  # a remark\n", "-\n", "2\n"], ids=ascii)
+def test_a_table_that_is_laid_out_otherwise_reads_the_same(form: str) -> None:
+    text = TEXT.replace("\n", "\r\n") if form == "\r\n" else TEXT.replace("tensors: |\n", f"tensors: |{form}")
+    assert same(parse(text, PATH).table, parse(TEXT, PATH).table)
+    assert parse(f"{text}remark: x\n", PATH).extra == {"remark": "x"}
+
+
+def test_a_table_deeper_in_the_file_than_the_rest_may_reach_is_refused_at_once() -> None:
+    text = TEXT.replace("producer", "#" * safeyaml.SIZE + "\nproducer")
+    with pytest.raises(GoldenError, match="more than 4,194,304 characters"):
+        parse(text, PATH)
 
 
 def test_a_dtype_that_would_break_a_line_is_not_written(make_table: Callable[..., StatsTable]) -> None:

@@ -43,6 +43,7 @@ def test_names_and_globs_are_read_in_the_order_of_the_file(tmp_path: Path) -> No
         ("a: [relu_1]\n", r"line 1: 'a' is mapped to \['relu_1'\]"),
         ("a: {b: relu_1}\n", "line 1: 'a' is mapped to"),
         ("a: true\n", "line 1: 'a' is mapped to True"),
+        ("a: relu_1\n1: relu_1\n", "line 2: a key must be text, put '1' in quotes"),
         ("- relu_1\n", "line 1: expected a mapping at the top level"),
         ("a: relu_1\na: conv/1\n", "line 2: the key 'a' occurs twice"),
         ("a: &x relu_1\nb: *x\n", "line 1: anchors and aliases are not accepted"),
@@ -50,7 +51,7 @@ def test_names_and_globs_are_read_in_the_order_of_the_file(tmp_path: Path) -> No
         ("a: relu_1\n---\nb: relu_1\n", "one document"),
         ("", "line 1: the file is empty"),
         ("a: 'relu_1\n", "not YAML"),
-        (b"a: \xff\n", "cannot be read"),
+        (b"a: \xff\n", "line 1: byte 3 is not UTF-8"),
     ],
 )
 def test_bad_file_is_refused_with_its_line(tmp_path: Path, text: str | bytes, message: str) -> None:

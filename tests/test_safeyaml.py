@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from pytest_npudump import safeyaml
+from pytest_npudump.safeyaml import YamlError, dump_mapping, load_mapping, read_mapping
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXTS = [
+    *(
+        "1:30",
+        "1:1:1.5",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "y",
+        "010",
+        "08",
+        "0o17",
+        "0x1F",
+        "0b1",
+        "1_000",
+        "1e5",
+        "1e-3",
+    ),
+    *(
+        ".5",
+        "+.5",
+        "5.",
+        "1",
+        "-1",
+        ".inf",
+        "+.inf",
+        ".nan",
+        "~",
+        "null",
+        "true",
+        "<<",
+        "=",
+        "2001-01-01",
+        "",
+    ),
+    *(
+        " a",
+        "a ",
+        "a: b",
+        "a #b",
+        "#",
+        "-",
+        "?",
+        "!x",
+        "&x",
+        "*x",
+        "%x",
+        "@x",
+        "`x`",
+        "'",
+        '"',
+        "[",
+        "{",
+        "|",
+    ),
+    *(
+        "a\nb",
+        "\n",
+        "a\tb",
+        "\x00",
+        "\x1b",
+        "\x7f",
+        "\x85",
+        "\xa0",
+        "\u2028",
+        "\u2029",
+        "\ufeff",
+        "a\ufeffb",
+        "😀",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=ascii)
+def test_text_is_read_back_as_it_was_written_wherever_it_stands(text: str) -> None:
+    for data in ({"key": text}, {text: "value"}, {"key": [text]}, {"key": {text: text}}):
+        assert load_mapping(dump_mapping(data)).data == data
+
+
+@pytest.mark.parametrize("text", [text for text in TEXTS if text.isprintable()], ids=ascii)
+def test_text_is_text_to_readers_of_yaml_1_1_too(text: str) -> None:
+    assert yaml.safe_load(dump_mapping({"key": text})) == {"key": text}
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**64, 0.5, 1e16, 1e-5, 1e300, -0.0, float("inf"), True, None])
+def test_other_plain_data_is_read_back_as_it_was_written(value: object) -> None:
+    found = load_mapping(dump_mapping({"key": value})).data["key"]
+    assert (type(found), repr(found)) == (type(value), repr(value))
+
+
+@pytest.mark.parametrize("value", [10**5000, "\ud800", object()], ids=["large", "surrogate", "object"])
+def test_what_yaml_cannot_hold_is_no_plain_data(value: object) -> None:
+    with pytest.raises(YamlError, match="not plain data"):
+        dump_mapping({"key": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: " + "9" * 5000, "line 2: a number of 5,000 characters"),
+        ("a: 1\nb: 1e999", "line 2: '1e999' is beyond the range of float64"),
+        ("a: 1\n1: b", "line 2: a key must be text, put '1' in quotes"),
+        ("a: 1\n~: b", "line 2: a key must be text, put '~' in quotes"),
+        ("a:\n  ? [b]\n  : c", "line 2: a key must be text, in the mapping of line 2"),
+        ("a: 1\n<<: {b: 1}", r"line 2: merge keys \(<<\) are not accepted"),
+        ("%YAML 1.1\n---\na: 010", "line 1: directives are not accepted"),
+        ("%TAG ! tag:x,2024:\n---\na: 1", "line 1: directives are not accepted"),
+        ("a: !!binary YQ==", "line 1: tags are not accepted"),
+        ("a: !!timestamp 2001-01-01", "line 1: tags are not accepted"),
+        ("a: é\nb: c\x85d", "line 2: the character U[+]0085, which readers of YAML disagree about"),
+        ("a: 1\nb: c\u2028d", r"line 2: the character U[+]2028, .* or write \\u2028 in double quotes"),
+        ("a: 1\n\ufeffb: 1", "line 2: the character U[+]FEFF"),
+        ("a: 1\nb: \ud800", "line 2: not YAML: surrogates not allowed"),
+        ('a: 1\nb: "\\ud800"', "line 2: not YAML: found invalid Unicode character"),
+        ("a: 1\nb: " + "[" * 40, "line 2: nested deeper than 32 levels"),
+        ("a: " + "[" * 1_000_000, "line 1: nested deeper than 32 levels"),
+        ("a: " + "{b: " * 1_000_000, "line 1: nested deeper than 32 levels"),
+        ("a: [" + "1," * 2_000_000 + "1]", "line 1: more than 100,000 values"),
+        ("a: [" + "1,\n" * 120_000 + "1]", "line 1000[01]0?: more than 100,000 values|line 9999.: more than"),
+        ("a: 1\n" + "#" * 5_000_000 + "\nb: 1", "line 3: more than 4,194,304 characters"),
+        ("a: '" + "x" * 5_000_000 + "'", "line 1: more than 4,194,304 characters"),
+    ],
+)  # fmt: skip
+def test_a_document_that_is_no_plain_data_is_refused_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(YamlError, match=message):
+        load_mapping(text)
+
+
+def test_a_literal_block_may_be_larger_than_the_rest() -> None:
+    block = "x" * 99 + "\n"
+    document = load_mapping("a: 1\nb: |\n" + f"  {block}" * 50_000 + "c: 2\n")
+    assert document.data == {"a": 1, "b": block * 50_000, "c": 2}
+    assert document.lines == {"a": 1, "b": 2, "c": 50_003}
+
+
+def test_a_byte_order_mark_before_the_text_means_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"\xef\xbb\xbfa: 1\n")
+    assert read_mapping(path).data == {"a": 1}
+    assert load_mapping("\ufeffa: 1\n").data == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a: 1\nb: \xff\n", "line 2: byte 8 is not UTF-8"),
+        ("a: 1".encode("utf-16"), "line 1: byte 0 is not UTF-8"),
+    ],
+)
+def test_bytes_that_are_no_utf_8_are_refused_with_their_line(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "a.yaml").write_bytes(content)
+    with pytest.raises(YamlError, match=message):
+        read_mapping(tmp_path / "a.yaml")
+
+
+def test_a_file_too_large_is_not_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    tracemalloc.start()
+    with pytest.raises(
+        YamlError, match="more than 4,194,304 characters, which no file that is read here has"
+    ):
+        read_mapping(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * safeyaml.SIZE
+
+
+def test_a_megabyte_of_sexagesimals_is_text() -> None:
+    text = ":".join(["1"] * 500_000)
+    data: Any = load_mapping(f"a: {text}").data
+    assert data == {"a": text}
