@@ -128,14 +128,14 @@ def _shown(value: object) -> str:
 def _text(item: Mapping[str, Any], key: str, where: str, default: str) -> str:
     value = item.get(key, default)
     if not isinstance(value, str) or (not value.strip() and default):
-        raise RequestError(f"{where}: {key} is {value!r}, expected text")
+        raise RequestError(f"{where}: {key} is {_shown(value)}, expected text")
     return value.strip() if key == "reason" else value
 
 
 def _choice(item: Mapping[str, Any], key: str, where: str, allowed: tuple[str, ...]) -> str:
     value = item.get(key, allowed[0])
     if value not in allowed:
-        raise RequestError(f"{where}: {key} is {value!r}, expected one of {', '.join(allowed)}")
+        raise RequestError(f"{where}: {key} is {_shown(value)}, expected one of {', '.join(allowed)}")
     return str(value)
 
 

@@ -121,8 +121,8 @@ def parse(text: str, path: Path) -> Golden:
 def _parted(text: str) -> tuple[str, str | None]:
     """The text without the lines of its table, and these, where they stand as :func:`render` writes them.
 
-    YAML takes four times as long to hand them over, and their size in memory four times. None for lines: the
-    table is still in the text, as somebody laid it out otherwise.
+    PyYAML needs four times their size in memory to hand them over. None for lines: the table is still in the
+    text, as somebody laid it out otherwise.
     """
     before = text.find(_TABLE, 0, safeyaml.SIZE)
     if before < 0 and len(text) > safeyaml.SIZE:

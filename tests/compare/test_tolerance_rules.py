@@ -101,6 +101,8 @@ def test_a_loosening_rule_must_say_why(item: Any) -> None:
         ({"rtol": 0, "atol": 0, "reason": None}, "reason is None, expected text"),
         ({"rtol": 10**400, "atol": 0}, "rtol is 1000"),
         ({"rtol": 10**5000, "atol": 0}, "rtol is an integer of thousands of digits"),
+        ({"rtol": 0, "atol": 0, "dtype": 10**5000}, "dtype is an integer of thousands of digits"),
+        ({"rtol": 0, "atol": 0, "one_sided": 10**5000}, "one_sided is an integer of thousands of digits"),
         ({"rtol": "1_000", "atol": 0}, "rtol is '1_000', expected a finite number"),
     ],
 )
