@@ -2,6 +2,9 @@
 
 Two layouts: the old one has three units at fixed places, the new one begins with a magic and has one
 accelerator. Only the first overflow of a step is kept. Sources: msaccucmp's constants (formats.md 4.7).
+
+The old layout has nothing to be known by, and a record whose magic is damaged must not read as one: its ids
+have to be of CANN's 32 bits, and one without overflow has nothing but zeros between its fields.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pytest_npudump.dump.decode import raw_bytes
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_npudump.dump.records import Payload
@@ -38,7 +42,8 @@ _OLD_UNITS = (
     ("L2 Atomic Add", 128, 768, ("status",)),
     ("AI Core", 256, 1024, ("kernel_code", "block_idx", "status")),
 )
-_TASK = ("model_id", "stream_id", "task_id", "task_type", "context_id")
+_IDS = _INFO[:4]
+_TASK = (*_IDS, "context_id")
 _CORE = (*_TASK, "thread_id", "pc_start", "para_base", "core_id", "block_id", "status")
 _ACCELERATORS = {
     0: ("AIC", _CORE),
@@ -140,7 +145,8 @@ def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRe
     """The overflow record in ``data``, which begins at byte ``offset`` of ``path``.
 
     Raises:
-        FormatError: too short, an unknown accelerator, or a length that is not the accelerator's.
+        FormatError: too short, an unknown accelerator, a length that is not the accelerator's, or neither
+            the magic of the new layout nor what the old one has.
     """
     if len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC:
         return _new(data, path, offset)
@@ -148,7 +154,35 @@ def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRe
         raise FormatError(
             path, f"an overflow record of {len(data)} bytes, expected {_OLD_SIZE} or a magic", offset=offset
         )
-    return OverflowRecord(tuple(_old_unit(data, *unit) for unit in _OLD_UNITS))
+    return _old(data, path, offset)
+
+
+def _old(data: bytes, path: Path | str, offset: int) -> OverflowRecord:
+    record = OverflowRecord(tuple(_old_unit(data, *unit) for unit in _OLD_UNITS))
+    damaged = next((offset + at for at in _not_old(data, record)), None)
+    if damaged is not None:
+        raise FormatError(
+            path,
+            f"an overflow record of neither layout: the new one begins with {MAGIC:#x}, and the old one has "
+            f"ids of 32 bits and zeros between its fields, unlike byte {damaged}: the file is damaged, "
+            f"collect the dump again",
+            offset=offset,
+        )
+    return record
+
+
+def _not_old(data: bytes, record: OverflowRecord) -> Iterator[int]:
+    """Yield the bytes that a record of the old layout does not have: wide ids, data without overflow."""
+    for unit, (_, info, _, _) in zip(record.units, _OLD_UNITS, strict=True):
+        for number, name in enumerate(_IDS):
+            if unit.fields[name] >> 32:
+                yield info + 8 * number
+    if not record.overflowed:
+        rest = bytearray(data)
+        for _, info, status, names in _OLD_UNITS:
+            for start, count in ((info, len(_INFO)), (status, len(names))):
+                rest[start : start + 8 * count] = bytes(8 * count)
+        yield from (at for at, byte in enumerate(rest) if byte)
 
 
 def _old_unit(data: bytes, name: str, info: int, status: int, names: tuple[str, ...]) -> OverflowUnit:

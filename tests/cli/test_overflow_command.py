@@ -58,6 +58,19 @@ def test_a_damaged_record_is_named(run: Run, tmp_path: Path) -> None:
     assert str(path) in done.err
 
 
+def test_a_record_with_a_damaged_magic_is_no_record_without_overflow(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(TREES / "acl-overflow", tmp_path / "tree")
+    path = next((tmp_path / "tree").glob("Opdebug*[0-9]"))
+    data = bytearray(path.read_bytes())
+    at = data.index(b"\x5a" * 4)
+    data[at] ^= 1
+    path.write_bytes(data)
+    done = run("overflow", tmp_path / "tree")
+    assert done.code == 2
+    assert f"{path}, byte {at}" in done.err
+    assert "report no overflow" not in done.out
+
+
 @pytest.mark.parametrize("name", ["missing", "empty"])
 def test_nothing_to_read_is_an_error(run: Run, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()

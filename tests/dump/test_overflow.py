@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_npudump.dump.container import read_container
+from pytest_npudump.dump.decode import raw_bytes
 from pytest_npudump.dump.overflow import parse_overflow, read_overflow
 from pytest_npudump.dump.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.dump.tree import tree_of
@@ -67,6 +69,51 @@ def test_an_old_record_without_overflow() -> None:
 def test_damage_is_named(data: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         parse_overflow(data, "file", 84)
+
+
+def _payload(name: str) -> bytes:
+    return raw_bytes(read_container(DATA / name)[0].tensors[0].payload).tobytes()
+
+
+@pytest.mark.parametrize("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
+def test_a_damaged_head_is_unreadable_or_changes_no_verdict(name: str) -> None:
+    data = _payload(name)
+    whole = parse_overflow(data, "f")
+    unreadable = set()
+    for at, bit in product(range(24), range(8)):
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << bit
+        try:
+            damaged = parse_overflow(bytes(flipped), "f")
+        except FormatError:
+            unreadable.add(at)
+            continue
+        (before,), (after,) = whole.overflowed, damaged.overflowed
+        assert (after.fields, after.status) == (before.fields, before.status)
+    assert {0, 1, 2, 3} <= unreadable
+
+
+@pytest.mark.parametrize("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
+@pytest.mark.parametrize("length", range(4, 25, 4))
+@pytest.mark.parametrize("byte", [0x00, 0xA5, 0xFF])
+def test_a_record_whose_head_is_overwritten_is_unreadable(name: str, length: int, byte: int) -> None:
+    data = _payload(name)
+    with pytest.raises(FormatError, match=r"^file, byte 100: an overflow record of neither layout"):
+        parse_overflow(bytes([byte]) * length + data[length:], "file", 100)
+
+
+def test_an_old_record_that_tells_an_overflow_may_have_anything_between_its_fields() -> None:
+    data = bytearray(_payload("old"))
+    data[100] = data[2000] = 1
+    assert len(parse_overflow(bytes(data), "f").overflowed) == 3
+
+
+@pytest.mark.parametrize(("at", "named"), [(4, 0), (31, 24), (284, 280), (100, 100), (2047, 2047)])
+def test_bytes_that_no_old_record_has_are_named(at: int, named: int) -> None:
+    data = bytearray(2048)
+    data[at] = 1
+    with pytest.raises(FormatError, match=rf"^file, byte 84: .*unlike byte {84 + named}:"):
+        parse_overflow(bytes(data), "file", 84)
 
 
 def _meant(record: str, *operators: str, model: int = 5) -> Candidates:

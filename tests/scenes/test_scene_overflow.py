@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.container import read_container
 from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.emulator.header import Slot
@@ -157,6 +158,19 @@ def test_a_damaged_record_is_a_problem(tmp_path: Path, size: int) -> None:
     found, (problem,) = find_overflows([path], [])
     assert found == ()
     assert problem.startswith(f"unreadable overflow record: {path}")
+
+
+@pytest.mark.parametrize("name", ["aic", "aic_v1", "aiv", "aicpu", "sdma"])
+def test_a_record_with_a_damaged_magic_behind_a_whole_one_is_a_problem(tmp_path: Path, name: str) -> None:
+    path = _sample(tmp_path, name)
+    whole = path.read_bytes()
+    (tensor,) = read_container(path)[0].tensors
+    assert tensor.payload is not None
+    at = tensor.payload.offset
+    path.write_bytes(whole + whole[:at] + b"\x5b" + whole[at + 1 :])
+    found, (problem,) = find_overflows([path], [])
+    assert found == ()
+    assert problem.startswith(f"unreadable overflow record: {path}, byte {len(whole) + at}")
 
 
 @pytest.mark.parametrize("listed", ["all", "[a]", "{a: b}", "{a: [1]}", "3"])
