@@ -1,17 +1,17 @@
 """Replacing a file so that it is whole at every moment: the old content or the new, whatever is killed.
 
 The new content goes to a temporary file beside the old one, is flushed to disk and renamed over it. Writers
-of one file exclude each other by a lock that lies in the user's temporary directory, named by a hash of the
-path: locks beside goldens would end up in commits. What a killed writer left is swept by the next one.
+of one file exclude each other by a lock beside it, which all of them see whatever their environment, and
+which goes when it is released, so that no commit has it. What a killed writer left is swept by the next one.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import time
-from contextlib import contextmanager, suppress
+import warnings
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,36 +28,64 @@ _STALE_SECONDS = 24 * 3600
 _ATTEMPTS = 10
 _PREFIX = ".npudump-"
 _SUFFIX = ".tmp"
+_LOCK = ".lock"
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[Path]:
     """Exclude other writers of ``path``; gives the file itself where ``path`` is a symbolic link.
 
+    Missing directories are made, as the lock lies beside the file.
+
     Raises:
         GoldenError: the lock cannot be had, or is held for longer than a minute.
     """
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - 25 ms that only writing needs
+    from filelock import Timeout  # noqa: PLC0415 - 25 ms that only writing needs
 
     target = Path(os.path.realpath(path))
     lock = lock_file(target)
-    try:
-        with FileLock(lock, timeout=_LOCK_SECONDS):
-            yield target
-    except Timeout:
-        raise GoldenError(
-            f"{path}: another process has held the lock {lock} for {_LOCK_SECONDS} seconds: wait for it to "
-            f"end, or remove the lock if nothing is writing"
-        ) from None
+    with ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(held(lock, _LOCK_SECONDS))
+        except Timeout:
+            raise GoldenError(
+                f"{path}: another process has held the lock {lock} for {_LOCK_SECONDS} seconds: wait for it "
+                f"to end, or remove the lock if nothing is writing"
+            ) from None
+        except OSError as error:
+            raise _unwritable(target, error) from error
+        yield target
 
 
 def lock_file(path: Path) -> Path:
-    """Return the file that those who replace ``path`` lock; links to one file share it.
+    """Return the file that those who replace ``path`` lock; links to one file share it."""
+    target = Path(os.path.realpath(path))
+    return target.with_name(f"{_own_prefix(target)[:-1]}{_LOCK}")
+
+
+@contextmanager
+def held(lock: Path, seconds: float) -> Iterator[None]:
+    """Hold the lock file ``lock``, whose folder exists, and remove it afterwards.
 
     Raises:
-        GoldenError: there is no directory for locks.
+        filelock.Timeout: another process holds it for longer than ``seconds``.
+        OSError: it cannot be made.
     """
-    return _lock_directory() / f"{_digest(os.path.normcase(os.path.realpath(path)))}.lock"
+    from filelock import FileLock, SoftFileLock  # noqa: PLC0415 - 25 ms that only writing needs
+
+    handle = FileLock(lock)
+    with warnings.catch_warnings():
+        # The file itself is the lock then: as good while nobody is killed, and of no interest to a user.
+        warnings.filterwarnings("ignore", "flock not supported")
+        handle.acquire(timeout=seconds)
+    try:
+        yield
+    finally:
+        # Who waits for a file that is gone by its turn begins anew, as of filelock 3.24.
+        if not isinstance(handle, SoftFileLock):
+            lock.unlink(missing_ok=True)
+        handle.release()
 
 
 def replace_file(target: Path, chunks: Iterable[Chunk]) -> None:
@@ -71,19 +99,33 @@ def replace_file(target: Path, chunks: Iterable[Chunk]) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
-        temporary = _write(target, chunks)
-        try:
-            _rename(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_directory(target.parent)
+        write_whole(target, chunks)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise GoldenError(
-            f"{target}: cannot be written: {reason}; what was there before is untouched, free space or "
-            f"correct the permissions and approve again"
-        ) from error
+        raise _unwritable(target, error) from error
+
+
+def write_whole(target: Path, chunks: Iterable[Chunk]) -> None:
+    """Make ``chunks`` the content of ``target``, wholly or not at all; a link is replaced, not followed.
+
+    An existing file keeps its permissions. Of several writers the last one's content stays.
+
+    Raises:
+        OSError: writing failed; an existing file is as it was.
+    """
+    temporary = _write(target, chunks)
+    try:
+        _rename(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(target.parent)
+
+
+def _unwritable(target: Path, error: OSError) -> GoldenError:
+    return GoldenError(
+        f"{target}: cannot be written: {error.strerror or error}; what was there before is untouched, free "
+        f"space or correct the permissions and approve again"
+    )
 
 
 def _write(target: Path, chunks: Iterable[Chunk]) -> Path:
@@ -139,16 +181,3 @@ def _own_prefix(target: Path) -> str:
 
 def _digest(text: str) -> str:
     return blake2b(os.fsencode(text), digest_size=8).hexdigest()
-
-
-def _lock_directory() -> Path:
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    directory = Path(tempfile.gettempdir()) / f"npudump-locks-{user}"
-    try:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        found = directory.lstat()
-    except OSError as error:
-        raise GoldenError(f"{directory}: no directory for locks: {error}; set TMPDIR to one") from error
-    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != user):
-        raise GoldenError(f"{directory}: not a directory of this user's; remove it, or set TMPDIR to another")
-    return directory

@@ -35,14 +35,20 @@ def write_golden(path: Path, golden: Golden) -> bool:
         GoldenError: the golden cannot be written; the old file is as it was.
     """
     content = render(golden).encode()
+    if _holds(path, content):  # asked before the lock, which a folder that is read-only has no place for
+        return False
     with locked(path) as target:
-        try:
-            unchanged = target.read_bytes() == content
-        except OSError:
-            unchanged = False
-        if not unchanged:
+        changed = not _holds(target, content)
+        if changed:
             replace_file(target, [content])
-    return not unchanged
+    return changed
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except OSError:
+        return False
 
 
 def _read(path: Path) -> bytes:

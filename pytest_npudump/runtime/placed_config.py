@@ -7,10 +7,11 @@ leaves one of the two behind; the next run puts the file back, unless somebody h
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.files import read_config_file
 from pytest_npudump.config.strict_json import StrictJsonError, parse
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.golden.atomic import lock_file
+from pytest_npudump.golden.atomic import held, lock_file
 from pytest_npudump.runtime.processes import interruptible
 
 if TYPE_CHECKING:
@@ -127,20 +128,22 @@ def placed(target: Path, config: Path) -> Iterator[Placed]:
 
 @contextmanager
 def _exclusive(target: Path) -> Iterator[None]:
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - 25 ms that only such a run needs
+    """Keep other runs off ``target``; the lock lies beside it, where every user of the file finds it."""
+    from filelock import Timeout  # noqa: PLC0415 - 25 ms that only such a run needs
 
-    try:
-        lock = FileLock(lock_file(_unlinked(target)))
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise ConfigError(
-            f"acl_json {target}: another run has put its configuration there; give each test a path of its "
-            f"own, or run them one after another (pytest-xdist: --dist loadgroup and one xdist_group)"
-        ) from None
-    try:
+    with ExitStack() as stack:
+        try:
+            if not target.parent.is_dir():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            stack.enter_context(held(lock_file(_unlinked(target)), 0))
+        except Timeout:
+            raise ConfigError(
+                f"acl_json {target}: another run has put its configuration there; give each test a path of "
+                f"its own, or run them one after another (pytest-xdist: --dist loadgroup and one xdist_group)"
+            ) from None
+        except OSError as error:
+            raise _not_put(target, error) from error
         yield
-    finally:
-        lock.release()
 
 
 def _unlinked(target: Path) -> Path:
@@ -183,10 +186,14 @@ def _put(target: Path, content: bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise ConfigError(
-            f"acl_json {target}: a configuration cannot be put there: {error.strerror or error}; the folder "
-            f"has to exist and to be writable"
-        ) from error
+        raise _not_put(target, error) from error
+
+
+def _not_put(target: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"acl_json {target}: a configuration cannot be put there: {error.strerror or error}; the folder "
+        f"has to exist and to be writable"
+    )
 
 
 def _written(target: Path, content: bytes) -> Path:

@@ -5,7 +5,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.text import Golden, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pytest_npudump.compare.table import StatsTable
 
@@ -31,13 +33,6 @@ def golden(make_table: Callable[..., StatsTable]) -> Any:
         return Golden("tests/test_a.py::test_a", {"runtime": "emulator"}, table, Path("unused"))
 
     return make
-
-
-@pytest.fixture(autouse=True)
-def lock_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:
-    directory = tmp_path_factory.mktemp("locks")
-    monkeypatch.setattr(atomic.tempfile, "gettempdir", lambda: str(directory))
-    return directory
 
 
 def test_what_was_written_is_read(tmp_path: Path, golden: Callable[..., Golden]) -> None:
@@ -184,19 +179,88 @@ def test_a_lock_held_by_another_is_an_error_after_a_while(
         write_golden(path, golden())
 
 
-def test_a_lock_directory_that_is_not_ours_is_refused(
-    tmp_path: Path, golden: Callable[..., Golden], lock_directory: Path
+def test_writers_with_other_temporary_directories_exclude_each_other(
+    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (lock_directory / f"npudump-locks-{os.getuid()}").symlink_to(tmp_path)
-    with pytest.raises(GoldenError, match="not a directory of this user's"):
-        write_golden(tmp_path / "a.yaml", golden())
+    monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
+    path = tmp_path / "a.yaml"
+    with holding(path, tmp_path), pytest.raises(GoldenError, match="another process has held the lock"):
+        write_golden(path, golden())
+    assert write_golden(path, golden())
+    assert beside(path) == ["a.yaml"]
+
+
+def test_a_lock_that_a_killed_writer_left_holds_nobody_up(
+    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(atomic, "_LOCK_SECONDS", 0.05)
+    path = tmp_path / "a.yaml"
+    with holding(path, tmp_path) as child:
+        child.kill()
+    assert beside(path) == [atomic.lock_file(path).name]
+    assert write_golden(path, golden())
+    assert beside(path) == ["a.yaml"]
+
+
+def test_a_waiting_writer_takes_over_from_one_whose_lock_is_gone(
+    tmp_path: Path, golden: Callable[..., Golden]
+) -> None:
+    path = tmp_path / "a.yaml"
+    with holding(path, tmp_path) as child:
+        waiting = threading.Thread(target=write_golden, args=(path, golden()))
+        waiting.start()
+        child.communicate(b"")
+        waiting.join()
+    assert beside(path) == ["a.yaml"]
+
+
+def test_a_golden_that_is_the_same_needs_no_lock(
+    tmp_path: Path, golden: Callable[..., Golden], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.yaml"
+    write_golden(path, golden())
+    monkeypatch.setattr(atomic, "lock_file", lambda _: Path("/proc/npudump/a.lock"))
+    assert not write_golden(path, golden())
+    with pytest.raises(GoldenError, match="cannot be written"):
+        write_golden(path, golden(2.0))
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from pytest_npudump.golden import atomic
+with atomic.locked(Path(sys.argv[1])):
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def holding(path: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Have a process with a temporary directory of its own hold the lock of ``path``."""
+    (folder / "elsewhere").mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(folder / "elsewhere")},
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"in\n"
+        yield child
+        if child.returncode is None:
+            child.communicate(b"")
+    (folder / "elsewhere").rmdir()
+
+
+def beside(path: Path) -> list[str]:
+    return sorted(found.name for found in path.parent.iterdir())
 
 
 WRITER = """
 import itertools, sys
 from pathlib import Path
 from pytest_npudump.golden import atomic
-atomic.tempfile.tempdir = sys.argv[2]
 target = Path(sys.argv[1])
 for i in itertools.count():
     content = b"%d\\n" % i * 20000 + b"end\\n"
@@ -207,11 +271,11 @@ for i in itertools.count():
 """
 
 
-def test_no_kill_tears_or_loses_a_golden(tmp_path: Path, lock_directory: Path) -> None:
+def test_no_kill_tears_or_loses_a_golden(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     chance = random.Random(0)  # noqa: S311 - any spread of moments to kill at
     for _ in range(25):
-        command = [sys.executable, "-c", WRITER, str(path), str(lock_directory)]
+        command = [sys.executable, "-c", WRITER, str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == b"ready\n"
@@ -226,11 +290,9 @@ def test_no_kill_tears_or_loses_a_golden(tmp_path: Path, lock_directory: Path) -
     assert [left.name for left in tmp_path.iterdir()] == ["a.yaml"]
 
 
-def test_writers_in_parallel_each_leave_a_whole_file(
-    tmp_path: Path, golden: Callable[..., Golden], lock_directory: Path
-) -> None:
+def test_writers_in_parallel_each_leave_a_whole_file(tmp_path: Path, golden: Callable[..., Golden]) -> None:
     path = tmp_path / "a.yaml"
-    command = [sys.executable, "-c", WRITER, str(path), str(lock_directory)]
+    command = [sys.executable, "-c", WRITER, str(path)]
     children = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     try:
         for child in children:

@@ -203,13 +203,14 @@ with placed(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])):
 """
 
 
-def hold(target: Path, config: Path) -> subprocess.Popen[str]:
+def hold(target: Path, config: Path, temporary: Path | None = None) -> subprocess.Popen[str]:
     """Start a process that has its configuration in place until its standard input ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(target), str(config)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        env=os.environ | ({"TMPDIR": str(temporary)} if temporary else {}),
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "in\n"
@@ -231,6 +232,28 @@ def test_another_process_is_refused_and_puts_its_own_back(target: Path, config: 
         process.communicate("")
     assert process.returncode == 0
     assert target.read_bytes() == ODD
+
+
+def test_another_process_with_another_temporary_directory_is_refused(
+    target: Path, config: Path, tmp_path: Path
+) -> None:
+    target.write_bytes(ODD)
+    (tmp_path / "elsewhere").mkdir()
+    with hold(target, config, tmp_path / "elsewhere") as process:
+        placed_there = target.read_bytes()
+        with pytest.raises(ConfigError, match="another run"), placed(target, config):
+            raise AssertionError
+        assert target.read_bytes() == placed_there
+        process.communicate("")
+    assert target.read_bytes() == ODD
+    assert beside(target) == ["acl.json"]
+
+
+def test_files_of_one_folder_are_used_at_the_same_time(target: Path, config: Path) -> None:
+    other = target.with_name("other.json")
+    with placed(target, config), placed(other, config):
+        assert target.read_bytes() == other.read_bytes()
+    assert beside(target) == []
 
 
 def test_a_killed_run_leaves_a_backup_that_the_next_one_puts_back_and_reports(
