@@ -6,9 +6,9 @@ import json
 import os
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.cli.output_file import STANDARD_OUTPUT, output_name, write_output
 from pytest_npudump.errors import NpudumpError
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ _GAP = "  "
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--json FILE``, where ``-`` is standard output."""
-    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - for standard output")
+    parser.add_argument(
+        "--json", metavar="FILE", type=output_name, help="write the result as JSON; - for standard output"
+    )
 
 
 def emit(lines: Iterable[str]) -> None:
@@ -50,7 +52,7 @@ def to_stderr(text: str) -> None:
 
 
 def write_json(data: Any, target: str) -> None:
-    """Write ``data`` as JSON to a file, or to standard output for ``-``.
+    """Write ``data`` as JSON to a file, wholly or not at all, or to standard output for ``-``.
 
     NaN and infinities are written as Python's json module does: ``NaN``, ``Infinity``, ``-Infinity``.
 
@@ -58,13 +60,10 @@ def write_json(data: Any, target: str) -> None:
         NpudumpError: the file or standard output cannot be written.
     """
     text = json.dumps(data, indent=1) + "\n"
-    if target == "-":
+    if target == STANDARD_OUTPUT:
         _write(text)
-        return
-    try:
-        Path(target).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise NpudumpError(f"--json {target}: cannot be written: {error.strerror}") from error
+    else:
+        write_output("--json", target, text.encode())
 
 
 def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
