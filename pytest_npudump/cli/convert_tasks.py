@@ -41,7 +41,7 @@ class OutputFile:
 
     Attributes:
         path: where.
-        temporary: where an npy file is written before it gets its name; removed if that fails.
+        temporary: where the file is written before it gets its name; removed if that fails.
         records: its tensors; one in an npy file.
         kind: ``npy`` or ``safetensors``.
         layout: host layout; "" for the tensors as they lie on the device.
@@ -112,9 +112,7 @@ def _npy(file: OutputFile, reached: Reached) -> Converted:
                 out.write(np.ascontiguousarray(chunk, dtype).view(np.uint8).data)
                 done += chunk.size
                 reached(file.path, file.nbytes * done // max(count, 1))
-        # A rename over a file makes ext4 write its data at once; what is replaced here can be made again.
-        file.path.unlink(missing_ok=True)
-        file.temporary.rename(file.path)
+        file.temporary.replace(file.path)
     except NpudumpError as error:
         return Converted(failures=(_failure(record, error),))
     finally:
@@ -138,9 +136,13 @@ def _safetensors(file: OutputFile, reached: Reached) -> Converted:
             arrays[str(record.key)] = (array, record.dtype)
     if arrays:
         try:
-            save_tensors(file.path, arrays)
+            save_tensors(file.temporary, arrays)
+            file.temporary.replace(file.path)
         except NpudumpError as error:
-            return Converted(failures=(*failures, f"{file.path}: {error.__cause__ or error}"))
+            reason = getattr(error.__cause__, "strerror", None) or error.__cause__ or error
+            return Converted(failures=(*failures, f"{file.path}: cannot be written: {reason}"))
+        finally:
+            file.temporary.unlink(missing_ok=True)
     nbytes = sum(array.nbytes for array, _ in arrays.values())
     return Converted(len(arrays), nbytes, tuple(failures))
 

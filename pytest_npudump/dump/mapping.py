@@ -58,14 +58,17 @@ def read_mapping(path: Path) -> dict[str, str]:
     Two long names for one short name are settled by CANN's hash of the name, where that decides.
 
     Raises:
-        FormatError: the file cannot be read or is cut short, a line has no comma or an empty side, a short
-            name has two long ones, or is known to be the hash of another name.
+        FormatError: the file cannot be read or is cut short, a line has no comma or an empty side, a name
+            cannot be a file's, a short name has two long ones, or is known to be the hash of another name.
     """
     names: dict[str, str] = {}
     places: dict[tuple[str, str], tuple[int, int]] = {}
     for number, offset, short, long in _lines(path):
         if not short or not long:
             raise _error(path, (number, offset), "expected a line of the form short name,long name")
+        if not (_is_file_name(short) and _is_file_name(long)):
+            reason = f"{short!r} and {long!r} are not the names of two files, without directories"
+            raise _error(path, (number, offset), f"{reason}: the file is damaged, collect the dump again")
         places.setdefault((short, long), (number, offset))
         known = names.setdefault(short, long)
         if known != long:
@@ -101,6 +104,10 @@ def nameless(path: Path) -> FormatError:
 def _error(path: Path, place: tuple[int, int], reason: str) -> FormatError:
     number, offset = place
     return FormatError(path, f"line {number}: {reason}", offset=offset)
+
+
+def _is_file_name(name: str) -> bool:
+    return name not in {".", ".."} and not {"/", "\0"} & set(name)
 
 
 def _is_hash(short: str) -> bool:

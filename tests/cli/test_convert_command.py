@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from safetensors.numpy import load_file
 
 from pytest_npudump.cli import convert as command
 from pytest_npudump.cli import convert_tasks
+from pytest_npudump.dump.mapping import read_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -346,3 +349,110 @@ def test_names_too_long_for_a_file_are_told_in_a_mapping_and_read_back(
     assert run("convert", folder, "-o", tmp_path / "out").code == 0
     assert (tmp_path / "out" / "mapping.csv").read_bytes() == mapping
     assert run("compare", folder, tmp_path / "out").code == 0
+
+
+OUTSIDE = ["/{root}/outside", "../outside", "../../outside", "a/../../outside", "sub/outside", "a\0b", ".."]
+
+
+@pytest.mark.parametrize("long", OUTSIDE)
+@pytest.mark.parametrize("kind", ["npy", "safetensors"])
+def test_a_mapping_takes_nothing_out_of_the_output(
+    run: Run, tmp_path: Path, dump_file: Run, long: str, kind: str
+) -> None:
+    path = dump_file(tmp_path / "dump", "a", np.arange(4.0))
+    path.rename(path.with_name("1234567"))
+    path.with_name("mapping.csv").write_text(f"1234567,{long.format(root=tmp_path)}\n")
+    before = sorted(tmp_path.rglob("*"))
+    done = run("convert", tmp_path / "dump", "-o", tmp_path / "out" / "deep", "--to", kind)
+    assert done.code == 2
+    assert "mapping.csv, byte 0: line 1: '1234567' and " in done.err
+    assert {*tmp_path.rglob("*")} - {*before} == {*tmp_path.glob("out"), *tmp_path.glob("out/**/*")}
+    assert run("stats", tmp_path / "dump").code == 2
+
+
+@pytest.mark.parametrize("kind", ["npy", "safetensors"])
+def test_links_in_the_output_lead_nowhere_else(run: Run, tmp_path: Path, dump_file: Run, kind: str) -> None:
+    for folder in ("dump/in", "dump/by-link", "out", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+    dump_file(tmp_path / "dump" / "by-link", "a", np.arange(4.0))
+    path = dump_file(tmp_path / "dump" / "in", "b", np.arange(4.0))
+    (tmp_path / "out" / "by-link").symlink_to(tmp_path / "elsewhere")
+    name = path.name + (".output.0.npy" if kind == "npy" else ".safetensors")
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    (tmp_path / "out" / "in").mkdir()
+    (tmp_path / "out" / "in" / name).symlink_to(precious)
+    done = run("convert", tmp_path / "dump", "-o", tmp_path / "out", "--to", kind)
+    assert done.code == 2
+    assert f"is in {tmp_path / 'elsewhere'}, by a symbolic link" in done.err
+    assert (precious.read_text(), [*(tmp_path / "elsewhere").iterdir()]) == ("kept", [])
+    written = tmp_path / "out" / "in" / name
+    assert not written.is_symlink()
+    assert [left.name for left in written.parent.iterdir()] == [name]
+
+
+def test_an_output_that_is_a_link_is_followed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "real")
+    assert run("convert", TENSORS, "-o", tmp_path / "out").code == 0
+    assert len(_written(tmp_path / "real")) == 4
+
+
+def test_two_tensors_never_become_one_file(run: Run, tmp_path: Path) -> None:
+    name = "Relu.a.1.2.1795228705872229.output.0.ND{}.npy"
+    shorts = {"111.npy": name.format(""), "222.npy": name.format(""), "333.npy": name.format(".1")}
+    (tmp_path / "dump").mkdir()
+    for value, short in enumerate(shorts):
+        np.save(tmp_path / "dump" / short, np.full(3, value, np.float32))
+    lines = "".join(f"{short},{long}\n" for short, long in shorts.items())
+    (tmp_path / "dump" / "mapping.csv").write_text(lines)
+    done = run("convert", tmp_path / "dump", "-o", tmp_path / "out")
+    assert done.code == 2
+    assert "is what another tensor of the dump becomes" in done.err
+    values = [float(array[0]) for array in _written(tmp_path / "out").values()]
+    assert len(values) == len(set(values)) == 2
+
+
+def test_control_characters_in_names_are_encoded(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    path = dump_file(tmp_path / "dump" / "a\x1b[31m", "a", np.arange(4.0))
+    path.rename(path.with_name(path.name.replace("a", "a\n\x9b", 1)))
+    assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 0
+    (written,) = (tmp_path / "out").rglob("*.npy")
+    assert written.parent.name == "a%1b[31m"
+    assert "a%0a%9b" in written.name
+
+
+def test_names_that_are_shortened_may_hold_commas_and_quotes(
+    run: Run, tmp_path: Path, dump_file: Run
+) -> None:
+    path = dump_file(tmp_path / "dump", "a", np.arange(4.0))
+    head, _, tail = path.name.partition(".")
+    whole = path.rename(path.with_name(f'"{head}.{"," * (248 - len(path.name))}{tail}'))
+    assert run("convert", tmp_path / "dump", "-o", tmp_path / "out").code == 0
+    (written,) = (tmp_path / "out").glob("*.npy")
+    assert len(written.name) <= 255
+    assert read_mapping(tmp_path / "out" / "mapping.csv") == {written.name: f"{whole.name}.output.0.npy"}
+
+
+@pytest.mark.parametrize("kind", ["npy", "safetensors"])
+def test_a_full_disk_leaves_what_was_converted_before(tmp_path: Path, dump_file: Run, kind: str) -> None:
+    path = dump_file(tmp_path / "dump", "a", np.arange(1 << 16, dtype=np.float32))
+    out = tmp_path / "out"
+    command = ["-c", LIMITED, "convert", str(path), "-o", str(out), "--to", kind]
+    subprocess.run([sys.executable, *command, "0"], check=True, capture_output=True)
+    (written,) = out.iterdir()
+    before = written.read_bytes()
+    done = subprocess.run([sys.executable, *command, "65536"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"{written}: cannot be written: File too large" in done.stderr
+    assert ([*out.iterdir()], written.read_bytes()) == ([written], before)
+
+
+LIMITED = """
+import resource, sys
+from pytest_npudump.cli import main
+limit = int(sys.argv.pop())
+if limit:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+sys.exit(main(sys.argv[1:]))
+"""
