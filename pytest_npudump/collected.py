@@ -17,6 +17,7 @@ import pytest
 from pytest_npudump.config.acl_json import dump_section
 from pytest_npudump.config.data_dump import data_dump_settings, rules_version
 from pytest_npudump.doctor.place import default_place
+from pytest_npudump.golden.atomic import write_whole
 from pytest_npudump.marked import Identity, is_marked, request_of
 from pytest_npudump.places import Places
 
@@ -75,7 +76,7 @@ class _Describer:
             "rootdir": str(self._config.rootpath),
             "runtime": self._settings.runtime,
         }
-        Path(self._config.getoption("npudump_describe_to")).write_text(json.dumps(found), encoding="utf-8")
+        write_whole(Path(self._config.getoption("npudump_describe_to")), [json.dumps(found).encode()])
 
     def _described(self, item: pytest.Item) -> dict[str, Any]:
         request = request_of(item)

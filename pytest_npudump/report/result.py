@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.golden.atomic import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,8 +99,11 @@ def write_details(test: MarkedTest) -> Details:
 
     details = Details(test.directory / "report.txt", test.directory / "report.json")
     try:
-        details.data.write_text(json.dumps(full_json(test), indent=1, default=str) + "\n", encoding="utf-8")
-        details.text.write_text("\n".join(full_lines(test)) + "\n", encoding="utf-8")
+        text = json.dumps(full_json(test), indent=1, default=str) + "\n"
+        write_whole(details.data, [text.encode()])
+        # A name in a dump may be no UTF-8.
+        lines = (f"{line}\n".encode("utf-8", "backslashreplace") for line in full_lines(test))
+        write_whole(details.text, lines)
     except OSError as error:
         return Details(details.text, details.data, f"the report files could not be written: {error}")
     return details
