@@ -87,9 +87,9 @@ def read_mapping(path: Path) -> Document:
 
     Raises:
         YamlError: as there, or the file is no UTF-8.
-        OSError: it cannot be read.
+        OSError: it cannot be read, or is no regular file.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         content = file.read(SIZE + 1)
     if len(content) > SIZE:
         raise too_large(1)

@@ -15,6 +15,7 @@ from pytest_npudump.compare.tolerance import REFERENCE, Rule, Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.reference.tolerating import ReferenceTolerances
+from pytest_npudump.regular_file import open_regular
 from pytest_npudump.report.reference import reference_lines, reference_sentence
 from pytest_npudump.request import DumpRequest
 
@@ -63,7 +64,7 @@ def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found = np.load(file, allow_pickle=False)
             if not isinstance(found, np.ndarray):
                 return {name: found[name] for name in found.files}

@@ -12,6 +12,7 @@ from pytest_npudump.compare.table import StatsTable
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats_cells import NOT_READ
 from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,7 +131,7 @@ def _sanitised(key: str) -> str:
 def _is_golden(path: Path) -> bool:
     """Whether the beginning of a file holds the key that every golden file has at the beginning of a line."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(_HEAD)
     except OSError as error:
         raise GoldenError(f"{path} cannot be read: {error.strerror or error}") from error

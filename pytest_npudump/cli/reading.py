@@ -17,6 +17,7 @@ from pytest_npudump.dump.reader_files import Job, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import MAPPING, STATISTIC, DumpFile
 from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.regular_file import open_regular
 
 if TYPE_CHECKING:
     import argparse
@@ -130,7 +131,7 @@ def _what(path: Path) -> str:
 
 def _start(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_START)
     except OSError as error:
         raise FormatError(path, f"cannot be read: {error.strerror}") from error

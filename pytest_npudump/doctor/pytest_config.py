@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.doctor.place import default_place
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +107,7 @@ def _toml(file: Path) -> Mapping[str, Any]:
     # Both have the same functions; before Python 3.11 pytest itself needs tomli.
     reader = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        root: Mapping[str, Any] = reader.loads(file.read_text(encoding="utf-8"))
+        root: Mapping[str, Any] = reader.loads(read_regular(file).decode())
     except (OSError, ValueError) as error:
         raise _unreadable(file, error) from error
     return root
@@ -117,7 +118,7 @@ def _ini(file: Path) -> Mapping[str, Any] | None:
 
     name = "tool:pytest" if file.name == "setup.cfg" else "pytest"
     try:
-        sections = iniconfig.IniConfig(str(file), data=file.read_text(encoding="utf-8"))
+        sections = iniconfig.IniConfig(str(file), data=read_regular(file).decode())
     except (OSError, ValueError, iniconfig.ParseError) as error:
         raise _unreadable(file, error) from error
     if name in sections:

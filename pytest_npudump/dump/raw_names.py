@@ -15,6 +15,7 @@ import numpy as np
 
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError
+from pytest_npudump.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -41,7 +42,7 @@ def find_raw_names(wanted: Collection[str], path: Path) -> dict[str, tuple[str, 
     if not names:
         return {}
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if file.seek(0, 2) == 0:
                 return {}
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

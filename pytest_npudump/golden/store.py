@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden.atomic import locked, replace_file
 from pytest_npudump.golden.text import Golden, parse, render
+from pytest_npudump.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,14 +47,14 @@ def write_golden(path: Path, golden: Golden) -> bool:
 
 def _holds(path: Path, content: bytes) -> bool:
     try:
-        return path.read_bytes() == content
+        return read_regular(path) == content
     except OSError:
         return False
 
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:
         raise GoldenMissingError(

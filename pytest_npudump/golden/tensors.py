@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.atomic import locked, replace_file
+from pytest_npudump.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,6 +84,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         GoldenError: the file cannot be read, or is not one that :func:`save_tensors` wrote.
     """
     try:
+        open_regular(path).close()  # safetensors would wait for a pipe
         with safe_open(path, framework="numpy"):
             header, start = _read_header(path)
         data = np.memmap(path, dtype=np.uint8, mode="r") if start < path.stat().st_size else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def _with_dump_of(config: Path, named: str | None) -> dict[str, Any]:
     if not named:
         return dump
     try:
-        root = json.loads(Path(named).read_text(encoding="utf-8"))
+        root = json.loads(read_regular(Path(named)))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{_INIT_FILE}={named}: cannot be read: {error}; name a JSON file") from error
     if not isinstance(root, dict):

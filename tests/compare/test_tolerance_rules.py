@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,3 +152,9 @@ def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str, messag
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"none\.yaml: the tolerance file cannot be read"):
         load_tolerances(tmp_path / "none.yaml")
+
+
+def test_a_pipe_in_place_of_the_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rules.yaml")
+    with pytest.raises(RequestError, match=r"rules\.yaml: the tolerance file cannot be read: .*not a reg"):
+        load_tolerances(tmp_path / "rules.yaml")

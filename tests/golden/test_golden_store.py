@@ -93,6 +93,14 @@ def test_a_directory_in_its_place_is_an_error(tmp_path: Path, golden: Callable[.
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_pipe_in_its_place_is_an_error_and_no_wait(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+    os.mkfifo(tmp_path / "a.yaml")
+    with pytest.raises(GoldenError, match="not a regular file"):
+        read_golden(tmp_path / "a.yaml")
+    assert write_golden(tmp_path / "a.yaml", golden())
+    assert len(read_golden(tmp_path / "a.yaml").table) == 1
+
+
 def test_a_file_too_large_for_a_golden_is_not_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
