@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.config.acl_json import dump_section
-from pytest_npudump.config.data_dump import data_dump_settings, rules_version
 from pytest_npudump.doctor.place import default_place
 from pytest_npudump.golden.atomic import write_whole
 from pytest_npudump.marked import Identity, is_marked, request_of
+from pytest_npudump.options import DESCRIBE_TO
 from pytest_npudump.places import Places
 
 if TYPE_CHECKING:
     from pytest_npudump.options import Settings
     from pytest_npudump.request import DumpRequest
 
-OPTION = "--npudump-describe-to"
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that names the file; it is for the command, and not in ``--help``."""
-    parser.addoption(OPTION, dest="npudump_describe_to", metavar="FILE", help=SUPPRESS)
+    parser.addoption(DESCRIBE_TO, dest="npudump_describe_to", metavar="FILE", help=SUPPRESS)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,7 +87,10 @@ class _Describer:
             "isolated": _is_isolated(request, self._settings),
         }
         if settings.runtime == "mindspore" and request.scene != "op":
-            return {**found, "data_dump": data_dump_settings(request, dump_path, version=rules_version())}
+            from pytest_npudump.config import data_dump  # noqa: PLC0415 - 40 ms that only MindSpore needs
+
+            described = data_dump.data_dump_settings(request, dump_path, version=data_dump.rules_version())
+            return {**found, "data_dump": described}
         data = {"dump_data": request.dump_data or "tensor"} if settings.runtime == "mindspore" else {}
         return {**found, "dump": dump_section(request, dump_path, **data)}
 

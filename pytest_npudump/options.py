@@ -11,6 +11,9 @@ from pytest_npudump.errors import RequestError
 if TYPE_CHECKING:
     import pytest
 
+DESCRIBE_TO = "--npudump-describe-to"
+"""By which ``npudump config show`` names the file that its own plugin writes; for no user, so not below."""
+
 _SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
 _POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 

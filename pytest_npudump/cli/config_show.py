@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.output import emit, to_stderr
 from pytest_npudump.errors import RequestError
+from pytest_npudump.options import DESCRIBE_TO
 
 if TYPE_CHECKING:
     import argparse
@@ -102,13 +103,11 @@ def _shown(test: Mapping[str, Any], target: str | None) -> Any:
 
 
 def _collect(test: str | None, target: str | None) -> dict[str, Any]:
-    from pytest_npudump.collected import OPTION  # noqa: PLC0415 - it imports pytest
-
     with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
         file = Path(folder) / "collected.json"
         command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "pytest_npudump.collected"]
         runtime = ["--npudump-runtime=mindspore"] if target == "mindspore" else []
-        command += [OPTION, str(file), *runtime, *([test] if test else [])]
+        command += [DESCRIBE_TO, str(file), *runtime, *([test] if test else [])]
         done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
             command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
         )

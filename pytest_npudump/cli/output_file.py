@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.golden.atomic import write_whole
 
 STANDARD_OUTPUT = "-"
 _ITSELF = frozenset({"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
@@ -32,6 +31,8 @@ def write_output(option: str, target: str, content: bytes) -> None:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), "wb") as stream:
                 stream.write(content)
         else:
+            from pytest_npudump.golden.atomic import write_whole  # noqa: PLC0415 - only where a file is written
+
             write_whole(Path(os.path.realpath(path)), [content])
     except OSError as error:
         raise NpudumpError(

@@ -336,3 +336,26 @@ def test_torchair_in_the_process_of_other_tests_is_a_warning(show: Show, tmp_pat
     assert "first graph" not in show("test_shown.py::test_isolated", *words[1:])[2]
     (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_isolation = process\n")
     assert "first graph" not in show(*words)[2]
+
+
+@pytest.mark.usefixtures("show")
+def test_pytest_is_loaded_by_the_process_that_collects_alone() -> None:
+    program = (
+        "import sys; from pytest_npudump.cli import main; "
+        "code = main(['config', 'show', 'test_shown.py::test_one']); "
+        "print(code, sorted({'pytest', '_pytest', 'numpy', 'yaml'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.usefixtures("show")
+def test_a_full_disk_is_told_in_a_line() -> None:
+    program = (
+        "import resource, sys; from pytest_npudump.cli import main; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)); "
+        "sys.exit(main(['config', 'show', 'test_shown.py::test_one']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "File too large" in done.stderr
