@@ -84,7 +84,8 @@ def held(lock: Path, seconds: float) -> Iterator[None]:
     finally:
         # Who waits for a file that is gone by its turn begins anew, as of filelock 3.24.
         if not isinstance(handle, SoftFileLock):
-            lock.unlink(missing_ok=True)
+            with suppress(OSError):  # the folder may have gone
+                lock.unlink()
         handle.release()
 
 
