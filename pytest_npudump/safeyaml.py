@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from pytest_npudump.regular_file import open_regular
 from pytest_npudump.yaml_scalars import FLOAT, INTEGER, NUMBER_STARTS, plain_value
 
 if TYPE_CHECKING:
