@@ -29,7 +29,11 @@ _LOADS = (
 )
 _RUNS = ("execute", "execute_async", "execute_v2")
 _OPERATORS = ("execute", "execute_v2", "execute_with_handle")
-_DEVICE_ERRORS = range(507000, 508000)
+_WAITS = ("synchronize_stream", "synchronize_stream_with_timeout", "synchronize_device")
+"""What tells that work put on a stream has failed."""
+_STILL_RUNNING = 507046
+"""``ACL_ERROR_RT_STREAM_SYNC_TIMEOUT``: the time that the application gives the work is over."""
+_DEVICE_ERRORS = frozenset(range(507000, 508000)) - {_STILL_RUNNING}
 """Codes of ``rt_error_codes.h`` for what went wrong on the device."""
 _MARK = "_npudump_original"
 _DIVERTED = (
@@ -73,7 +77,7 @@ class ObservedCalls:
 
     def watch(self) -> None:
         """Look at every call from now on; a function that pyACL does not have is not looked for."""
-        mdl, op = self._acl.mdl, getattr(self._acl, "op", None)
+        mdl, op, rt = self._acl.mdl, getattr(self._acl, "op", None), getattr(self._acl, "rt", None)
         self._replace(mdl, "set_dump", self._set_dump)
         self._replace(mdl, "finalize_dump", self._finalize_dump)
         self._replace(mdl, "dump_reg_callback", self._register)
@@ -82,7 +86,9 @@ class ObservedCalls:
         for name in _RUNS:
             self._replace(mdl, name, self._run)
         for name in _OPERATORS:
-            self._replace(op, name, self._run_operator)
+            self._replace(op, name, self._failed)
+        for name in _WAITS:
+            self._replace(rt, name, self._failed)
 
     def stop(self) -> None:
         """Put every function back, but those that something else has replaced meanwhile."""
@@ -151,7 +157,7 @@ class ObservedCalls:
             return
         if code == SUCCESS:
             self._note(self._evidence.shown, f"{call} ran a model that was loaded under the dump")
-        self._run_operator(call, arguments, code)
+        self._failed(call, arguments, code)
 
     def _why_undumped(self, model: object) -> str:
         name = PurePath(self._names[model]).name if model in self._names else f"model {model}"
@@ -165,7 +171,7 @@ class ObservedCalls:
             f"npu_dump.run() give it up)"
         )
 
-    def _run_operator(self, call: str, _: tuple[Any, ...], code: Any) -> None:
+    def _failed(self, call: str, _: tuple[Any, ...], code: Any) -> None:
         if self._on and code in _DEVICE_ERRORS:
             self._note(self._evidence.failed, f"{call} returned {code}")
 

@@ -20,6 +20,7 @@ class Acl:
         names = ("set_dump", "finalize_dump", "load_from_file", "load_from_mem", "execute", "execute_async")
         self.mdl = SimpleNamespace(**{name: self._function(name) for name in names})
         self.op = SimpleNamespace(execute_v2=self._function("op"))
+        self.rt = SimpleNamespace(synchronize_stream=self._function("synchronize"))
 
     def _function(self, name: str) -> Any:
         def call(*arguments: Any) -> Any:
@@ -184,13 +185,28 @@ def test_an_error_of_the_device_is_kept(watched: Any, code: int) -> None:
     assert evidence.failed == [f"acl.execute returned {code}", f"acl.execute_v2 returned {code}"]
 
 
+@pytest.mark.parametrize(
+    ("code", "failed"),
+    [(507011, ["acl.synchronize_stream returned 507011"]), (507046, []), (0, [])],
+    ids=["device", "still-running", "success"],
+)
+def test_the_wait_for_a_stream_tells_what_failed_on_it(watched: Any, code: int, failed: list[str]) -> None:
+    acl, evidence, _ = watched
+    acl.answers["synchronize"] = code
+    acl.rt.synchronize_stream(1)
+    assert evidence.failed == []
+    acl.mdl.set_dump("ours")
+    assert acl.rt.synchronize_stream(1) == code
+    assert evidence.failed == failed
+
+
 def test_every_function_is_put_back(acl: Acl) -> None:
-    before = {**vars(acl.mdl), **vars(acl.op)}
+    before = {**vars(acl.mdl), **vars(acl.op), **vars(acl.rt)}
     calls = ObservedCalls(acl, "ours".__eq__, Evidence())
     calls.watch()
     assert acl.mdl.execute is not before["execute"]
     calls.stop()
-    assert {**vars(acl.mdl), **vars(acl.op)} == before
+    assert {**vars(acl.mdl), **vars(acl.op), **vars(acl.rt)} == before
     calls.stop()
 
 
