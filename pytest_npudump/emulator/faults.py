@@ -70,9 +70,9 @@ class Failure:
 def fail(operator: str, *, model: str | None = None, first: int = 0) -> None:
     """Let an operator fail on the device from now on, in models loaded already as well.
 
-    The call that runs it returns 507011 (a model) or 507015 (a single operator), its outputs are not
-    written, and an exception dump that is on leaves what CANN leaves. Operators before it run as ever.
-    ``install.reset()`` ends it.
+    ``acl.mdl.execute`` returns 507011; of ``acl.mdl.execute_async`` the call that waits for the stream does,
+    as of a single operator (507015). The outputs are not written, and an exception dump that is on leaves
+    what CANN leaves. Operators before it run as ever. ``install.reset()`` ends it.
 
     Args:
         operator: its raw name; for a single operator (``acl.op``) its type.

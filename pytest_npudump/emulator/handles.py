@@ -29,6 +29,10 @@ class Handles:
         value = self._objects.get(handle)
         return value if isinstance(value, kind) else None
 
+    def all(self, kind: type[T]) -> list[T]:
+        """Return what handles of one kind stand for, in the order they were given out."""
+        return [value for value in list(self._objects.values()) if isinstance(value, kind)]
+
     def remove(self, handle: int, kind: type[T]) -> T | None:
         """Destroy ``handle``; return what it stood for, or None as in :meth:`get`."""
         value = self.get(handle, kind)

@@ -29,6 +29,9 @@ BORROWED_OBJECTS = 4096
 _OURS = 3
 """References to a borrowed object that are ours: the region's, the view's and getrefcount's argument."""
 
+DEVICE, HOST, BORROWED = "device", "host", "borrowed"
+"""Kinds of memory: of a device, page-locked on the host, and an object of the application."""
+
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -39,7 +42,7 @@ class Region:
     Attributes:
         address: first byte.
         data: the bytes, writable.
-        kind: ``device``, ``host`` or ``borrowed`` (an object of the application).
+        kind: :data:`DEVICE`, :data:`HOST` or :data:`BORROWED`.
         owner: what keeps the bytes alive.
         device: device the memory is on; -1 for host memory.
     """
@@ -79,14 +82,14 @@ class Memory:
             MemoryError: the device, or this machine, has no room.
         """
         with self._lock:
-            if kind == "device" and self.used(device) + size > DEVICE_BYTES:
+            if kind == DEVICE and self.used(device) + size > DEVICE_BYTES:
                 raise MemoryError(size)
             whole = np.zeros(size + ALIGNMENT, np.uint8)
             start = -whole.ctypes.data % ALIGNMENT
             region = Region(whole.ctypes.data + start, whole[start : start + size], kind, whole, device)
             self._regions[region.address] = region
             insort(self._owned_order, region.address)
-            if kind == "device":
+            if kind == DEVICE:
                 self._used[device] = self.used(device) + size
             return region.address
 
@@ -98,7 +101,7 @@ class Memory:
                 return False
             del self._regions[address]
             del self._owned_order[bisect_right(self._owned_order, address) - 1]
-            if kind == "device":
+            if kind == DEVICE:
                 self._used[region.device] -= region.data.size
             return True
 
@@ -106,8 +109,8 @@ class Memory:
         """Free what was allocated on ``device``, as resetting it does."""
         with self._lock:
             for region in list(self._regions.values()):
-                if region.kind == "device" and region.device == device:
-                    self.free(region.address, "device")
+                if region.kind == DEVICE and region.device == device:
+                    self.free(region.address, DEVICE)
 
     def borrow(self, address: int, size: int, owner: object) -> int:
         """Let pointers reach ``size`` bytes of the application's own ``owner``; returns ``address``.
@@ -119,7 +122,7 @@ class Memory:
             self._forget(address)
             self._let_go(size)
             insort(self._borrowed_order, address)
-            self._borrowed[address] = Region(address, _view(address, size, owner), "borrowed", owner)
+            self._borrowed[address] = Region(address, _view(address, size, owner), BORROWED, owner)
             self._borrowed_bytes += size
         return address
 
@@ -141,12 +144,36 @@ class Memory:
 
     def find(self, address: int, size: int) -> Bytes | None:
         """Return ``size`` writable bytes at ``address``, or None where they are not all known memory."""
+        region = self.region(address, size)
+        if region is None:
+            return None
+        first = address - region.address
+        return region.data[first : first + size]
+
+    def region(self, address: int, size: int) -> Region | None:
+        """Return the memory that ``size`` bytes at ``address`` lie in, or None if they are not all in one."""
         with self._lock:
             for region in self._candidates(address):
                 if address + size <= region.end:
-                    first = address - region.address
-                    return region.data[first : first + size]
+                    return region
         return None
+
+    def reached(self, address: int, size: int, device: int) -> Bytes | str:
+        """Return bytes that work on a device may use, or why it cannot.
+
+        That is memory of this device and page-locked host memory (``acl.rt.malloc_host``), as the documents
+        of ``acl.mdl.execute`` list them. Another device's is out of its reach until peer access is enabled,
+        which no call of the emulator does. CANN checks neither: the work fails on the device.
+        """
+        region = self.region(address, size)
+        if region is None:
+            return f"{size} bytes at {address:#x} are not allocated memory"
+        if region.kind == BORROWED:
+            return f"{address:#x} is memory of a Python object; copy it to acl.rt.malloc's with acl.rt.memcpy"
+        if region.kind == DEVICE and region.device != device:
+            return f"{address:#x} is memory of device {region.device}, and the work runs on device {device}"
+        first = address - region.address
+        return region.data[first : first + size]
 
     def _candidates(self, address: int) -> Iterator[Region]:
         """Yield the regions that begin at or before ``address``, the nearest first; only borrowed overlap."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.emulator.callback import Deliver
     from pytest_npudump.emulator.dump_settings import DumpSettings
+    from pytest_npudump.emulator.streams import Context
     from pytest_npudump.emulator.tensors import Tensor
 
 
@@ -62,7 +63,7 @@ class Model:
         name: model name in dumps: the file's stem, or the graph's name for a model from memory.
         inputs, outputs: its ports, in order.
         id: model id, unique in the process.
-        device: the device it was loaded on.
+        context: the context it was loaded in; None for a description of a file.
         plan: which files it leaves; None if it was loaded while no dump was set.
         executions: how often it ran: the ``data_index`` of the next execution.
         current_shapes: output shapes of the last execution; None before the first.
@@ -75,7 +76,7 @@ class Model:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     id: int = 0
-    device: int = 0
+    context: Context | None = None
     plan: Plan | None = None
     executions: int = 0
     current_shapes: tuple[tuple[int, ...], ...] | None = None
@@ -85,6 +86,11 @@ class Model:
     _exposed: Any = None
     _previous: dict[str, Tensor] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def device(self) -> int:
+        """The device it was loaded on."""
+        return 0 if self.context is None else self.context.device
 
     def run(
         self, inputs: Sequence[Tensor], clock: Callable[[], int], deliver: Deliver | None = None

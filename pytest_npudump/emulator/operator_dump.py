@@ -21,16 +21,21 @@ _ALIGNMENT = 512
 
 
 def record(
-    process: Process, op_type: str, stream: int, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    process: Process,
+    op_type: str,
+    place: tuple[int, int],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
 ) -> None:
-    """Write one execution's file, if single operators are dumped.
+    """Write one execution's file, if single operators are dumped; ``place`` is a device and a stream's id.
 
     The operator is called like its type, as the operator models that CANN compiles are; executions differ
     by task id and time.
     """
+    device, stream = place
     task = next(process.operator_tasks)
     settings = process.dumping.settings
-    if settings is None or not settings.operators or process.context is None:
+    if settings is None or not settings.operators:
         return
     slots: dict[str, Slot] = {}
     address = _ADDRESS
@@ -49,6 +54,4 @@ def record(
         [slots[name] for name in kept.outputs],
         settings.statistics,
     )
-    write(
-        operator_directory(settings.root, process.context.device), file, process.clock(), destination(process)
-    )
+    write(operator_directory(settings.root, device), file, process.clock(), destination(process))

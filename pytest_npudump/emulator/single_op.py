@@ -12,6 +12,7 @@ from pytest_npudump.emulator.tensors import from_acl_type, onnx_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.emulator.tensors import Tensor
 
     Attributes = Mapping[str, Any]
@@ -52,6 +53,10 @@ class SingleOperator:
     session: Any
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+    def outgoing(self) -> tuple[tuple[str, DType, tuple[int, ...]], ...]:
+        """Return name, type and shape of each output, -1 for a dimension that follows from the data."""
+        return sessions.ports(self.session.get_outputs())
 
     def run(self, arrays: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Execute on ``arrays``.

@@ -13,6 +13,8 @@ from pytest_npudump.config.environment import collecting
 from pytest_npudump.emulator.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.handles import Handles
 from pytest_npudump.emulator.memory import Memory
+from pytest_npudump.emulator.reports import Subscriptions
+from pytest_npudump.emulator.streams import DEFAULT_STREAM, Context, Streams
 from pytest_npudump.emulator.writer import Clock
 
 if TYPE_CHECKING:
@@ -21,29 +23,10 @@ if TYPE_CHECKING:
     from pytest_npudump.emulator.dump_settings import DumpSettings
     from pytest_npudump.emulator.faults import Failure, Trampling
     from pytest_npudump.emulator.models import Model
+    from pytest_npudump.emulator.threads import ApplicationThread
 
 DEVICES = 8
 """Devices of the emulated machine."""
-DEFAULT_STREAM = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """A runtime context of one device."""
-
-    device: int
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """A stream of one device; work on it is done when the call returns.
-
-    Attributes:
-        id: stream id as dump files carry it.
-    """
-
-    device: int
-    id: int
 
 
 @dataclass(slots=True)
@@ -93,6 +76,9 @@ class Process:
     operator_tasks: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     device_uses: Counter[int] = field(default_factory=Counter)
     default_contexts: dict[int, int] = field(default_factory=dict)
+    streams: Streams = field(default_factory=Streams)
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    threads: dict[int, ApplicationThread] = field(default_factory=dict)
     operator_directory: str = ""
     operator_calls: Counter[str] = field(default_factory=Counter)
     tramplings: list[Trampling] = field(default_factory=list)
@@ -155,4 +141,5 @@ def process() -> Process:
 
 def reset() -> None:
     """Start over with the state of a new process; handles and pointers given out before are void."""
+    _current.process.streams.close()
     _current.process = _new()

@@ -131,6 +131,57 @@ def run_model(started: Any) -> Callable[..., list[np.ndarray]]:
     return execute
 
 
+class Program:
+    """What programs written for pyACL do with the small model, in the calling thread's context."""
+
+    bytes = 24
+
+    def __init__(self, acl: Any) -> None:
+        self.acl = acl
+
+    def load(self, path: Path) -> int:
+        model_id, ret = self.acl.mdl.load_from_file(str(path))
+        assert ret == 0, self.acl.get_recent_err_msg()
+        number: int = model_id
+        return number
+
+    def memory(self, values: object, kind: type = np.float32) -> int:
+        """Memory of this device that holds ``values``."""
+        data = np.asarray(values, kind).tobytes()
+        address, ret = self.acl.rt.malloc(len(data), 0)
+        assert ret == 0
+        self.acl.rt.memcpy(address, len(data), self.acl.util.bytes_to_ptr(data), len(data), 1)
+        number: int = address
+        return number
+
+    def dataset(self, *places: tuple[int, int]) -> int:
+        """A dataset of buffers, each an address and a size."""
+        made: int = self.acl.mdl.create_dataset()
+        for address, size in places:
+            buffer = self.acl.create_data_buffer(address, size)
+            assert self.acl.mdl.add_dataset_buffer(made, buffer) == (made, 0)
+        return made
+
+    def datasets(self, value: float = 1.0) -> tuple[int, int, int]:
+        """Input and output of the small model, and where its output is."""
+        source, target = self.memory([value] * 6), self.memory([0.0] * 6)
+        return self.dataset((source, self.bytes)), self.dataset((target, self.bytes)), target
+
+    def floats(self, address: int, count: int = 6) -> list[float]:
+        """What is in device memory."""
+        host, ret = self.acl.rt.malloc_host(4 * count)
+        assert ret == 0
+        assert self.acl.rt.memcpy(host, 4 * count, address, 4 * count, 2) == 0
+        data = self.acl.util.ptr_to_bytes(host, 4 * count)
+        self.acl.rt.free_host(host)
+        return [float(value) for value in np.frombuffer(data, np.float32)]
+
+
+@pytest.fixture
+def program(started: Any) -> Program:
+    return Program(started)
+
+
 @pytest.fixture(scope="session")
 def wire() -> Any:
     """The module wire.py, which takes dump files apart without the package."""

@@ -324,7 +324,8 @@ def test_a_single_operator_that_fails_is_dumped(started: Any, exceptions: Any) -
     def execute() -> int:
         attr = started.op.create_attr()
         stream, _ = started.rt.create_stream()
-        code: int = started.op.execute_v2("Neg", [desc], buffers[:1], [desc], buffers[1:], attr, stream)
+        assert started.op.execute_v2("Neg", [desc], buffers[:1], [desc], buffers[1:], attr, stream) == 0
+        code: int = started.rt.synchronize_stream(stream)
         return code
 
     assert execute() == 0

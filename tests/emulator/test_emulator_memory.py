@@ -67,8 +67,8 @@ def test_pointers_are_real_addresses(started: Any) -> None:
         ({"count": 65, "dst_max": 65}, 107000),
         ({"dst": 12345}, 107000),
         ({"src": 12345}, 107000),
-        ({"kind": 9}, 107000),
-        ({"kind": -1}, 107000),
+        ({"kind": 9}, 100000),
+        ({"kind": -1}, 100000),
     ],
 )
 def test_memcpy_refuses_what_would_crash(started: Any, change: dict[str, int], code: int) -> None:

@@ -1,4 +1,10 @@
-"""Execution of models: from buffers to tensors and back."""
+"""Execution of models: from buffers to tensors and back.
+
+Sources: ``model.cpp`` of hicann/ge's ``acl_model`` and the documents of ``acl.mdl.execute``: a model is
+loaded, executed and unloaded in one context. ``ModelExecute`` of hicann/runtime's ``api_impl.cc`` has the
+code for another one: 107004. What goes wrong in a call that only puts the execution on a stream is told by
+what waits for that stream.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +18,19 @@ from pytest_npudump.emulator.acl._datasets import Dataset
 from pytest_npudump.emulator.acl._descs import TensorDesc
 from pytest_npudump.emulator.acl._exceptions import dumped
 from pytest_npudump.emulator.acl._loading import refusal
+from pytest_npudump.emulator.acl._streams import own_stream, wait_for
 from pytest_npudump.emulator.arguments import parse
 from pytest_npudump.emulator.callback import destination
 from pytest_npudump.emulator.failing import OperatorFailedError
+from pytest_npudump.emulator.memory import DEVICE
 from pytest_npudump.emulator.sessions import ModelError
-from pytest_npudump.emulator.state import DEFAULT_STREAM, Stream, process
+from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.streams import FOR_EVER, Failure, Stream, Work
 from pytest_npudump.emulator.tensors import Tensor, nbytes, storage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_npudump.emulator.memory import Bytes
     from pytest_npudump.emulator.models import Model, Port
 
@@ -30,47 +41,78 @@ class MisfitError(Exception):
 
 def execute(*args: object) -> int:
     """``(model id, inputs, outputs) -> ret``."""
-    return _execute("acl.mdl.execute", *parse("acl.mdl.execute", "Ikk", args))
+    call = "acl.mdl.execute"
+    state = process()
+    try:
+        run = _prepare(call, *parse(call, "Ikk", args))
+    except MisfitError as error:
+        return state.explain(error.args[0], f"{call}: {error.args[1]}")
+    failure = run()
+    return codes.SUCCESS if failure is None else state.explain(failure.code, f"{call}: {failure.why}")
 
 
 def execute_async(*args: object) -> int:
-    """``(model id, inputs, outputs, stream) -> ret``, done when it returns."""
+    """``(model id, inputs, outputs, stream) -> ret``: what fails on the device is told by the stream."""
     *what, stream = parse("acl.mdl.execute_async", "Ikkk", args)
-    return _on_stream("acl.mdl.execute_async", stream, what)
+    placed = _put("acl.mdl.execute_async", stream, what)
+    return placed if isinstance(placed, int) else codes.SUCCESS
 
 
 def execute_v2(*args: object) -> int:
-    """``(model id, inputs, outputs, stream, handle) -> ret``; the configuration handle is unused."""
-    *what, stream, _ = parse("acl.mdl.execute_v2", "Ikkkk", args)
-    return _on_stream("acl.mdl.execute_v2", stream, what)
+    """``(model id, inputs, outputs, stream, handle) -> ret``, when done; the configuration is unused."""
+    call = "acl.mdl.execute_v2"
+    *what, stream, _ = parse(call, "Ikkkk", args)
+    placed = _put(call, stream, what)
+    return placed if isinstance(placed, int) else wait_for(call, placed, FOR_EVER)
 
 
-def _on_stream(call: str, stream: int, what: list[int]) -> int:
+def _put(call: str, handle: int, what: list[int]) -> Stream | int:
+    """Put an execution on a stream and return the stream, or the code that stands against it."""
     state = process()
-    if stream != DEFAULT_STREAM and state.handles.get(stream, Stream) is None:
-        return state.explain(codes.RT_PARAM_INVALID, f"{call}: {stream:#x} is no stream")
-    model_id, inputs, outputs = what
-    return _execute(call, model_id, inputs, outputs)
-
-
-def _execute(call: str, model_id: int, inputs: int, outputs: int) -> int:
-    state = process()
+    stream = own_stream(call, handle)
+    if not isinstance(stream, Stream):
+        return stream
     try:
-        source, target = _dataset(inputs), _dataset(outputs)
-        code = refusal(call)
-        if code:
-            return code
-        model = _model(model_id)
-        _run(model, source, target)
+        model_id, inputs, outputs = what
+        run = _prepare(call, model_id, inputs, outputs, allocate=False)
     except MisfitError as error:
         return state.explain(error.args[0], f"{call}: {error.args[1]}")
-    except OperatorFailedError as error:
-        return state.explain(codes.RT_MODEL_EXECUTE, f"{call}: {error}{_exception_dump(model, error)}")
-    except ModelError as error:
-        return state.explain(codes.GE_INTERNAL_ERROR, f"{call}: {error}")
-    except OSError as error:
-        return state.explain(codes.INTERNAL_ERROR, f"{call}: the dump cannot be written: {error}")
-    return codes.SUCCESS
+    state.streams.put(stream, Work(stream, run))
+    return stream
+
+
+def _prepare(
+    call: str, model_id: int, inputs: int, outputs: int, *, allocate: bool = True
+) -> Callable[[], Failure | None]:
+    """Check everything that is known before a model runs, and return the run.
+
+    ``allocate`` tells whether empty output buffers get memory: on a stream CANN does not hand it out.
+
+    Raises:
+        MisfitError: something stands against it.
+    """
+    source, target = _dataset(inputs), _dataset(outputs)
+    code = refusal(call)
+    if code:
+        raise MisfitError(code, process().take_message())
+    model = _model(model_id)
+    located = _inputs(model, source)
+    _check_outputs(model, target, allocate=allocate)
+
+    def run() -> Failure | None:
+        try:
+            _run(model, located, target)
+        except MisfitError as error:
+            return Failure(*error.args)
+        except OperatorFailedError as error:
+            return Failure(codes.RT_MODEL_EXECUTE, f"{error}{_exception_dump(model, error)}")
+        except ModelError as error:
+            return Failure(codes.GE_INTERNAL_ERROR, str(error))
+        except OSError as error:
+            return Failure(codes.INTERNAL_ERROR, f"the dump cannot be written: {error}")
+        return None
+
+    return run
 
 
 def _exception_dump(model: Model, error: OperatorFailedError) -> str:
@@ -86,23 +128,31 @@ def _dataset(handle: int) -> Dataset:
 
 
 def _model(model_id: int) -> Model:
-    found = process().models.get(model_id)
+    state = process()
+    found = state.models.get(model_id)
     if found is None:
         raise MisfitError(codes.GE_EXEC_MODEL_ID_INVALID, f"no model has the id {model_id}")
+    if found.context is not state.context:
+        message = (
+            f"the model was loaded in another context (device {found.device}) than this thread's (device "
+            f"{state.device}); load and run a model in one context (acl.rt.set_context)"
+        )
+        raise MisfitError(codes.RT_MODEL_CONTEXT, message)
     return found
 
 
-def _run(model: Model, source: Dataset, target: Dataset) -> None:
+def _run(model: Model, inputs: list[tuple[Port, tuple[int, ...], Bytes]], target: Dataset) -> None:
     state = process()
-    tensors = _inputs(model, source)
-    _check_outputs(model, target)
-    results = model.run(tensors, state.clock, destination(state))
-    _store(model, target, results)
+    tensors = [
+        Tensor(port.dtype, shape, data.copy().view(storage(port.dtype))) for port, shape, data in inputs
+    ]
+    _store(model, target, model.run(tensors, state.clock, destination(state)))
 
 
-def _inputs(model: Model, dataset: Dataset) -> list[Tensor]:
+def _inputs(model: Model, dataset: Dataset) -> list[tuple[Port, tuple[int, ...], Bytes]]:
+    """Return every input of this execution with its shape and where its bytes are."""
     _same_number("input", len(model.inputs), len(dataset.buffers))
-    return [_input(port, dataset, index) for index, port in enumerate(model.inputs)]
+    return [(port, *_input(model, dataset, index)) for index, port in enumerate(model.inputs)]
 
 
 def _same_number(io: str, wanted: int, given: int) -> None:
@@ -111,18 +161,21 @@ def _same_number(io: str, wanted: int, given: int) -> None:
         raise MisfitError(codes.GE_PARAM_INVALID, message)
 
 
-def _input(port: Port, dataset: Dataset, index: int) -> Tensor:
-    buffer = _buffer(dataset, index)
+def _input(model: Model, dataset: Dataset, index: int) -> tuple[tuple[int, ...], Bytes]:
+    port, buffer = model.inputs[index], _buffer(dataset, index)
     shape = _shape(port, dataset, index, buffer.size)
     size = nbytes(port.dtype, shape)
     if buffer.size < size:
         message = f"input {port.name!r} of shape {list(shape)} has {size} bytes, its buffer {buffer.size}"
         raise MisfitError(codes.GE_PARAM_INVALID, message)
-    data = process().memory.find(buffer.address, size) if size else np.empty(0, np.uint8)
-    if data is None:
-        message = f"input {port.name!r}: {size} bytes at {buffer.address:#x} are not allocated memory"
-        raise MisfitError(codes.GE_PARAM_INVALID, message)
-    return Tensor(port.dtype, shape, data.copy().view(storage(port.dtype)))
+    return shape, _reached(f"input {port.name!r}", model, buffer, size)
+
+
+def _reached(what: str, model: Model, buffer: DataBuffer, size: int) -> Bytes:
+    found = process().memory.reached(buffer.address, size, model.device) if size else np.empty(0, np.uint8)
+    if isinstance(found, str):
+        raise MisfitError(codes.GE_PARAM_INVALID, f"{what}: {found}")
+    return found
 
 
 def _buffer(dataset: Dataset, index: int) -> DataBuffer:
@@ -163,27 +216,26 @@ def _fitting(port: Port, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _check_outputs(model: Model, dataset: Dataset) -> None:
+def _check_outputs(model: Model, dataset: Dataset, *, allocate: bool) -> None:
     """Refuse buffers that cannot hold what the model will give, before it runs and dumps."""
     _same_number("output", len(model.outputs), len(dataset.buffers))
     for index, port in enumerate(model.outputs):
         buffer = _buffer(dataset, index)
         if buffer.address or buffer.size:
-            _room(port.name, port.shape, buffer, port.nbytes)
+            _room(model, port, port.shape, buffer, port.nbytes)
         elif not port.dynamic and port.nbytes:
             message = f"the buffer of output {port.name!r} is NULL, which only dynamic shapes allow"
             raise MisfitError(codes.GE_PARAM_INVALID, message)
+        elif not allocate:
+            message = f"the buffer of output {port.name!r} is NULL, which only acl.mdl.execute allows"
+            raise MisfitError(codes.GE_PARAM_INVALID, message)
 
 
-def _room(name: str, shape: tuple[int, ...], buffer: DataBuffer, size: int) -> Bytes:
+def _room(model: Model, port: Port, shape: tuple[int, ...], buffer: DataBuffer, size: int) -> Bytes:
     if buffer.size < size:
-        message = f"output {name!r} of shape {list(shape)} has {size} bytes, its buffer {buffer.size}"
+        message = f"output {port.name!r} of shape {list(shape)} has {size} bytes, its buffer {buffer.size}"
         raise MisfitError(codes.GE_PARAM_INVALID, message)
-    data = process().memory.find(buffer.address, size)
-    if data is None:
-        message = f"output {name!r}: {size} bytes at {buffer.address:#x} are not allocated memory"
-        raise MisfitError(codes.GE_PARAM_INVALID, message)
-    return data
+    return _reached(f"output {port.name!r}", model, buffer, size)
 
 
 def _store(model: Model, dataset: Dataset, results: tuple[Tensor, ...]) -> None:
@@ -192,15 +244,14 @@ def _store(model: Model, dataset: Dataset, results: tuple[Tensor, ...]) -> None:
             continue
         buffer = _buffer(dataset, index)
         if not buffer.address and not buffer.size:
-            _allocate(buffer, tensor.nbytes)
-        _room(port.name, tensor.shape, buffer, tensor.nbytes)[:] = tensor.data.view(np.uint8)
+            _allocate(buffer, tensor.nbytes, model.device)
+        _room(model, port, tensor.shape, buffer, tensor.nbytes)[:] = tensor.data.view(np.uint8)
 
 
-def _allocate(buffer: DataBuffer, size: int) -> None:
+def _allocate(buffer: DataBuffer, size: int, device: int) -> None:
     """Give an empty output buffer memory of its own, as ACL does for models with dynamic shapes."""
-    state = process()
     try:
-        buffer.address = state.memory.allocate(size, "device", state.device)
+        buffer.address = process().memory.allocate(size, DEVICE, device)
     except MemoryError:
         raise MisfitError(codes.RT_MEMORY_ALLOCATION, f"no room for {size} bytes of output") from None
     buffer.size = size

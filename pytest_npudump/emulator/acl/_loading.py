@@ -33,7 +33,7 @@ def _load(call: str, source: Path | bytes, bad: int) -> tuple[int, int]:
             model = models.load(source, state.dumping.settings)
         except ModelError as error:
             return 0, state.explain(bad, f"{call}: {error}")
-        model.id, model.device = next(state.model_ids), state.device
+        model.id, model.context = next(state.model_ids), state.context
         model.registered = state.dumping.exception is not None
         state.models[model.id] = model
     return model.id, codes.SUCCESS

@@ -1,4 +1,8 @@
-"""Single operators between the calls of ``acl.op`` and onnxruntime."""
+"""Single operators between the calls of ``acl.op`` and onnxruntime.
+
+They run on a stream: what fails on the device is told by what waits for it, as CANN's documents say of every
+asynchronous call.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from pytest_npudump.emulator.acl._attributes import OperatorAttributes
 from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._descs import TensorDesc
 from pytest_npudump.emulator.acl._exceptions import dumped
+from pytest_npudump.emulator.acl._streams import own_stream
 from pytest_npudump.emulator.arguments import integers
 from pytest_npudump.emulator.exception_files import Argument
 from pytest_npudump.emulator.failing import OperatorFailedError, single_operator
@@ -23,12 +28,14 @@ from pytest_npudump.emulator.single_op import (
     SingleOperator,
     build,
 )
-from pytest_npudump.emulator.state import DEFAULT_STREAM, Stream, process
-from pytest_npudump.emulator.tensors import Tensor, from_acl_type, storage
+from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.streams import Failure, Stream, Work
+from pytest_npudump.emulator.tensors import Tensor, from_acl_type, nbytes, storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.emulator.memory import Bytes
 
 
@@ -96,41 +103,77 @@ def _descs(handles: Sequence[int]) -> tuple[TensorDesc, ...]:
     return known
 
 
-def run(handle: OperatorHandle, inputs: list[int], outputs: list[int], stream: int) -> None:
-    """Execute on data buffers and write the dump, if there is one.
+def run(call: str, handle: OperatorHandle, inputs: list[int], outputs: list[int], stream_handle: int) -> int:
+    """Put an operator on a stream, with the dump, if there is one: 0, or the stream's code.
 
     Raises:
-        RefusedError: a handle, a size, the device or the operator itself stands against it.
+        RefusedError: a handle or a size stands against it.
     """
-    state = process()
-    known = state.handles.get(stream, Stream)
-    if stream != DEFAULT_STREAM and known is None:
-        raise RefusedError(codes.RT_PARAM_INVALID, f"{stream:#x} is no stream")
-    if state.context is None:
-        raise RefusedError(codes.RT_CONTEXT_NULL, "this thread has no context; call acl.rt.set_device first")
+    stream = own_stream(call, stream_handle)
+    if not isinstance(stream, Stream):
+        return stream
     if len(inputs) != len(handle.inputs) or len(outputs) != len(handle.outputs):
         raise RefusedError(codes.INVALID_PARAM, "as many data buffers as tensor descriptions are needed")
-    tensors = [_read(desc, buffer) for desc, buffer in zip(handle.inputs, inputs, strict=True)]
-    room = [_memory(buffer, desc.nbytes) for desc, buffer in zip(handle.outputs, outputs, strict=True)]
-    stream_id = DEFAULT_STREAM if known is None else known.id
+    sides = ((handle.inputs, inputs), (handle.outputs, outputs))
+    places = [
+        [_Place(desc, _memory(buffer, desc.nbytes)) for desc, buffer in zip(descs, buffers, strict=True)]
+        for descs, buffers in sides
+    ]
+    _check_outputs(handle)
+    process().streams.put(stream, Work(stream, lambda: _run(handle, places[0], places[1], stream)))
+    return codes.SUCCESS
+
+
+def _check_outputs(handle: OperatorHandle) -> None:
+    """Refuse descriptions whose sizes are not those that the operator is known to give, before it runs."""
+    for desc, (_, dtype, shape) in zip(handle.outputs, handle.operator.outgoing(), strict=True):
+        if -1 not in shape and nbytes(dtype, shape) != desc.nbytes:
+            message = f"an output has the shape {list(shape)}, its description {list(desc.shape)}"
+            raise RefusedError(codes.INVALID_PARAM, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tensor is."""
+
+    desc: TensorDesc
+    data: Bytes
+
+    def read(self) -> Tensor:
+        dtype = _dtype(self.desc)
+        return Tensor(dtype, self.desc.shape, self.data.copy().view(storage(dtype)))
+
+
+def _run(
+    handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Place], stream: Stream
+) -> Failure | None:
+    tensors = [place.read() for place in inputs]
     if failing_operator(handle.operator.op_type):
-        raise _failed(handle, stream_id, tensors, "a failure that was planted (emulator.faults.fail)")
+        return _failed(handle, stream, tensors, "a failure that was planted (emulator.faults.fail)")
     try:
         results = handle.operator.run(tensors)
     except ModelError as error:
-        raise _failed(handle, stream_id, tensors, str(error)) from error
-    for desc, target, result in zip(handle.outputs, room, results, strict=True):
-        if desc.nbytes != result.nbytes:
-            message = f"an output has the shape {list(result.shape)}, its description {list(desc.shape)}"
-            raise RefusedError(codes.INVALID_PARAM, message)
-        target[:] = result.data.view(np.uint8)
-    _dump(handle, inputs, results, stream_id)
+        return _failed(handle, stream, tensors, str(error))
+    for place, result in zip(outputs, results, strict=True):
+        if place.desc.nbytes != result.nbytes:
+            message = (
+                f"an output has the shape {list(result.shape)}, its description {list(place.desc.shape)}"
+            )
+            return Failure(codes.INVALID_PARAM, message)
+        place.data[:] = result.data.view(np.uint8)
+    try:
+        # Inputs are read again: one that is an output too holds the result by now.
+        after = [place.read() for place in inputs]
+        where = (stream.context.device, stream.id)
+        operator_dump.record(process(), handle.operator.op_type, where, after, results)
+    except OSError as error:
+        return Failure(codes.INTERNAL_ERROR, f"the dump cannot be written: {error}")
+    return None
 
 
-def _failed(handle: OperatorHandle, stream: int, inputs: Sequence[Tensor], why: str) -> RefusedError:
-    """Return the error of an operator that failed on the device, its exception dump written."""
-    state = process()
-    operator = single_operator(handle.operator.op_type, stream, state.device, inputs)
+def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], why: str) -> Failure:
+    """Return the failure of an operator on the device, its exception dump written."""
+    operator = single_operator(handle.operator.op_type, stream.id, stream.context.device, inputs)
     room = [(from_acl_type(desc.dtype), desc) for desc in handle.outputs]
     outputs = [
         Argument(Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index)
@@ -138,23 +181,14 @@ def _failed(handle: OperatorHandle, stream: int, inputs: Sequence[Tensor], why: 
         if dtype is not None and desc.nbytes
     ]
     error = OperatorFailedError(replace(operator, outputs=outputs), why)
-    return RefusedError(codes.RT_AICORE_EXCEPTION, f"{error}{dumped(error.operator)}")
+    return Failure(codes.RT_AICORE_EXCEPTION, f"{error}{dumped(error.operator)}")
 
 
-def _dump(handle: OperatorHandle, inputs: list[int], results: tuple[Tensor, ...], stream: int) -> None:
-    """Record the execution. Inputs are read again: one that is an output too holds the result by now."""
-    after = [_read(desc, buffer) for desc, buffer in zip(handle.inputs, inputs, strict=True)]
-    try:
-        operator_dump.record(process(), handle.operator.op_type, stream, after, results)
-    except OSError as error:
-        raise RefusedError(codes.INTERNAL_ERROR, f"the dump cannot be written: {error}") from error
-
-
-def _read(desc: TensorDesc, buffer: int) -> Tensor:
+def _dtype(desc: TensorDesc) -> DType:
     dtype = from_acl_type(desc.dtype)
     if dtype is None:
         raise RefusedError(codes.INVALID_PARAM, f"aclDataType {desc.dtype} is unknown")
-    return Tensor(dtype, desc.shape, _memory(buffer, desc.nbytes).copy().view(storage(dtype)))
+    return dtype
 
 
 def _memory(handle: int, size: int) -> Bytes:
@@ -163,8 +197,11 @@ def _memory(handle: int, size: int) -> Bytes:
         raise RefusedError(codes.INVALID_PARAM, "a data buffer is NULL or was destroyed")
     if not size:
         return np.empty(0, np.uint8)
-    found = process().memory.find(buffer.address, size) if buffer.size >= size else None
-    if found is None:
-        message = f"{size} bytes at {buffer.address:#x} are not memory of the buffer, which has {buffer.size}"
+    if buffer.size < size:
+        message = f"a tensor has {size} bytes, its buffer {buffer.size}"
         raise RefusedError(codes.INVALID_PARAM, message)
+    state = process()
+    found = state.memory.reached(buffer.address, size, state.device)
+    if isinstance(found, str):
+        raise RefusedError(codes.INVALID_PARAM, found)
     return found

@@ -89,10 +89,9 @@ def _execute(call: str, args: tuple[object, ...]) -> int:
     op_type, in_descs, in_buffers, out_descs, out_buffers, attr, stream = parse(call, "sllllkk", args)
     try:
         handle = create(call, op_type, in_descs, out_descs, attr)
-        run(handle, integers(call, in_buffers), integers(call, out_buffers), stream)
+        return run(call, handle, integers(call, in_buffers), integers(call, out_buffers), stream)
     except RefusedError as error:
         return process().explain(error.args[0], f"{call}: {error.args[1]}")
-    return codes.SUCCESS
 
 
 def create_handle(*args: object) -> tuple[int, int]:
@@ -120,10 +119,9 @@ def execute_with_handle(*args: object) -> int:
     if handle is None:
         return process().explain(codes.INVALID_PARAM, f"{call}: {number:#x} is no operator handle")
     try:
-        run(handle, integers(call, in_buffers), integers(call, out_buffers), stream)
+        return run(call, handle, integers(call, in_buffers), integers(call, out_buffers), stream)
     except RefusedError as error:
         return process().explain(error.args[0], f"{call}: {error.args[1]}")
-    return codes.SUCCESS
 
 
 def create_handle_for_cast(*args: object) -> tuple[int, int]:
@@ -142,10 +140,9 @@ def cast(*args: object) -> int:
     call = "acl.op.cast"
     source, data, target, result, _, stream = parse(call, "kkkkBk", args)
     try:
-        run(create_cast(source, target), [data], [result], stream)
+        return run(call, create_cast(source, target), [data], [result], stream)
     except RefusedError as error:
         return process().explain(error.args[0], f"{call}: {error.args[1]}")
-    return codes.SUCCESS
 
 
 def __getattr__(name: str) -> NoReturn:

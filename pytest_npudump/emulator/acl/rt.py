@@ -5,6 +5,20 @@ from __future__ import annotations
 from typing import NoReturn
 
 from pytest_npudump.emulator import codes
+from pytest_npudump.emulator.acl._events import (
+    create_event,
+    create_event_with_flag,
+    destroy_event,
+    event_elapsed_time,
+    query_event,
+    query_event_status,
+    query_event_wait_status,
+    record_event,
+    reset_event,
+    stream_wait_event,
+    synchronize_event,
+    synchronize_event_with_timeout,
+)
 from pytest_npudump.emulator.acl._memory_calls import (
     free,
     free_host,
@@ -17,24 +31,40 @@ from pytest_npudump.emulator.acl._memory_calls import (
     memset,
     memset_async,
 )
+from pytest_npudump.emulator.acl._reports import (
+    launch_callback,
+    process_report,
+    subscribe_report,
+    unsubscribe_report,
+)
 from pytest_npudump.emulator.acl._streams import (
     create_stream,
+    create_stream_with_config,
     destroy_stream,
     known_stream,
     no_context,
     refuse,
+    stream_query,
     synchronize_stream,
+    synchronize_stream_with_timeout,
+    wait_for,
 )
 from pytest_npudump.emulator.arguments import parse
 from pytest_npudump.emulator.memory import DEVICE_BYTES
-from pytest_npudump.emulator.state import DEVICES, Context, process
+from pytest_npudump.emulator.state import DEVICES, process
+from pytest_npudump.emulator.streams import FOR_EVER, Context, Stream
 from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [
     "create_context",
+    "create_event",
+    "create_event_with_flag",
     "create_stream",
+    "create_stream_with_config",
     "destroy_context",
+    "destroy_event",
     "destroy_stream",
+    "event_elapsed_time",
     "free",
     "free_host",
     "get_context",
@@ -44,6 +74,7 @@ __all__ = [
     "get_mem_info",
     "get_run_mode",
     "get_stream_overflow_switch",
+    "launch_callback",
     "malloc",
     "malloc_align32",
     "malloc_cached",
@@ -52,14 +83,27 @@ __all__ = [
     "memcpy_async",
     "memset",
     "memset_async",
+    "process_report",
+    "query_event",
+    "query_event_status",
+    "query_event_wait_status",
+    "record_event",
     "reset_device",
     "reset_device_force",
+    "reset_event",
     "set_context",
     "set_device",
     "set_device_sat_mode",
     "set_stream_overflow_switch",
+    "stream_query",
+    "stream_wait_event",
+    "subscribe_report",
     "synchronize_device",
+    "synchronize_event",
+    "synchronize_event_with_timeout",
     "synchronize_stream",
+    "synchronize_stream_with_timeout",
+    "unsubscribe_report",
 ]
 
 _RUN_MODE_HOST = 1
@@ -135,10 +179,19 @@ def create_context(*args: object) -> tuple[int, int]:
 
 
 def destroy_context(*args: object) -> int:
-    """``(context) -> ret``."""
-    (handle,) = parse("acl.rt.destroy_context", "k", args)
-    if process().handles.remove(handle, Context) is None:
-        return refuse(codes.INVALID_PARAM, f"acl.rt.destroy_context: {handle:#x} is no context")
+    """``(context) -> ret``: 107002 for what is no context, and for one that ``set_device`` has created.
+
+    Source: ``ContextDestroy`` of hicann/runtime's ``api_impl.cc``.
+    """
+    call = "acl.rt.destroy_context"
+    (handle,) = parse(call, "k", args)
+    if not handle:
+        return refuse(codes.INVALID_PARAM, f"{call}: the context is NULL")
+    state = process()
+    default = handle in state.default_contexts.values()
+    if default or state.handles.remove(handle, Context) is None:
+        what = "the default context of a device" if default else "no context"
+        return refuse(codes.RT_CONTEXT_NULL, f"{call}: {handle:#x} is {what}")
     return codes.SUCCESS
 
 
@@ -161,8 +214,14 @@ def get_context(*_: object) -> tuple[int, int]:
 
 
 def synchronize_device(*_: object) -> int:
-    """``() -> ret``."""
-    return codes.SUCCESS if process().context is not None else no_context("acl.rt.synchronize_device")
+    """``() -> ret``, when all streams of the context's device are done; the code of what failed on them."""
+    call, state = "acl.rt.synchronize_device", process()
+    if state.context is None:
+        return no_context(call)
+    contexts, streams = state.handles.all(Context), state.handles.all(Stream)
+    every = [*(context.stream for context in contexts), *streams]
+    here = [stream for stream in every if stream.context.device == state.context.device]
+    return next(filter(None, [wait_for(call, stream, FOR_EVER) for stream in here]), codes.SUCCESS)
 
 
 def get_mem_info(*args: object) -> tuple[int, int, int]:

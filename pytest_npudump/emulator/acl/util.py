@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import math
-import threading
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.arguments import parse
 from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.threads import ApplicationThread
 from pytest_npudump.emulator.unsupported import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = [
     "bytes_to_ptr",
@@ -135,27 +132,35 @@ def _warn(text: str) -> None:
 
 
 def start_thread(*args: object) -> tuple[int, int]:
-    """``(function, args) -> (thread id, ret)``: the function is called with the list ``args``."""
-    function, arguments = parse("acl.util.start_thread", "OO", args)
+    """``(function, args) -> (thread id, ret)``: the function is called with the list ``args``, if not None.
+
+    What the function raises is printed; ``stop_thread`` raises it.
+    """
+    function, argument = parse("acl.util.start_thread", "OO", args)
     if not callable(function):
-        raise TypeError("acl.util.start_thread args parse failed!")
-    thread = _thread(function, arguments)
-    return process().handles.add(thread), codes.SUCCESS
-
-
-def _thread(function: Callable[[Any], object], arguments: Any) -> threading.Thread:
-    thread = threading.Thread(target=function, args=(arguments,), daemon=True)
-    thread.start()
-    return thread
+        raise TypeError("parameter must be callable")
+    thread = ApplicationThread(function, argument)
+    state = process()
+    with state.lock:
+        thread.start()
+        ident = thread.ident or 0
+        state.threads[ident] = thread
+    return ident, codes.SUCCESS
 
 
 def stop_thread(*args: object) -> int:
-    """``(thread id) -> ret``, when the thread has ended."""
-    (handle,) = parse("acl.util.stop_thread", "k", args)
-    thread = process().handles.remove(handle, threading.Thread)
+    """``(thread id) -> ret``, when the thread has ended.
+
+    Raises:
+        RuntimeError: its function raised something.
+    """
+    (ident,) = parse("acl.util.stop_thread", "K", args)
+    thread = process().threads.pop(ident, None)
     if thread is None:
         return codes.INVALID_PARAM
     thread.join()
+    if thread.problem:
+        raise RuntimeError(thread.problem)
     return codes.SUCCESS
 
 
