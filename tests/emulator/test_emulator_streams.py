@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.emulator.faults import fail
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def test_contexts_that_are_none_cannot_be_destroyed(started: Any) -> None:
 
 
 def test_an_execution_on_a_stream_dumps_what_a_synchronous_one_does(
-    program: Any, set_dump: Callable[..., Path], small_model: Path
+    program: Any, set_dump: Callable[..., Path], small_model: Path, wire: Any
 ) -> None:
     root = set_dump(dump_mode="all")
     acl = program.acl
@@ -146,11 +145,14 @@ def test_an_execution_on_a_stream_dumps_what_a_synchronous_one_does(
         assert run() == 0
         assert acl.rt.synchronize_stream(stream) == 0
         assert program.floats(address) == RESULT
-    steps: dict[int, dict[str, bytes]] = {0: {}, 1: {}, 2: {}}
-    for record in read_dump(root).records:
-        name = f"{record.key.layer}.{record.key.io}.{record.key.slot}"
-        steps[record.key.step][name] = record.load().tobytes()
-    assert len(steps[0]) > 4
+    steps = [
+        {
+            dump.op_name: [tensor.data for tensor in (*dump.inputs, *dump.outputs)]
+            for dump in map(wire.read, root.glob(f"*/0/small/{model}/{index}/*"))
+        }
+        for index in range(3)
+    ]
+    assert len(steps[0]) == 5
     assert steps[0] == steps[1] == steps[2]
 
 
