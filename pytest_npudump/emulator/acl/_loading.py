@@ -39,7 +39,8 @@ def _load(call: str, source: Path | bytes, bad: int) -> tuple[int, int]:
     return model.id, codes.SUCCESS
 
 
-def _load_file(call: str, path: str) -> tuple[int, int]:
+def load_file(call: str, path: str) -> tuple[int, int]:
+    """Load a file for a call: ``(model id, ret)``."""
     found = models.resolve(path)
     if found is None:
         message = f"{call}: {path}: no such model; the emulator runs .onnx files, model.onnx for model.om"
@@ -47,7 +48,8 @@ def _load_file(call: str, path: str) -> tuple[int, int]:
     return _load(call, found, codes.GE_EXEC_MODEL_PATH_INVALID)
 
 
-def _load_memory(call: str, address: int, size: int) -> tuple[int, int]:
+def load_memory(call: str, address: int, size: int) -> tuple[int, int]:
+    """Load the bytes of a file for a call: ``(model id, ret)``."""
     data = process().memory.find(address, size) if size else None
     if data is None:
         message = f"{call}: {size} bytes at {address:#x} are not allocated memory"
@@ -58,25 +60,25 @@ def _load_memory(call: str, address: int, size: int) -> tuple[int, int]:
 def load_from_file(*args: object) -> tuple[int, int]:
     """``(path) -> (model id, ret)``."""
     (path,) = parse("acl.mdl.load_from_file", "s", args)
-    return _load_file("acl.mdl.load_from_file", path)
+    return load_file("acl.mdl.load_from_file", path)
 
 
 def load_from_file_with_mem(*args: object) -> tuple[int, int]:
     """``(path, work ptr, work size, weight ptr, weight size) -> (model id, ret)``; the memory is unused."""
     path, *_ = parse("acl.mdl.load_from_file_with_mem", "skkkk", args)
-    return _load_file("acl.mdl.load_from_file_with_mem", path)
+    return load_file("acl.mdl.load_from_file_with_mem", path)
 
 
 def load_from_mem(*args: object) -> tuple[int, int]:
     """``(ptr, size) -> (model id, ret)`` for the bytes of an ONNX file."""
     address, size = parse("acl.mdl.load_from_mem", "kk", args)
-    return _load_memory("acl.mdl.load_from_mem", address, size)
+    return load_memory("acl.mdl.load_from_mem", address, size)
 
 
 def load_from_mem_with_mem(*args: object) -> tuple[int, int]:
     """``(ptr, size, work ptr, work size, weight ptr, weight size) -> (model id, ret)``."""
     address, size, *_ = parse("acl.mdl.load_from_mem_with_mem", "kkkkkk", args)
-    return _load_memory("acl.mdl.load_from_mem_with_mem", address, size)
+    return load_memory("acl.mdl.load_from_mem_with_mem", address, size)
 
 
 def unload(*args: object) -> int:

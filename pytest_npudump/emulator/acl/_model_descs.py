@@ -206,6 +206,16 @@ def get_output_index_by_name(*args: object) -> tuple[int, int]:
     return _index("get_output_index_by_name", args, "output")
 
 
+def get_tensor_real_name(*args: object) -> str | None:
+    """``(desc, name) -> name`` of an input or output in the model; None where it has no such one.
+
+    CANN shortens names of 128 characters and more, which this turns back. The emulator shortens none.
+    """
+    handle, name = parse("acl.mdl.get_tensor_real_name", "ks", args)
+    ports = (*_ports(handle, "input"), *_ports(handle, "output"))
+    return str(name) if name in {port.name for port in ports} else None
+
+
 def get_dynamic_batch(*args: object) -> tuple[Dims, int]:
     """``(desc) -> ({"batchCount", "batch"}, ret)``: none, ONNX has no such profiles."""
     (handle,) = parse("acl.mdl.get_dynamic_batch", "k", args)

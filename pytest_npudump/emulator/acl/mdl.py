@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import NoReturn
 
 from pytest_npudump.emulator import callback, lifecycle
+from pytest_npudump.emulator.acl._config import (
+    create_config_handle,
+    destroy_config_handle,
+    load_with_config,
+    set_config_opt,
+)
 from pytest_npudump.emulator.acl._datasets import (
     add_dataset_buffer,
     create_dataset,
@@ -15,6 +21,13 @@ from pytest_npudump.emulator.acl._datasets import (
     set_dataset_tensor_desc,
 )
 from pytest_npudump.emulator.acl._execution import execute, execute_async, execute_v2
+from pytest_npudump.emulator.acl._gears import (
+    get_input_dynamic_dims,
+    get_input_dynamic_gear_count,
+    set_dynamic_batch_size,
+    set_dynamic_hw_size,
+    set_input_dynamic_dims,
+)
 from pytest_npudump.emulator.acl._loading import (
     load_from_file,
     load_from_file_with_mem,
@@ -48,6 +61,7 @@ from pytest_npudump.emulator.acl._model_descs import (
     get_output_index_by_name,
     get_output_name_by_index,
     get_output_size_by_index,
+    get_tensor_real_name,
 )
 from pytest_npudump.emulator.arguments import parse
 from pytest_npudump.emulator.state import process
@@ -55,8 +69,10 @@ from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [
     "add_dataset_buffer",
+    "create_config_handle",
     "create_dataset",
     "create_desc",
+    "destroy_config_handle",
     "destroy_dataset",
     "destroy_desc",
     "dump_reg_callback",
@@ -77,6 +93,8 @@ __all__ = [
     "get_input_data_type",
     "get_input_dims",
     "get_input_dims_v2",
+    "get_input_dynamic_dims",
+    "get_input_dynamic_gear_count",
     "get_input_format",
     "get_input_index_by_name",
     "get_input_name_by_index",
@@ -89,17 +107,25 @@ __all__ = [
     "get_output_index_by_name",
     "get_output_name_by_index",
     "get_output_size_by_index",
+    "get_tensor_real_name",
     "init_dump",
     "load_from_file",
     "load_from_file_with_mem",
     "load_from_mem",
     "load_from_mem_with_mem",
+    "load_with_config",
     "query_size",
     "query_size_from_mem",
+    "set_config_opt",
     "set_dataset_tensor_desc",
     "set_dump",
+    "set_dynamic_batch_size",
+    "set_dynamic_hw_size",
+    "set_input_dynamic_dims",
     "unload",
 ]
+
+_QUEUES = "a model with queues takes its data from the device's own scheduler"
 
 
 def init_dump(*_: object) -> int:
@@ -135,4 +161,4 @@ def dump_reg_callback(*args: object) -> int:
 
 
 def __getattr__(name: str) -> NoReturn:
-    missing("acl.mdl", name)
+    missing("acl.mdl", name, _QUEUES if name == "load_from_file_with_q" else "")
