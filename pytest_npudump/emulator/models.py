@@ -8,16 +8,19 @@ differ from those in the last bits, as a fused graph differs from its operators 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.dump.dtypes import BY_GE
 from pytest_npudump.emulator import graph as graph_module
 from pytest_npudump.emulator import recorder, sessions, tensors
 from pytest_npudump.emulator.failing import Graph, planted_failure, real_failure
 from pytest_npudump.emulator.faults import failing
+from pytest_npudump.emulator.gears import SHAPE_DATA, gears_of, largest_ports, option_of
 from pytest_npudump.emulator.plan import Plan, plan
 from pytest_npudump.emulator.sessions import ModelError
+from pytest_npudump.emulator.unsupported import NotEmulatedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +28,13 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.dtypes import DType
     from pytest_npudump.emulator.callback import Deliver
     from pytest_npudump.emulator.dump_settings import DumpSettings
+    from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.streams import Context
     from pytest_npudump.emulator.tensors import Tensor
+
+
+_SHAPE_TYPE = BY_GE[9]
+"""int64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +45,18 @@ class Port:
         name: as in the graph.
         dtype: its type.
         shape: its dimensions, -1 where one varies.
+        largest: those of the largest gear, where ATC has compiled the model for some.
     """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
+    largest: tuple[int, ...] | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of it; 0 where a dimension varies."""
-        return tensors.nbytes(self.dtype, self.shape)
+        """Bytes of it, in the largest gear; 0 where a dimension varies without gears."""
+        return tensors.nbytes(self.dtype, self.shape if self.largest is None else self.largest)
 
     @property
     def dynamic(self) -> bool:
@@ -68,6 +78,7 @@ class Model:
         executions: how often it ran: the ``data_index`` of the next execution.
         current_shapes: output shapes of the last execution; None before the first.
         graph_name: the graph's own name.
+        gears: what ATC has compiled it for, if anything; its last input then tells an execution's.
         registered: whether its operators are known to an exception dump that was on when it was loaded.
     """
 
@@ -81,6 +92,7 @@ class Model:
     executions: int = 0
     current_shapes: tuple[tuple[int, ...], ...] | None = None
     graph_name: str = ""
+    gears: Gears | None = None
     registered: bool = False
     _session: Any = None
     _exposed: Any = None
@@ -104,6 +116,7 @@ class Model:
             ModelError: onnxruntime cannot run the model on these inputs.
         """
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
+        feeds.pop(SHAPE_DATA, None)
         with self._lock:
             self._check_faults(feeds)
             active = self.plan if self.plan is not None and self.plan.active else None
@@ -153,11 +166,24 @@ def load(source: Path | bytes, settings: DumpSettings | None) -> Model:
     """Load a model; what it dumps is settled here, by the ``settings`` of now. Its id is left 0.
 
     Raises:
-        ModelError: the source is no ONNX model, or one that onnxruntime refuses.
+        ModelError: the source is no ONNX model, or one that onnxruntime refuses, or its gears do not fit it.
         MissingExtraError: onnx or onnxruntime is not installed.
+        NotEmulatedError: a model with gears while a dump is set.
     """
+    model = _load_plain(source) if settings is None else _load_dumped(source, settings)
+    option = option_of(model.name, model.graph_name)
+    if option is None:
+        return model
     if settings is not None:
-        return _load_dumped(source, settings)
+        raise NotEmulatedError("the dump of a model with gears", "GE puts operators of its own into it")
+    gears = gears_of(source, model.inputs, option)
+    inputs = largest_ports(model.inputs, gears.inputs(gears.largest))
+    told = Port(SHAPE_DATA, _SHAPE_TYPE, (len(option.gears[0]),))
+    outputs = largest_ports(model.outputs, gears.outputs[gears.largest])
+    return replace(model, inputs=(*inputs, told), outputs=outputs, gears=gears)
+
+
+def _load_plain(source: Path | bytes) -> Model:
     session = sessions.plain_session(source)
     graph_name = session.get_modelmeta().graph_name
     name = source.stem if isinstance(source, Path) else graph_name

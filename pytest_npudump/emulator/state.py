@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.emulator.dump_settings import DumpSettings
     from pytest_npudump.emulator.faults import Failure, Trampling
+    from pytest_npudump.emulator.gears import Option
     from pytest_npudump.emulator.models import Model
     from pytest_npudump.emulator.threads import ApplicationThread
 
@@ -81,6 +82,7 @@ class Process:
     threads: dict[int, ApplicationThread] = field(default_factory=dict)
     operator_directory: str = ""
     operator_calls: Counter[str] = field(default_factory=Counter)
+    gears: dict[str, Option] = field(default_factory=dict)
     tramplings: list[Trampling] = field(default_factory=list)
     callback: Callable[[dict[str, object]], object] | None = None
     failures: list[Failure] = field(default_factory=list)

@@ -31,6 +31,7 @@ from pytest_npudump.emulator.tensors import Tensor, nbytes, storage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.memory import Bytes
     from pytest_npudump.emulator.models import Model, Port
 
@@ -152,7 +153,25 @@ def _run(model: Model, inputs: list[tuple[Port, tuple[int, ...], Bytes]], target
 def _inputs(model: Model, dataset: Dataset) -> list[tuple[Port, tuple[int, ...], Bytes]]:
     """Return every input of this execution with its shape and where its bytes are."""
     _same_number("input", len(model.inputs), len(dataset.buffers))
-    return [(port, *_input(model, dataset, index)) for index, port in enumerate(model.inputs)]
+    told = None if model.gears is None else _geared(model, model.gears, dataset)
+    return [(port, *_input(model, dataset, index, told)) for index, port in enumerate(model.inputs)]
+
+
+def _geared(model: Model, gears: Gears, dataset: Dataset) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of all inputs in the gear that the last one tells."""
+    port, buffer = model.inputs[-1], _buffer(dataset, len(model.inputs) - 1)
+    if buffer.size < port.nbytes:
+        message = f"input {port.name!r} has {port.nbytes} bytes, its buffer {buffer.size}"
+        raise MisfitError(codes.GE_PARAM_INVALID, message)
+    data = _reached(f"input {port.name!r}", model, buffer, port.nbytes)
+    values = tuple(int(value) for value in data.copy().view(np.int64))
+    gear = gears.index(values)
+    if gear is None:
+        message = (
+            f"input {port.name!r} holds {values}, no gear; call acl.mdl.set_dynamic_batch_size or its kin"
+        )
+        raise MisfitError(codes.GE_PARAM_INVALID, message)
+    return (*gears.inputs(gear), port.shape)
 
 
 def _same_number(io: str, wanted: int, given: int) -> None:
@@ -161,9 +180,11 @@ def _same_number(io: str, wanted: int, given: int) -> None:
         raise MisfitError(codes.GE_PARAM_INVALID, message)
 
 
-def _input(model: Model, dataset: Dataset, index: int) -> tuple[tuple[int, ...], Bytes]:
+def _input(
+    model: Model, dataset: Dataset, index: int, told: tuple[tuple[int, ...], ...] | None
+) -> tuple[tuple[int, ...], Bytes]:
     port, buffer = model.inputs[index], _buffer(dataset, index)
-    shape = _shape(port, dataset, index, buffer.size)
+    shape = _shape(port, dataset, index, buffer.size) if told is None else told[index]
     size = nbytes(port.dtype, shape)
     if buffer.size < size:
         message = f"input {port.name!r} of shape {list(shape)} has {size} bytes, its buffer {buffer.size}"
@@ -223,7 +244,7 @@ def _check_outputs(model: Model, dataset: Dataset, *, allocate: bool) -> None:
         buffer = _buffer(dataset, index)
         if buffer.address or buffer.size:
             _room(model, port, port.shape, buffer, port.nbytes)
-        elif not port.dynamic and port.nbytes:
+        elif port.nbytes:
             message = f"the buffer of output {port.name!r} is NULL, which only dynamic shapes allow"
             raise MisfitError(codes.GE_PARAM_INVALID, message)
         elif not allocate:

@@ -141,17 +141,23 @@ def get_input_dims_v2(*args: object) -> tuple[Dims, int]:
 
 
 def get_output_dims(*args: object) -> tuple[Dims, int]:
-    """``(desc, index) -> ({"name", "dimCount", "dims"}, ret)``, -1 for a dimension that varies."""
-    return _dims(_port("get_output_dims", args, "output"))
+    """``(desc, index) -> ({"name", "dimCount", "dims"}, ret)``, -1 where one varies; of the largest gear."""
+    port = _port("get_output_dims", args, "output")
+    return _dims(port, None if port is None else port.largest)
 
 
 def get_cur_output_dims(*args: object) -> tuple[Dims, int]:
-    """``(desc, index) -> ({"name", "dimCount", "dims"}, ret)`` of the last execution."""
+    """``(desc, index) -> ({"name", "dimCount", "dims"}, ret)`` of the last execution.
+
+    Of a model with gears it is the one that was set last, the largest before.
+    """
     port = _port("get_cur_output_dims", args, "output")
     handle, index = parse("acl.mdl.get_cur_output_dims", "kk", args)
     desc = process().handles.get(handle, ModelDesc)
     shapes = None if desc is None or desc.model is None else desc.model.current_shapes
-    return _dims(port, None if port is None or shapes is None else shapes[index])
+    if port is None:
+        return _dims(None)
+    return _dims(port, port.largest if shapes is None else shapes[index])
 
 
 def get_input_data_type(*args: object) -> int:
@@ -214,17 +220,3 @@ def get_tensor_real_name(*args: object) -> str | None:
     handle, name = parse("acl.mdl.get_tensor_real_name", "ks", args)
     ports = (*_ports(handle, "input"), *_ports(handle, "output"))
     return str(name) if name in {port.name for port in ports} else None
-
-
-def get_dynamic_batch(*args: object) -> tuple[Dims, int]:
-    """``(desc) -> ({"batchCount", "batch"}, ret)``: none, ONNX has no such profiles."""
-    (handle,) = parse("acl.mdl.get_dynamic_batch", "k", args)
-    known = process().handles.get(handle, ModelDesc) is not None
-    return ({"batchCount": 0, "batch": []}, codes.SUCCESS) if known else ({}, codes.INVALID_PARAM)
-
-
-def get_dynamic_hw(*args: object) -> tuple[Dims, int]:
-    """``(desc, index) -> ({"hwCount", "hw"}, ret)``: none, ONNX has no such profiles."""
-    handle, _ = parse("acl.mdl.get_dynamic_hw", "kk", args)
-    known = process().handles.get(handle, ModelDesc) is not None
-    return ({"hwCount": 0, "hw": []}, codes.SUCCESS) if known else ({}, codes.INVALID_PARAM)

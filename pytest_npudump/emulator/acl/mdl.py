@@ -22,6 +22,8 @@ from pytest_npudump.emulator.acl._datasets import (
 )
 from pytest_npudump.emulator.acl._execution import execute, execute_async, execute_v2
 from pytest_npudump.emulator.acl._gears import (
+    get_dynamic_batch,
+    get_dynamic_hw,
     get_input_dynamic_dims,
     get_input_dynamic_gear_count,
     set_dynamic_batch_size,
@@ -44,8 +46,6 @@ from pytest_npudump.emulator.acl._model_descs import (
     get_desc,
     get_desc_from_file,
     get_desc_from_mem,
-    get_dynamic_batch,
-    get_dynamic_hw,
     get_input_data_type,
     get_input_dims,
     get_input_dims_v2,
