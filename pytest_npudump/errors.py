@@ -24,6 +24,10 @@ class RuntimeUnavailableError(NpudumpError):
     """The runtime that was chosen cannot work on this machine."""
 
 
+class CapturedGraphError(NpudumpError):
+    """A captured graph was about to be replayed in a way that CANN does not survive."""
+
+
 class MissingExtraError(RuntimeUnavailableError):
     """An optional dependency is not installed; the message names the extra to install."""
 

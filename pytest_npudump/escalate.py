@@ -176,6 +176,9 @@ def _consumers(dump: Dump, layers: tuple[str, ...]) -> tuple[tuple[str, ...], tu
 def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
     """Read the tensors of the second run, and record them or say what they show of the failure."""
     directory = test.attempt.directory
+    if undumped := test.runtime.activity.evidence.undumped:
+        problem = f"not all that the second run ran is in its dump: {'; '.join(undumped)}"
+        return Escalation(problem=problem, directory=directory, notes=plan.notes)
     try:
         judged = test.outcome.comparison if test.outcome else None
         dump = _read(test)

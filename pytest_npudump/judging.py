@@ -50,7 +50,9 @@ def judge(test: MarkedTest) -> Outcome:
 
     Whatever cannot be read or decided is an outcome that fails the test, never an exception.
     """
-    outcome = _judged(test)
+    undumped = tuple(test.runtime.activity.evidence.undumped)
+    failed = Outcome(status.ERROR, test.goldens.path, problems=undumped)
+    outcome = failed if undumped else _judged(test)
     return replace(outcome, notes=outcome.notes + notes_of(test))
 
 

@@ -31,6 +31,8 @@ class Evidence:
         models: files of the models that were loaded while it was.
         blind: why the dump would have seen nothing although it was on.
         notes: what a reader of a report should know of the run.
+        undumped: what ran and is not in the dump although it reads like a dump of all that ran, in words;
+            any of it fails the test.
     """
 
     shown: list[str] = field(default_factory=list)
@@ -40,6 +42,7 @@ class Evidence:
     models: list[str] = field(default_factory=list)
     blind: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    undumped: list[str] = field(default_factory=list)
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.external import origin_of_program
 from pytest_npudump.runtime.overflow_mode import MODE_UNKNOWN
 from pytest_npudump.runtime.torch_dispatch import DispatchedOperators
+from pytest_npudump.runtime.torch_graphs import CapturedGraphs, GraphRules
 from pytest_npudump.runtime.torch_npu_device import initialising_with, other_devices
 from pytest_npudump.runtime.torch_npu_words import EAGER, IDLE, INF_NAN, INITIALISED, RELEASED, UNSEEN
 
@@ -82,6 +83,8 @@ class TorchNpuRuntime(AclJson):
     _device_set: bool = False
     _dump_type: str = ""
     _operators: DispatchedOperators | None = None
+    _config: Path | None = None
+    _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime, SoC name and the version of torch_npu, as a golden records them."""
@@ -130,7 +133,13 @@ class TorchNpuRuntime(AclJson):
                 self._call(f"{_UTILS}.finalize_dump")
             raise
         self.activity.initialised = True
+        self._config = config
         self._watch()
+        self._watch_graphs(config)
+
+    def _watch_graphs(self, config: Path, *, released: bool = False) -> None:
+        rules = GraphRules.of(config, rules_version(), released=released)
+        self._graphs.watch(self.torch_npu, rules, self.activity.evidence)
 
     def _watch(self) -> None:
         """Look for operators in the scenes whose healthy runs leave no file; looking costs time."""
@@ -175,6 +184,7 @@ class TorchNpuRuntime(AclJson):
             AclError: ACL cannot end the dump, so that files may be missing.
             RuntimeUnavailableError: an operator of the test failed on the device.
         """
+        self._graphs.stop()
         if not self._dumping:
             if self.activity.released:
                 self._end_dump_of_test()
@@ -219,12 +229,15 @@ class TorchNpuRuntime(AclJson):
         self._dump_type = ""  # the mode of the device counts where the operators run, which is yet to come
         self.stop()
         self.activity.released = True
+        if self._config is not None:
+            self._watch_graphs(self._config, released=True)
         if overflow:
             self.activity.evidence.notes.append(MODE_UNKNOWN)
 
     def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
         """Leave the dump to a program of its own process."""
         self.release()
+        self._graphs.stop()
         self.activity.programs += (program,)
         self.activity.models += models
 

@@ -29,3 +29,35 @@ EAGER = (
     "while operators are looked for in this scene, this torch runs functions of torch.compile uncompiled; to "
     "test the graph itself takes one with TorchDispatchMode.ignore_compile_internals, as 2.13 has it"
 )
+
+_EAGERLY = "run the model eagerly under the marker"
+_ONE_REPLAY = (
+    'dump_data="tensor" (CANN 9.1.0 or later), with the graph captured inside the test and replayed once'
+)
+GRAPH_STATS = (
+    f"CANN computes no statistics of operators in a captured graph and reports no error; {_EAGERLY}, or take "
+    f"{_ONE_REPLAY}"
+)
+GRAPH_OVERFLOW = f"CANN looks for no overflow in a captured graph and reports no error; {_EAGERLY}"
+GRAPH_UNKNOWN = f"whether CANN's watcher sees operators in a captured graph is not known; {_EAGERLY}"
+GRAPH_IN_OLD_CANN = (
+    "whether CANN {} dumps operators in a captured graph is not known (9.1.0 and later do); " + _EAGERLY
+)
+GRAPH_OF_THE_TEST = (
+    "the test switches the dump on and off itself (config_path, torchair_config()), so whether it was on "
+    f"while the graph was captured is not known; {_EAGERLY}, or leave the dump to the marker"
+)
+GRAPH_BEFORE = (
+    "it was captured before this dump was on (at import, in a wider fixture, by an earlier test or run, or "
+    "outside of this capture()), so nothing of it is dumped; capture it inside the test, with "
+    'isolation="process" where torch.compile keeps it'
+)
+GRAPH_TWICE = (
+    "it holds the dump of its tensors, and in CANN a second replay reads memory that the first has freed; "
+    f"replay it once in the test, or {_EAGERLY}"
+)
+GRAPH_NOT_REPLAYED = (
+    "it holds the dump of its tensors and was never replayed while that was on, so nothing of it is dumped, "
+    "and CANN waits up to 60 seconds for it when the dump ends; replay it once in the test, or do not "
+    "capture it"
+)

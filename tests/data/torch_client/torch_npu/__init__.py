@@ -9,4 +9,7 @@ from torch_npu import _device, npu
 
 __all__ = ["_C", "_device", "npu"]
 __version__ = "2.13.0"
-_C = SimpleNamespace(_npu_hasPrimaryContext=lambda device: device in _device.used)
+_C = SimpleNamespace(
+    _npu_hasPrimaryContext=lambda device: device in _device.used,
+    _NPUGraph=npu.graphs._NPUGraph,
+)

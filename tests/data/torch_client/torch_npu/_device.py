@@ -16,7 +16,7 @@ from torch.utils import _python_dispatch
 calls: list[tuple[Any, ...]] = []
 answers: dict[str, int] = {}
 state: dict[str, Any] = {"initialised": False, "dump_open": False, "config": None, "counter": 0, "time": 0}
-state |= {"device": 0, "inf_nan": False}
+state |= {"device": 0, "inf_nan": False, "capturing": None}
 used: set[int] = set()
 """Devices on which the process has a context."""
 state["counter"] = int(os.environ.get("TORCH_CLIENT_COUNTER", "0"))
@@ -76,6 +76,10 @@ def operator(api: str, value: float, *, kernel: str = "") -> None:
     config = state["config"]
     if config is None or "dump_debug" in config or "dump_scene" in config:
         return
+    if state["capturing"] is not None:
+        if config["dump_data"] == "tensor":
+            state["capturing"].append((api, kernel, value, Path(config["dump_path"])))
+        return
     state["time"] = max(state["time"] + 1, time.time_ns() // 1000)
     level, name = ("L0", kernel) if kernel else ("L2", api)
     folder = Path(config["dump_path"]) / "20261121051811" / "0"
@@ -114,6 +118,17 @@ def dispatch(name: str) -> None:
     """Have the uppermost mode see an operator on the NPU."""
     for mode in _python_dispatch._get_current_dispatch_mode_stack()[-1:]:
         mode.__torch_dispatch__(Operator(name), (), (OnNpu(),), {})
+
+
+def replay(captured: list[tuple[str, str, float, Path]]) -> None:
+    """Write what a graph holds of the dump that was on while it was captured."""
+    for api, kernel, value, dump_path in captured:
+        state["time"] = max(state["time"] + 1, time.time_ns() // 1000)
+        level, name = ("L0", kernel) if kernel else ("L2", api)
+        folder = dump_path / "20261121051811" / "0"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{api}_{state['counter']}_{level}.{name}.1.65535.65535.{state['time']}"
+        path.write_bytes(_container(name, value))
 
 
 def _container(name: str, value: float) -> bytes:

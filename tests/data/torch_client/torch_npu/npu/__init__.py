@@ -1,16 +1,21 @@
 """As in the client, the queueing functions replace those of utils."""
 
 from torch_npu import _device
-from torch_npu.npu import utils
+from torch_npu.npu import graphs, utils
+from torch_npu.npu.graphs import NPUGraph, graph, is_current_stream_capturing
 from torch_npu.npu.npu_config import finalize_dump, init_dump, set_dump
 
 __all__ = [
+    "NPUGraph",
     "current_device",
     "device_count",
     "finalize_dump",
     "get_device_name",
+    "graph",
+    "graphs",
     "init_dump",
     "is_available",
+    "is_current_stream_capturing",
     "is_initialized",
     "set_device",
     "set_dump",
