@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from dataclasses import dataclass
 from functools import wraps
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 _CLASS = "NPUGraph"
 _UNSEEN_BY_DUMP = frozenset({"8.5.0", "9.0.0"})
 """Rule sets of the releases whose adump is not known to dump a captured stream."""
-_LIBRARIES = frozenset({"torch", "torch_npu", "torchair", "contextlib", "threading", "pytest_npudump"})
-"""Packages whose frames are not where the user's code captures or replays a graph."""
+_LIBRARIES = ("torch", "torch_npu", "torchair", "contextlib", "threading", "pytest_npudump")
+"""Modules whose frames are not where the user's code captures or replays a graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +226,12 @@ def _name(graph: Any) -> str:
 
 def _place() -> str:
     """Return the line of the user's code that is being run: the innermost that is in no library."""
+    # torch and TorchAir run code that they make, under names of modules that are nowhere.
+    known = [str(getattr(sys.modules.get(name), "__file__", name)) for name in _LIBRARIES]
+    libraries = ("<", *(file.removesuffix("__init__.py") for file in known))
     for frame, line in walk_stack(None):
         file = frame.f_code.co_filename
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in _LIBRARIES and not file.startswith("<"):
+        if not file.startswith(libraries):
             here = str(Path.cwd()) + os.sep
             return f"at {file.removeprefix(here)}:{line}"
     return "in code of torch"
