@@ -31,6 +31,7 @@ from pytest_npudump.runtime.torch_dispatch import DispatchedOperators
 from pytest_npudump.runtime.torch_graphs import CapturedGraphs, GraphRules
 from pytest_npudump.runtime.torch_npu_device import initialising_with, other_devices
 from pytest_npudump.runtime.torch_npu_words import EAGER, IDLE, INF_NAN, INITIALISED, RELEASED, UNSEEN
+from pytest_npudump.runtime.torch_released import DumpOfTest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +85,7 @@ class TorchNpuRuntime(AclJson):
     _dump_type: str = ""
     _operators: DispatchedOperators | None = None
     _config: Path | None = None
+    _left: DumpOfTest | None = None
     _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
 
     def producer(self) -> Mapping[str, str]:
@@ -186,8 +188,7 @@ class TorchNpuRuntime(AclJson):
         """
         self._graphs.stop()
         if not self._dumping:
-            if self.activity.released:
-                self._end_dump_of_test()
+            self._end_dump_of_test()
             return
         self._dumping = False
         self._watch_no_more()
@@ -211,8 +212,9 @@ class TorchNpuRuntime(AclJson):
             evidence.blind.append(INF_NAN)
 
     def _end_dump_of_test(self) -> None:
-        """End the dump that the test has switched on, if it has; TorchAir ends its own with the process."""
-        if not self.torch_npu.npu.is_initialized():
+        """End the dump that was left to the test where that has it on, once; ACL tells where none can."""
+        left, self._left = self._left, None
+        if left is None or not left.stop() or not self.torch_npu.npu.is_initialized():
             return
         self._synchronize()
         try:
@@ -229,6 +231,8 @@ class TorchNpuRuntime(AclJson):
         self._dump_type = ""  # the mode of the device counts where the operators run, which is yet to come
         self.stop()
         self.activity.released = True
+        self._left = DumpOfTest()
+        self._left.watch(self.torch_npu)
         if self._config is not None:
             self._watch_graphs(self._config, released=True)
         if overflow:

@@ -95,5 +95,9 @@ def test_a_graph_that_is_never_replayed_is_named(found: Any) -> None:
     assert "never replayed" in words
 
 
+def test_a_dump_that_is_left_to_the_test_is_ended_by_it_alone(found: Any) -> None:
+    assert found["released"] == ["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"]
+
+
 def test_the_client_is_left_as_it_was(found: Any) -> None:
     assert found["restored"]

@@ -359,6 +359,56 @@ def test_a_test_that_sets_its_own_dump_finds_none_on_and_it_is_ended_for_it(
     assert "switch the dump on itself" in runtime.activity.likely_cause
 
 
+def of_dump_of_test(torch_npu: Any, config: Path, *, ends: bool) -> list[str]:
+    """Return the calls that switch dumps on and off, of a test that has its own."""
+    runtime = TorchNpuRuntime(torch_npu)
+    runtime.start(config)
+    runtime.release()
+    torch_npu._device.calls.clear()
+    torch_npu.npu.utils.init_dump()
+    torch_npu.npu.utils.set_dump(str(config))
+    if ends:
+        torch_npu.npu.utils.finalize_dump()
+    for _ in range(2):
+        runtime.stop()
+    runtime.close()
+    return [name for name in names(torch_npu) if "Dump" in name]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_tests_own_dump_is_ended_once(torch_npu: Any, config: Path, *, ends: bool) -> None:
+    of_dump = of_dump_of_test(torch_npu, config, ends=ends)
+    assert of_dump == ["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"]
+    assert torch_npu._C._npu_initDump.__name__ == "<lambda>"
+
+
+def test_a_test_that_switches_no_dump_on_leaves_none_to_end(torch_npu: Any, config: Path) -> None:
+    runtime = TorchNpuRuntime(torch_npu)
+    runtime.start(config)
+    runtime.release()
+    torch_npu._device.calls.clear()
+    runtime.stop()
+    runtime.close()
+    assert names(torch_npu) == []
+
+
+@pytest.mark.parametrize("unseen", ["options", "TorchAir"])
+def test_a_dump_that_cannot_be_seen_is_asked_for_once(
+    torch_npu: Any, config: Path, monkeypatch: pytest.MonkeyPatch, unseen: str
+) -> None:
+    runtime = TorchNpuRuntime(torch_npu)
+    runtime.start(config)
+    runtime.release()
+    torch_npu._device.calls.clear()
+    if unseen == "options":
+        torch_npu.npu.init_dump()
+    else:
+        monkeypatch.setitem(sys.modules, "torchair.core._torchair", SimpleNamespace())
+    runtime.stop()
+    runtime.close()
+    assert names(torch_npu).count("aclmdlFinalizeDump") == 1
+
+
 def test_a_capture_behind_the_tests_own_dump_can_be_left_to_the_test_as_well(
     torch_npu: Any, config: Path
 ) -> None:
@@ -375,7 +425,6 @@ def test_a_capture_behind_the_tests_own_dump_can_be_left_to_the_test_as_well(
     of_dump = [name for name in names(torch_npu) if "Dump" in name]
     assert of_dump == [
         *["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"],
-        *["aclmdlFinalizeDump"],
         *["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"],
         *["aclmdlInitDump", "aclmdlSetDump", "aclmdlFinalizeDump"],
     ]

@@ -63,6 +63,21 @@ def under(data: str, make: Any, runs: int) -> dict[str, Any]:
     return {"told": runtime.activity.evidence.undumped, "raised": raised, "calls": CALLS.read_text().split()}
 
 
+def released() -> list[str]:
+    """Switch the dump on and off as a test does that takes the configuration; return the calls for that."""
+    runtime, config = TorchNpuRuntime(torch_npu), FOLDER / "acl.json"
+    runtime.start(config)
+    runtime.release()
+    CALLS.unlink(missing_ok=True)
+    torch_npu.npu.utils.init_dump()
+    torch_npu.npu.utils.set_dump(str(config))
+    torch_npu.npu.utils.finalize_dump()
+    runtime.stop()
+    runtime.stop()
+    runtime.close()
+    return [call for call in CALLS.read_text().split() if call.startswith("aclmdl")]
+
+
 BEFORE = captured()
 MAKERS = {"plain": plain, "callables": callables, "torchair": torchair}
 result: dict[str, Any] = {
@@ -71,6 +86,7 @@ result: dict[str, Any] = {
     "twice": {name: under("tensor", make, 2) for name, make in MAKERS.items()},
     "before": under("tensor", lambda: BEFORE.replay, 1),
     "never": under("tensor", plain, 0),
+    "released": released(),
 }
 result["restored"] = all(vars(torch_npu._C._NPUGraph)[name] is method for name, method in ORIGINAL.items())
 sys.stdout.write("\n" + json.dumps(result) + "\n")

@@ -11,5 +11,9 @@ __all__ = ["_C", "_device", "npu"]
 __version__ = "2.13.0"
 _C = SimpleNamespace(
     _npu_hasPrimaryContext=lambda device: device in _device.used,
+    _npu_initDump=lambda: _device.ask("aclmdlInitDump"),
+    _npu_setDump=lambda path: _device.ask("aclmdlSetDump", path),
+    _npu_finalizeDump=lambda: _device.ask("aclmdlFinalizeDump"),
+    _npu_setOption=_device.options,
     _NPUGraph=npu.graphs._NPUGraph,
 )

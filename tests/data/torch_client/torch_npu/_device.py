@@ -51,6 +51,11 @@ def ask(call: str, *arguments: object) -> None:
         )
 
 
+def options(wanted: dict[str, str]) -> None:
+    """Keep options: the client queues those of the dump, and ignores what ACL answers."""
+    calls.extend(("option", *item) for item in wanted.items())
+
+
 def _answer(call: str, *arguments: object) -> int:
     if call == "aclmdlInitDump":
         if state["dump_open"]:

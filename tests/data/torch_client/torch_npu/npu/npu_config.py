@@ -1,15 +1,15 @@
 """The functions of the same names that say nothing, whatever ACL answers."""
 
-from torch_npu import _device
+import torch_npu
 
 
 def init_dump() -> None:
-    _device.calls.append(("option", "mdldumpswitch", "enable"))
+    torch_npu._C._npu_setOption({"mdldumpswitch": "enable"})
 
 
 def set_dump(cfg_file: str) -> None:
-    _device.calls.append(("option", "mdldumpconfigpath", cfg_file))
+    torch_npu._C._npu_setOption({"mdldumpconfigpath": cfg_file})
 
 
 def finalize_dump() -> None:
-    _device.calls.append(("option", "mdldumpswitch", "disable"))
+    torch_npu._C._npu_setOption({"mdldumpswitch": "disable"})

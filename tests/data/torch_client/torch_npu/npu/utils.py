@@ -2,6 +2,7 @@
 
 import os
 
+import torch_npu
 from torch_npu import _device
 
 
@@ -11,14 +12,14 @@ def is_support_inf_nan() -> bool:
 
 def init_dump() -> None:
     _device.initialise()
-    _device.ask("aclmdlInitDump")
+    torch_npu._C._npu_initDump()
 
 
 def set_dump(cfg_file: str) -> None:
     _device.initialise()
-    _device.ask("aclmdlSetDump", os.path.realpath(cfg_file))
+    torch_npu._C._npu_setDump(os.path.realpath(cfg_file))
 
 
 def finalize_dump() -> None:
     _device.initialise()
-    _device.ask("aclmdlFinalizeDump")
+    torch_npu._C._npu_finalizeDump()
