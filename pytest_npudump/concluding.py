@@ -29,13 +29,18 @@ def body_failed(item: pytest.Item, test: MarkedTest, words: str) -> None:
         item.add_report_section("call", "npudump", _after_failed_body(item, test))
         return
     _compat.forget_failure(item)
-    test.abandon_second_run(f"body of the second run: {words}")
+    test.abandon_second_run("; ".join([f"body of the second run: {words}", *_notes(test)]))
     conclude(item, test)
+
+
+def _notes(test: MarkedTest) -> list[str]:
+    """Return what is known of the run that may have made its body fail."""
+    return test.runtime.activity.evidence.notes
 
 
 def _after_failed_body(item: pytest.Item, test: MarkedTest) -> str:
     """Return what the dump says of a failed body: which operator failed, where the scene asks for it."""
-    not_compared = "the test's body did not pass: its dump was not compared"
+    not_compared = "\n".join(["the test's body did not pass: its dump was not compared", *_notes(test)])
     if test.request.scene != "exception":
         return not_compared
     from pytest_npudump.scenes.exception import examine  # noqa: PLC0415 - after a run

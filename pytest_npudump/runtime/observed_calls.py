@@ -49,6 +49,9 @@ _STOLEN = (
 class ObservedCalls:
     """The calls of one module ``acl`` from :meth:`watch` to :meth:`stop`.
 
+    Attributes:
+        dump_open: whether a dump has been initialised since and not finalised.
+
     Args:
         acl: the module.
         is_config: whether a path given to ``acl.mdl.set_dump`` is the configuration of the test.
@@ -71,6 +74,7 @@ class ObservedCalls:
         self._evidence = evidence
         self._names = {} if names is None else names
         self._receiver = receiver
+        self.dump_open = False
         self._on = False
         self._models: set[object] = set()
         self._watched: list[tuple[Any, str, Any]] = []
@@ -78,6 +82,7 @@ class ObservedCalls:
     def watch(self) -> None:
         """Look at every call from now on; a function that pyACL does not have is not looked for."""
         mdl, op, rt = self._acl.mdl, getattr(self._acl, "op", None), getattr(self._acl, "rt", None)
+        self._replace(mdl, "init_dump", self._init_dump)
         self._replace(mdl, "set_dump", self._set_dump)
         self._replace(mdl, "finalize_dump", self._finalize_dump)
         self._replace(mdl, "dump_reg_callback", self._register)
@@ -116,12 +121,16 @@ class ObservedCalls:
             setattr(module, name, watched)
             self._watched.append((module, name, watched))
 
+    def _init_dump(self, _: str, __: tuple[Any, ...], code: Any) -> None:
+        self.dump_open = self.dump_open or code == SUCCESS
+
     def _set_dump(self, _: str, arguments: tuple[Any, ...], code: Any) -> None:
         if code == SUCCESS and arguments:
             self._switch(on=self._is_config(arguments[0]))
 
     def _finalize_dump(self, _: str, __: tuple[Any, ...], code: Any) -> None:
         if code == SUCCESS:
+            self.dump_open = False
             self._switch(on=False)
 
     def _switch(self, *, on: bool) -> None:

@@ -13,6 +13,7 @@ on. So where the test asks for one, whatever is on is ended before.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl_json import AclJson
 from pytest_npudump.config.adump_keys import SCENE_TYPES
+from pytest_npudump.config.installed import rules_version
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.acl_calls import (
     DUMP_NOT_RUN,
@@ -32,10 +34,12 @@ from pytest_npudump.runtime.acl_calls import (
 )
 from pytest_npudump.runtime.base import Evidence
 from pytest_npudump.runtime.external import origin_of_program
+from pytest_npudump.runtime.model_directory import ModelDirectory
 from pytest_npudump.runtime.observed_calls import ObservedCalls
 from pytest_npudump.runtime.overflow_mode import MODE_UNKNOWN, look_at_mode
 from pytest_npudump.runtime.pyacl_model import PyAclModel
 from pytest_npudump.runtime.receiving import NOT_RELEASED, require_callback, stop_receiving
+from pytest_npudump.runtime.torch_graphs import CapturedGraphs, GraphRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,6 +87,8 @@ class PyAclRuntime(AclJson):
     _models: dict[object, str] = field(default_factory=dict)
     _dumps: int = 0
     _overflow: bool = False
+    _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
+    _directory: ModelDirectory = field(default_factory=ModelDirectory)
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime and SoC name, as a golden records them."""
@@ -107,6 +113,8 @@ class PyAclRuntime(AclJson):
         self._answered = resumed and self._answered
         self.activity = self.activity if resumed else PyAclActivity()
         self._observe(config)
+        self._watch_graphs(config)
+        self._directory.watch(self.acl, self.activity.evidence, resumed=resumed)
         code = self.acl.mdl.init_dump()
         if code == REPEAT_INITIALIZE:
             detail = "a dump is on already: end it with acl.mdl.finalize_dump() before the marked test"
@@ -134,14 +142,17 @@ class PyAclRuntime(AclJson):
         """
         if self.acl.init == self._init_for_application:
             self.acl.init = self._acl_init
-        if self._observed is not None:
-            self._observed.stop()
+        self._graphs.stop()
+        self._directory.stop()
+        observed, self._observed = self._observed, None
+        if observed is not None:
+            observed.stop()
         self._note_overflow_mode()
         self._config = self._released_config = None
         receiver, self._receiver = self._receiver, None
         if not self._dumping:
-            if self.activity.released:
-                self.acl.mdl.finalize_dump()  # where the test left its own dump on; any other answer is fine
+            if self.activity.released and observed is not None and observed.dump_open:
+                self._finalize_dump()
             return
         self._dumping = False
         try:
@@ -190,13 +201,25 @@ class PyAclRuntime(AclJson):
         self._released_config = config
         if config is not None:
             self._observe(config)
+            self._watch_graphs(config, released=True)
+            self._directory.watch(self.acl, self.activity.evidence, resumed=True)
         self._interpose()
 
     def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
         """Leave the dump to a program of its own process."""
         self.release()
+        self._graphs.stop()
         self.activity.programs += (program,)
         self.activity.models += models
+
+    def _watch_graphs(self, config: Path, *, released: bool = False) -> None:
+        """Watch graphs that torch_npu captures in this process, where that is used beside pyACL."""
+        torch_npu = sys.modules.get("torch_npu")
+        if torch_npu is None or self.name == "emulator":
+            return
+        callback = self._receiver is not None
+        rules = GraphRules.of(config, rules_version(), released=released, callback=callback)
+        self._graphs.watch(torch_npu, rules, self.activity.evidence)
 
     def _observe(self, config: Path) -> None:
         if self._observed is not None:

@@ -26,6 +26,7 @@ from pytest_npudump.errors import CapturedGraphError
 from pytest_npudump.runtime.torch_dispatch import DispatchedOperators
 from pytest_npudump.runtime.torch_npu_words import (
     GRAPH_BEFORE,
+    GRAPH_CALLBACK,
     GRAPH_IN_OLD_CANN,
     GRAPH_NOT_REPLAYED,
     GRAPH_OF_THE_TEST,
@@ -60,27 +61,31 @@ class GraphRules:
     tensors: bool
 
     @classmethod
-    def of(cls, config: Path, version: str, *, released: bool = False) -> GraphRules | None:
+    def of(
+        cls, config: Path, version: str, *, released: bool = False, callback: bool = False
+    ) -> GraphRules | None:
         """Return the rules under an acl.json; None for a dump of exceptions, which a graph raises as well.
 
         Args:
             config: the acl.json.
             version: the release of CANN.
             released: whether the test switches the dump on and off itself.
+            callback: whether the dump is handed to a function of this process.
         """
         dump = json.loads(config.read_text(encoding="utf-8")).get("dump", {})
         scene = dump.get("dump_scene", "")
         if scene and scene != "watcher":
             return None
-        if dump.get("dump_debug") == "on":
-            return cls(GRAPH_OVERFLOW, tensors=False)
-        if scene == "watcher":
-            return cls(GRAPH_UNKNOWN, tensors=True)
-        if dump.get("dump_data", "tensor") != "tensor":
-            return cls(GRAPH_STATS, tensors=False)
-        if profile_for(version) in _UNSEEN_BY_DUMP:
-            return cls(GRAPH_IN_OLD_CANN.format(version), tensors=True)
-        return cls(GRAPH_OF_THE_TEST if released else "", tensors=True)
+        reasons = (
+            (dump.get("dump_debug") == "on", GRAPH_OVERFLOW),
+            (scene == "watcher", GRAPH_UNKNOWN),
+            (dump.get("dump_data", "tensor") != "tensor", GRAPH_STATS),
+            (callback, GRAPH_CALLBACK),
+            (profile_for(version) in _UNSEEN_BY_DUMP, GRAPH_IN_OLD_CANN.format(version)),
+            (released, GRAPH_OF_THE_TEST),
+        )
+        refused = next((why for applies, why in reasons if applies), "")
+        return cls(refused, tensors=refused not in {GRAPH_OVERFLOW, GRAPH_STATS})
 
 
 @dataclass(slots=True)

@@ -39,6 +39,10 @@ GRAPH_STATS = (
     f"{_ONE_REPLAY}"
 )
 GRAPH_OVERFLOW = f"CANN looks for no overflow in a captured graph and reports no error; {_EAGERLY}"
+GRAPH_CALLBACK = (
+    f'with transport="callback" nothing of a captured graph is handed over; {_EAGERLY}, or take '
+    f'transport="files" and {_ONE_REPLAY}'
+)
 GRAPH_UNKNOWN = f"whether CANN's watcher sees operators in a captured graph is not known; {_EAGERLY}"
 GRAPH_IN_OLD_CANN = (
     "whether CANN {} dumps operators in a captured graph is not known (9.1.0 and later do); " + _EAGERLY
