@@ -30,6 +30,7 @@ from pytest_npudump.recording import golden_to_start_from, record
 from pytest_npudump.reference.outcomes import by_reference_alone, not_recorded, with_reference
 from pytest_npudump.request import matches_any
 from pytest_npudump.run_notes import notes_of
+from pytest_npudump.runtime.loads import loads_without_order
 from pytest_npudump.scenes import JUDGES
 from pytest_npudump.tolerating import MARKER_RULES
 
@@ -145,7 +146,8 @@ def _problems(test: MarkedTest, dump: Dump, table: StatsTable, known: set[str]) 
         for pattern in test.request.golden_tensors
         if not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
     )
-    return unreadable + absent + unmatched + kept + _nothing_told(table)
+    loads = tuple(loads_without_order(dump.records, test.runtime.activity.evidence.loaders))
+    return unreadable + absent + unmatched + kept + loads + _nothing_told(table)
 
 
 def _nothing_told(table: StatsTable) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from threading import Thread
     from types import TracebackType
 
     import numpy as np
@@ -31,6 +32,7 @@ class Evidence:
         models: files of the models that were loaded while it was.
         blind: why the dump would have seen nothing although it was on.
         notes: what a reader of a report should know of the run.
+        loaders: the thread that loaded each model, by its id as ACL gave it.
         undumped: what ran and is not in the dump although it reads like a dump of all that ran, in words;
             any of it fails the test.
     """
@@ -42,6 +44,7 @@ class Evidence:
     models: list[str] = field(default_factory=list)
     blind: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    loaders: dict[str, Thread] = field(default_factory=dict)
     undumped: list[str] = field(default_factory=list)
 
     @property

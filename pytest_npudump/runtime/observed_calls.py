@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import wraps
 from pathlib import PurePath
+from threading import current_thread
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.runtime.acl_calls import SUCCESS
@@ -151,6 +152,7 @@ class ObservedCalls:
             return
         model, source = result[0], arguments[0] if arguments else None
         self._names.pop(model, None)
+        self._evidence.loaders[str(model)] = current_thread()
         if isinstance(source, str):
             self._names[model] = source
         self._models.discard(model)  # where an id is given out again

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from pytest_npudump.dump.streaming import DumpReceiver
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl_calls import AclError
 from pytest_npudump.runtime.pyacl import PyAclRuntime
@@ -243,6 +246,47 @@ def test_released_dump_is_left_to_the_test_and_ended_behind_it(device: Any, conf
     runtime.stop()
     assert not device.dump_open
     assert acl.init is original
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_tests_own_dump_is_ended_once(device: Any, config: Path, *, ends: bool) -> None:
+    runtime, acl = adapter(device)
+    runtime.start(config)
+    runtime.release()
+    acl.init()
+    acl.mdl.init_dump()
+    acl.mdl.set_dump(str(config))
+    if ends:
+        acl.mdl.finalize_dump()
+    runtime.stop()
+    runtime.stop()
+    runtime.close()
+    assert device.names().count("mdl.finalize_dump") == 1
+
+
+def test_graphs_that_torch_npu_captures_beside_acl_are_watched_too(
+    device: Any, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Graph:
+        def capture_begin(self) -> None: ...
+        def capture_end(self) -> None: ...
+        def replay(self) -> None: ...
+
+    replay = Graph.replay
+    torch_npu = SimpleNamespace(npu=SimpleNamespace(NPUGraph=Graph))
+    monkeypatch.setitem(sys.modules, "torch_npu", torch_npu)
+    acl = device.module()
+    acl.mdl.dump_reg_callback = lambda *_: 0
+    acl.mdl.dump_unreg_callback = lambda: None
+    acl.rt.synchronize_device = lambda: 0
+    runtime = PyAclRuntime(acl, "acl")
+    runtime.receive_by(DumpReceiver(config.parent / "dump"))
+    runtime.start(config)
+    Graph().replay()
+    runtime.stop()
+    (words,) = runtime.activity.evidence.undumped
+    assert re.search("Graph replayed at .*callback.*nothing of a captured graph is handed over", words)
+    assert Graph.replay is replay
 
 
 def test_released_test_without_a_dump_of_its_own_ends_without_an_error(device: Any, config: Path) -> None:
