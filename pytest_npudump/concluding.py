@@ -79,7 +79,9 @@ def _recorded_failure(item: pytest.Item, test: MarkedTest) -> str:
 
 
 def _keep_result(item: pytest.Item, result: dict[str, Any]) -> None:
-    item.user_properties.append(("npudump", json.dumps(result, separators=(",", ":"))))
+    from pytest_npudump.report.result import small  # noqa: PLC0415 - after a run
+
+    item.user_properties.append(("npudump", json.dumps(small(result), separators=(",", ":"))))
     item.stash[RESULT] = result
 
 

@@ -51,11 +51,16 @@ class Places:
         Its name is one that CANN and MindSpore accept; MindSpore takes no dot.
         """
         if self._base is None:
-            given = self._settings.dump_dir
-            self._base = Path(given).absolute() if given else _compat.base_temp(self._config) / "npudump"
+            self._base = dumps_base(self._config, self._settings)
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
         if self._rank is not None:
             plain = f"rank{self._rank.number}-{plain}"
         names = (self._base / f"{plain}-{digest}-{number}" for number in count(1))
         return next(directory for directory in names if not directory.exists())
+
+
+def dumps_base(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder in which the dumps and reports of a session lie, as an absolute path."""
+    given = settings.dump_dir
+    return Path(given).absolute() if given else _compat.base_temp(config) / "npudump"

@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"npudump: {error}") from None
     config.stash[SETTINGS] = settings
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Reporter(config), "npudump-reporter")
+        config.pluginmanager.register(Reporter(config, settings), "npudump-reporter")
     if settings.update_golden and _in_ci() and not settings.allow_update_in_ci:
         raise pytest.UsageError(
             "npudump: --npudump-update-golden is refused because the variable CI is set: a gate must not "

@@ -9,20 +9,22 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_npudump.options import Settings
+
 BUDGET = 40
 """Lines that failing marked tests may fill before each further one is cut to two lines."""
-NOTES = 5
-"""Notes of passing tests that are printed."""
 
 
 class Reporter:
     """Keeps failures within one budget of lines for the whole run, and prints the line at its end."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
+        self._settings = settings
         self._failures: dict[str, str] = {}
         self._lines_left = BUDGET if config.option.verbose <= 0 else None
         self._results: list[Mapping[str, Any]] = []
+        self._notes: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -45,12 +47,31 @@ class Reporter:
         self._lines_left = 0
         report.longrepr = "\n".join(result["short"])
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write the notes of all tests beside their dumps, and remember them for the next session."""
+        if not self._results:
+            return
+        from pytest_npudump.isolation.task import CHILD  # noqa: PLC0415 - only for marked tests
+
+        if self._config.pluginmanager.has_plugin(CHILD):
+            return
+        from pytest_npudump.places import dumps_base  # noqa: PLC0415 - only for marked tests
+        from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
+        from pytest_npudump.report import notes  # noqa: PLC0415 - the same
+
+        rank = current_rank()
+        memory = notes.Memory(self._config, rank.variant if rank is not None else "")
+        found = notes.collect_notes(self._results, memory.before)
+        memory.keep(self._results)
+        prefix = f"rank{rank.number}-" if rank is not None else ""
+        files = notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
+        self._notes = notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
-        for note in list(dict.fromkeys(n for result in self._results for n in result.get("notes", ())))[
-            :NOTES
-        ]:
-            terminalreporter.write_line(f"npudump: note: {note}")
+        for line in self._notes:
+            terminalreporter.write_line(f"npudump: {line}")
         if self._results:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
 

@@ -10,6 +10,7 @@ from pytest_npudump.compare.verdict import EXTRA, FAIL, MISSING
 from pytest_npudump.golden.atomic import write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_npudump.session import MarkedTest
@@ -63,8 +64,7 @@ def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
         result["operator"] = finding_operator(outcome.findings[0])
     if escalation is not None:
         result["reproduced"] = None if escalation.problem else escalation.reproduced
-    if test.good:
-        result["notes"] = [f"{test.nodeid}: {note}"[:_NOTE] for note in outcome.notes[:_NOTES]]
+    result["notes"] = _notes(test)
     if details is not None:
         from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - it builds on this module
 
@@ -72,6 +72,20 @@ def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
         result["headline"] = headline(test)
         result["way_out"] = next(iter(ways_out(test)), "")
     return result
+
+
+def small(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result for JUnit, with the first of its notes, and how many there are."""
+    notes = result.get("notes", [])
+    shown = [note if len(note) <= _NOTE else f"{note[: _NOTE - 3]}..." for note in notes[:_NOTES]]
+    return {**result, "notes": shown} | ({"notes_in_all": len(notes)} if len(notes) > _NOTES else {})
+
+
+def _notes(test: MarkedTest) -> list[str]:
+    """Return the notes on all runs, alike in every session: without the name of the folder of the dumps."""
+    assert test.outcome is not None  # noqa: S101 - the same
+    notes = test.outcome.notes + (test.escalation.notes if test.escalation is not None else ())
+    return list(dict.fromkeys(note.replace(f"{test.directory}/", "") for note in notes))
 
 
 def full_json(test: MarkedTest) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_GOOD = ("passed", "recorded", "unchanged")
+GOOD = ("passed", "recorded", "unchanged")
+"""Statuses of tests that may pass."""
 
 
 def summary_line(results: Sequence[Mapping[str, Any]]) -> str:
     """Say what was compared, against what was expected, and what came of it."""
     counts = Counter(str(result["status"]) for result in results)
-    parts = [f"{sum(counts[word] for word in _GOOD)} of {len(results)} tests good"]
+    parts = [f"{sum(counts[word] for word in GOOD)} of {len(results)} tests good"]
     compared = sum(result.get("compared", 0) for result in results)
     expected = sum(result.get("expected", 0) for result in results)
     if expected:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
@@ -10,7 +9,7 @@ from pytest_npudump.compare.first import explain_first
 from pytest_npudump.report.elements import finding_lines
 from pytest_npudump.report.reference import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
-from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, table
+from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, shown, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,14 +30,6 @@ LISTED = 2
 _FEWEST_ROWS = 2
 _FIXED = 8
 """Lines around the rows: first, golden, recorded elsewhere, header, rest, rule, details, way out."""
-
-
-def shown(path: Path | None) -> str:
-    """Return a path as short as it can be typed from the current directory."""
-    if path is None:
-        return "-"
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def headline(test: MarkedTest) -> str:
