@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorRecord
-from pytest_npudump.errors import FormatError, RequestError, RuntimeUnavailableError
+from pytest_npudump.errors import ConfigError, FormatError, RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.base import CallbackRuntime
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class Attempt:
         Raises:
             NpudumpError: the configuration is refused, or the runtime cannot dump.
         """
-        self.directory.mkdir(mode=0o700)
+        with _prepared(self.directory):
+            self.directory.mkdir(mode=0o700)
         # What MindSpore writes in one run may look like two: it gives several executions one iteration.
         self._one_run = runtime.name == "mindspore"
         config = self._configure(runtime, "", self.dump_path)
@@ -84,14 +85,18 @@ class Attempt:
         return config
 
     def _configure(self, runtime: Runtime, part: str, dump_path: Path) -> Path:
-        dump_path.mkdir(mode=0o700)
+        with _prepared(self.directory):
+            dump_path.mkdir(mode=0o700)
         self._parts[part] = dump_path
         if self.streams:
             self._receive(runtime, part, dump_path)
         config = self.directory / runtime.config_name
         if part:
             config = config.with_stem(f"{config.stem}-{part}")
-        runtime.write_config(config, self.request, dump_path, layers=self.layers, dump_data=self.dump_data)
+        with _prepared(self.directory):
+            runtime.write_config(
+                config, self.request, dump_path, layers=self.layers, dump_data=self.dump_data
+            )
         self._configs[part] = config
         return config
 
@@ -163,6 +168,18 @@ class Attempt:
     def _is_empty(self, part: str) -> bool:
         received = part in self._receivers and not self._receivers[part].empty
         return not received and not any(self._parts[part].iterdir())
+
+
+@contextmanager
+def _prepared(directory: Path) -> Iterator[None]:
+    """Turn an error of the file system into one that says what could not be begun."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{directory}: the dump cannot be prepared: {error.strerror or error}; free space there, or "
+            f"choose another folder with --npudump-dump-dir"
+        ) from error
 
 
 def _received(receiver: DumpReceiver, *, acl: bool) -> Dump:

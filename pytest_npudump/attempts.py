@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump import _compat
-from pytest_npudump.concluding import conclude, first_line
+from pytest_npudump.concluding import INTERRUPTIONS, conclude, first_line, how_it_stopped
 from pytest_npudump.item_state import ENDED, RESULT, TEST, may_run_again, only_setup, will_run_again
+from pytest_npudump.runtime.processes import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,13 +25,42 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         The reports of the run that counts, behind those of the first run's phases that failed.
     """
     properties = tuple(item.user_properties)
-    first = _attempt(item, nextitem, properties)
+    first: list[pytest.TestReport] = []
+    second: list[pytest.TestReport] = []
+    try:
+        _attempt(item, nextitem, properties, first)
+        test = item.stash.get(TEST, None)
+        if test is None or not test.wants_second_run or not may_run_again(item):
+            return first
+        with interruptible():
+            _attempt(item, nextitem, properties, second)
+    except INTERRUPTIONS as stop:
+        item.user_properties[:] = properties
+        for report in _so_far(item, stop, first, second):
+            item.ihook.pytest_runtest_logreport(report=report)
+        raise
+    return _abandoned(first) + _with_failed_setup(item, second)
+
+
+def _abandoned(first: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
+    return [report for report in first if report.failed]
+
+
+def _so_far(
+    item: pytest.Item,
+    stop: BaseException,
+    first: list[pytest.TestReport],
+    second: list[pytest.TestReport],
+) -> list[pytest.TestReport]:
+    """Return the reports of a test in which the session ends: a failure of the first run is among them."""
+    if any(report.when == "call" for report in second):
+        return _abandoned(first) + second
     test = item.stash.get(TEST, None)
-    if test is None or not test.wants_second_run or not may_run_again(item):
+    begun = test is not None and len(test.attempts) > 1
+    if test is None or not (begun or will_run_again(item)):
         return first
-    second = _attempt(item, nextitem, properties)
-    abandoned = [report for report in first if report.failed]
-    return abandoned + _with_failed_setup(item, second)
+    test.abandon_second_run(how_it_stopped(stop))
+    return [] if test.good else [*_abandoned(first), _failed_call(item, test)]
 
 
 def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
@@ -39,7 +69,8 @@ def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
     def called() -> None:
         child.called(item.stash.get(TEST, None))
 
-    reports = _attempt(item, None, tuple(item.user_properties), called)
+    reports: list[pytest.TestReport] = []
+    _attempt(item, None, tuple(item.user_properties), reports, called)
     test = item.stash.get(TEST, None)
     again = test is not None and test.wants_second_run and may_run_again(item)
     if test is not None and child.task.run > 1:
@@ -60,13 +91,15 @@ def _attempt(
     item: pytest.Item,
     nextitem: pytest.Item | None,
     properties: Sequence[tuple[str, object]],
+    reports: list[pytest.TestReport],
     called: Callable[[], None] = lambda: None,
-) -> list[pytest.TestReport]:
+) -> None:
+    """Run the phases of a test once, adding their reports to ``reports`` one by one."""
     _compat.begin_attempt(item, properties)
     item.stash[RESULT] = {}
     item.stash[ENDED] = False
     try:
-        reports = [_compat.run_phase(item, "setup")]
+        reports.append(_compat.run_phase(item, "setup"))
         if reports[0].passed:
             if item.config.getoption("setupshow", default=False):
                 _compat.show_setup(item)
@@ -79,7 +112,6 @@ def _attempt(
         reports.append(_compat.run_phase(item, "teardown", nextitem=following))
     finally:
         _compat.end_attempt(item)
-    return reports
 
 
 def _failed_call(item: pytest.Item, test: MarkedTest) -> pytest.TestReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.environment import collecting_words
@@ -13,6 +14,36 @@ if TYPE_CHECKING:
 
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Activity
+
+LITTLE = 1 << 20
+"""Free bytes below which a dump of any model fails, or is about to."""
+
+
+def full_words(directory: Path) -> str:
+    """Say that the file system of a dump is full; "" where it is not, or cannot be asked."""
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError:
+        return ""
+    if free >= LITTLE:
+        return ""
+    return (
+        f"the file system of {directory} is full ({free} bytes are free), so that a dump there is "
+        f"incomplete: free space, or choose another folder with --npudump-dump-dir"
+    )
+
+
+def what_ran(activity: Activity) -> str:
+    """Say what of a test ran while its dump was on, as far as the runtime knows; "" for nothing."""
+    names = ", ".join(dict.fromkeys(path.name for path in activity.models))
+    loaded = ""
+    if names:
+        times = {0: "no execution of it ended well", 1: "ran once"}
+        run = times.get(activity.executions, f"ran {activity.executions} times")
+        loaded = f"{names} was loaded under the dump, and {run}"
+    programs = f"{' and '.join(activity.programs)} ran" if activity.programs else ""
+    evidence = activity.evidence
+    return "; ".join(filter(None, (loaded, programs, *evidence.shown, *evidence.failed)))
 
 
 def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, seen: str) -> str:
@@ -69,6 +100,8 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
 
 
 def _surroundings(dump_path: Path) -> Iterator[str]:
+    if full := full_words(dump_path):
+        yield full
     if not dump_path.is_dir() or not os.access(dump_path, os.W_OK):
         yield f"its directory {dump_path} is gone or cannot be written; the test must leave it alone"
     if refused := collecting_words(os.environ):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl_json import dump_section, request_warnings
 from pytest_npudump.config.installed import rules_version
 from pytest_npudump.config.soc import soc_notes
+from pytest_npudump.diagnose import full_words
 
 if TYPE_CHECKING:
     from pytest_npudump.session import MarkedTest
@@ -20,4 +21,5 @@ def notes_of(test: MarkedTest) -> tuple[str, ...]:
         section = dump_section(test.request, ".")
         notes += request_warnings(test.request, version=rules_version(), cwd=test.directory)
         notes += soc_notes(section, runtime.producer().get("soc", ""))
-    return tuple(dict.fromkeys(notes))
+    full = full_words(test.directory)
+    return tuple(dict.fromkeys([*notes, full] if full else notes))

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_npudump import _compat
 from pytest_npudump.attempts import run_here, run_in_child
-from pytest_npudump.concluding import body_failed, conclude, first_line
+from pytest_npudump.concluding import body_failed, conclude, finish, is_interruption
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.isolation.task import CHILD
 from pytest_npudump.item_state import ENDED, OURS, RESULT, TEST, may_run_again, only_setup, will_run_again
@@ -186,17 +186,15 @@ class Runner:
                 result = yield
             finally:
                 item.stash[ENDED] = True
-        except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
-            body_failed(item, test, f"{type(error).__name__}: {first_line(str(error))}")
+        except BaseException as error:
+            if not is_interruption(item, error):
+                body_failed(item, test, error)
             raise
         if _compat.failed_outside_of_the_call(item):
-            body_failed(item, test, "it failed")
+            body_failed(item, test)
             return result
         test.repeatable = may_run_again(item)
-        try:
-            test.finish()
-        except NpudumpError as error:
-            raise pytest.fail.Exception(f"npudump: {error}", pytrace=False) from None
+        finish(item, test)
         conclude(item, test)
         return result
 
@@ -216,7 +214,8 @@ class Runner:
         ended = item.stash.get(ENDED, False) or TEST not in item.stash
         if call.when == "call" and ended and is_marked(item) and not only_setup(item):
             result = item.stash.get(RESULT, {})
-            vars(report)["npudump"] = result or {"status": "not compared", "test": item.nodeid}
+            unknown = {"status": "not compared", "test": item.nodeid, **_runtime_of(item)}
+            vars(report)["npudump"] = result or unknown
             if not result and report.passed and not will_run_again(item):
                 report.outcome = "failed"
                 report.longrepr = "npudump: the test passed without having been compared with its golden"
@@ -234,6 +233,11 @@ class Runner:
         if self._child is not None:
             return marked_tests.record_in_child(item, self.runtime(), context, self._child)
         return marked_tests.marked_test(item, self.runtime(), context)
+
+
+def _runtime_of(item: pytest.Item) -> dict[str, str]:
+    test = item.stash.get(TEST, None)
+    return {"runtime": test.runtime.name} if test is not None else {}
 
 
 def _join_ranks(child: Child | None) -> Exchange | None:

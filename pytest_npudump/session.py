@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.attempt import Attempt
+from pytest_npudump.diagnose import full_words
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
 from pytest_npudump.judging import judge
@@ -105,7 +106,8 @@ class MarkedTest:
     @property
     def wants_second_run(self) -> bool:
         """Whether the test has to run again, with tensors in its dump."""
-        return self._plan is not None and self._plan.runs and len(self.attempts) == 1
+        planned = self._plan is not None and self._plan.runs
+        return planned and self.escalation is None and len(self.attempts) == 1
 
     @property
     def good(self) -> bool:
@@ -212,7 +214,9 @@ class MarkedTest:
         self.attempts = self.attempts or [Attempt(1, self.directory / "run1", self.request)]
         words = f"the test's process {why}"
         if self.outcome is None:
-            self.outcome = Outcome(DIED, None, problems=(f"{words}; nothing was compared",))
+            full = full_words(self.directory)
+            problems = (f"{words}; nothing was compared", *filter(None, [full]))
+            self.outcome = Outcome(DIED, None, problems=problems)
             return
         if self.outcome.status in {RECORDED, UNCHANGED}:
             words += f"; the golden {self.outcome.golden} had been written"

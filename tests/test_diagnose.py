@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.diagnose import explain_empty
+from pytest_npudump import diagnose
+from pytest_npudump.diagnose import explain_empty, full_words, what_ran
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError
 from pytest_npudump.request import DumpRequest
@@ -142,3 +143,28 @@ def test_a_variable_with_which_ge_dumps_nothing_is_the_likeliest_cause(
 ) -> None:
     monkeypatch.setenv(variable, "/d")
     assert explain(tmp_path, Activity(released=True)).endswith(f"unset {variable}")
+
+
+def test_full_file_system_is_the_first_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "20260101010101").mkdir()
+    assert full_words(tmp_path) == ""
+    monkeypatch.setattr(diagnose, "LITTLE", 1 << 80)
+    assert f"the file system of {tmp_path} is full (" in explain(tmp_path, Activity())
+    assert full_words(tmp_path / "gone") == ""
+
+
+@pytest.mark.parametrize(
+    ("activity", "words"),
+    [
+        (Activity(), "net.om was loaded under the dump, and ran once"),
+        (Activity(executions=3), "net.om was loaded under the dump, and ran 3 times"),
+        (Activity(executions=0), "net.om was loaded under the dump, and no execution of it ended well"),
+        (Activity(models=(), executions=0), ""),
+        (
+            Activity(models=(), programs=("./main",), evidence=Evidence(failed=["acl.mdl.execute: 507015"])),
+            "./main ran; acl.mdl.execute: 507015",
+        ),
+    ],
+)
+def test_what_ran_is_told_as_far_as_the_runtime_knows(activity: Activity, words: str) -> None:
+    assert what_ran(activity) == words

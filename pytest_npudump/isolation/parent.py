@@ -107,8 +107,8 @@ def _files(task: Task) -> tuple[Path, ...]:
 def _run(task: Task, cwd: Path, timeout: float) -> tuple[bool, str]:
     """Run the child; return whether it ended as a pytest does that ran its tests, and how it ended."""
     stdout, stderr = _files(task)
-    command = (sys.executable, "-c", _MAIN, str(task.write()))
     try:
+        command = (sys.executable, "-c", _MAIN, str(task.write()))
         with stdout.open("wb") as out, stderr.open("wb") as err:
             environment, files = dict(os.environ), (out, err)
             code = run_in_group(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump import _compat
-from pytest_npudump.concluding import conclude
+from pytest_npudump.concluding import INTERRUPTIONS, conclude, how_it_stopped
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.isolation.mailbox import load_bytes
 from pytest_npudump.isolation.parent import ChildRun, run_child
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.session import MarkedTest
-
-_PASS_ON = (KeyboardInterrupt, pytest.exit.Exception)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +53,23 @@ class Isolated:
             self._adopt(first)
             self.test.abandon_second_run(f"not run: the first run's process {first.death}")
             return [*first.reports[:-2], self._concluded(first), self._failed_end(first)]
-        second = self._run(2)
+        abandoned = [report for report in first.reports if report.failed]
+        try:
+            second = self._run(2)
+        except INTERRUPTIONS as stop:
+            self._log_first(first, abandoned, stop)
+            raise
         if not second.complete:
             self._adopt(first)
-        abandoned = [report for report in first.reports if report.failed]
         return [*abandoned, *self._ended(second)]
+
+    def _log_first(self, first: ChildRun, abandoned: list[pytest.TestReport], stop: BaseException) -> None:
+        """Report what the first run found, where the session ends in the second."""
+        self._adopt(first)
+        self.test.abandon_second_run(how_it_stopped(stop))
+        failed = [] if self.test.good else [*abandoned, self._concluded(first)]
+        for report in failed:
+            self.item.ihook.pytest_runtest_logreport(report=report)
 
     def _run(self, number: int) -> ChildRun:
         run = run_child(self.item, self.test, number)
@@ -109,5 +119,5 @@ class Isolated:
 
     def _report(self, when: str, function: Callable[[], None]) -> pytest.TestReport:
         """Make a report that is not the child's, past the hook: plugins there count on phases run here."""
-        call = pytest.CallInfo.from_call(function, when, reraise=_PASS_ON)  # type: ignore[arg-type]
+        call = pytest.CallInfo.from_call(function, when, reraise=INTERRUPTIONS)  # type: ignore[arg-type]
         return pytest.TestReport.from_item_and_call(self.item, call)

@@ -108,7 +108,7 @@ def full_json(test: MarkedTest) -> dict[str, Any]:
 
 
 def write_details(test: MarkedTest) -> Details:
-    """Write ``report.txt`` and ``report.json`` beside the test's dumps."""
+    """Write ``report.txt`` and ``report.json`` beside the test's dumps, over those of the first run."""
     from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - it builds on this module
 
     details = Details(test.directory / "report.txt", test.directory / "report.json")

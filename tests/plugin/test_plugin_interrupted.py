@@ -1,0 +1,188 @@
+"""Whatever ends the second run, what the first one found is told, and lies in its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from pytest_npudump import session
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+FOUND = "npudump: block/conv.2 (Conv output.0) differs: *"
+DUMPS = "--npudump-dump-dir=dumps"
+AGAIN = """
+def again():
+    '''Whether this is the second run.'''
+    folder, = Path("dumps").glob("*")
+    return (folder / "run2").exists()
+
+def reported():
+    folder, = Path("dumps").glob("*")
+    return (folder / "report.txt").exists() and (folder / "report.json").exists()
+"""
+
+
+def interrupted(project: Project, body: str, marker: str = "", before: str = "") -> None:
+    """Make a test of which the second run executes ``body``, and whose first run fails."""
+    lines = "".join(f"\n        {line}" for line in body.splitlines())
+    project.test_file(
+        f"import os, signal, sys, time\nfrom pathlib import Path\n{AGAIN}\n{before}\n"
+        f"@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{project.body}\n"
+        f"    if again():{lines}\n\ndef test_other():\n    pass\n"
+    )
+    project.record(DUMPS)
+    project.model(change=0.01)
+
+
+def run(project: Project, *options: str) -> pytest.RunResult:
+    """Run the project in a process of its own, as pytest's own tests do where a session is interrupted."""
+    return project.pytester.runpytest_subprocess("--npudump-runtime=emulator", DUMPS, *options)
+
+
+def told(project: Project) -> str:
+    """What the report files say of the second run; both have to hold what the first one found."""
+    report = project.report()
+    (text,) = (project.path / "dumps").rglob("report.txt")
+    assert text.read_text().startswith("npudump: block/conv.2 (Conv output.0) differs: ")
+    assert json.loads(json.dumps(report))["comparison"]["summary"]["failed"] == 2
+    return str(report["escalation"]["problem"])  # type: ignore[index]
+
+
+ENDINGS = [
+    ("raise KeyboardInterrupt", "ended by Ctrl-C", "*KeyboardInterrupt*"),
+    ("pytest.exit('the card is gone')", "ended by pytest.exit: the card is gone", "*Exit: the card is gone*"),
+    ("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)", "ended by Ctrl-C", "*KeyboardInterrupt*"),
+    ("os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", "ended by SIGTERM", "*KeyboardInterrupt*"),
+]
+
+
+@pytest.mark.parametrize(("line", "words", "end"), ENDINGS, ids=["raised", "exit", "SIGINT", "SIGTERM"])
+def test_end_of_the_session_in_the_second_run_s_body(
+    project: Project, line: str, words: str, end: str
+) -> None:
+    interrupted(project, f"assert reported()\n{line}")
+    result = run(project, "--junitxml=j.xml")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([FOUND, f"second run: {words}", "npudump: 0 of 1 tests good, *", end])
+    assert told(project) == words
+    (case,) = ET.parse(project.path / "j.xml").iter("testcase")  # noqa: S314 - written by pytest
+    assert len(case.findall("failure")) == 1
+
+
+@pytest.mark.parametrize("when", ["setup", "teardown"])
+def test_end_of_the_session_in_a_fixture_of_the_second_run(project: Project, when: str) -> None:
+    stop = "    if list(Path('dumps').glob('*/run2')):\n        raise KeyboardInterrupt\n"
+    before = stop if when == "setup" else ""
+    after = stop if when == "teardown" else ""
+    fixture = f"@pytest.fixture(autouse=True)\ndef stopped():\n{before}    yield\n{after}"
+    interrupted(project, "pass", before=fixture)
+    result = run(project)
+    result.assert_outcomes(failed=1)
+    reproduced = "the failure reproduced (2 layers dumped as tensors)"
+    result.stdout.fnmatch_lines(
+        [FOUND, f"second run: {'ended by Ctrl-C' if when == 'setup' else reproduced}", "*KeyboardInterrupt*"]
+    )
+
+
+@pytest.mark.parametrize("escalate", ["on", "off"])
+def test_end_of_the_session_between_the_runs(project: Project, escalate: str) -> None:
+    fixture = (
+        "@pytest.fixture(autouse=True)\ndef stopped():\n    yield\n"
+        "    if Path('stop').exists():\n        raise KeyboardInterrupt\n"
+    )
+    interrupted(project, "pass", before=fixture)
+    (project.path / "stop").touch()
+    result = run(project, f"--npudump-escalate={escalate}")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([FOUND, "*KeyboardInterrupt*"])
+    assert not list(project.path.glob("dumps/*/run2"))
+
+
+def test_interrupted_first_run_is_told_as_ever(project: Project) -> None:
+    project.marked(body=f"{project.body}\n    raise KeyboardInterrupt\n")
+    result = run(project)
+    result.assert_outcomes()
+    result.stdout.fnmatch_lines(["*KeyboardInterrupt*"])
+
+
+@pytest.mark.parametrize("line", ["raise SystemExit(3)", "class Odd(BaseException): pass\nraise Odd"])
+def test_exception_that_is_no_error_leaves_the_first_run_s_failure(project: Project, line: str) -> None:
+    interrupted(project, line)
+    result = project.run(DUMPS)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines([FOUND, "second run: body of the second run: *"])
+
+
+def test_second_run_that_cannot_be_examined_leaves_the_first_run_s_failure(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examine(*_: object) -> None:
+        pytest.fail("Timeout (>1.0s) from pytest-timeout.")
+
+    monkeypatch.setattr(session, "examine_second_run", examine)
+    interrupted(project, "pass")
+    result = project.run(DUMPS)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines([FOUND, "second run: it could not be examined: Failed: Timeout (>1.0s) *"])
+
+
+# Whoever runs these tests in the background, or with nohup, has signals ignored.
+HEED = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "[signal.signal(number, signal.SIG_DFL) for number in (1, 15)]; "
+)
+
+
+def start(project: Project, *options: str) -> subprocess.Popen[str]:
+    """Run the project in a process of its own, and return in its second run."""
+    command = HEED + "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, "--npudump-runtime=emulator", DUMPS, *options],
+        cwd=project.path,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 100
+    while not (project.path / "second").exists():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Signals, isolation: str) -> None:
+    interrupted(
+        project,
+        "Path('pid').write_text(str(os.getpid()))\nPath('second').touch()\ntime.sleep(100)",
+        marker=f"isolation={isolation!r}",
+    )
+    process = start(project)
+    process.send_signal(number)
+    out = process.communicate(timeout=60)[0]
+    if number is signal.SIGKILL:
+        assert told(project) == "it had not ended when this was written"
+    else:
+        assert process.returncode == pytest.ExitCode.INTERRUPTED
+        words = "ended by Ctrl-C" if number is signal.SIGINT else "ended by SIGTERM"
+        assert told(project) == words
+        assert "npudump: block/conv.2 (Conv output.0) differs: " in out
+        assert f"second run: {words}" in out
+    pid = Path(project.path / "pid").read_text()
+    until = time.monotonic() + 30
+    while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
+        assert time.monotonic() < until, "the second run's process lives on"
+        time.sleep(0.05)
