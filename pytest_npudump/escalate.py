@@ -19,6 +19,7 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import read_tensors
 from pytest_npudump.layers import both_spellings, resolve_raw_names
 from pytest_npudump.outcome import Escalation, Finding
+from pytest_npudump.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.recording import record_with_tensors
 from pytest_npudump.reference.second_run import failing_keys, failing_layers, known_keys, with_reference
@@ -64,6 +65,8 @@ def plan_second_run(test: MarkedTest) -> Plan | None:
     if outcome is None or dump is None:
         return None
     if outcome.status == status.PENDING:
+        if problem := _needs_a_process(test, dump):
+            return Plan((), skipped=Escalation(problem=problem))
         plan = _plan(test, dump, _layers_to_keep(test, dump))
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
@@ -74,6 +77,21 @@ def plan_second_run(test: MarkedTest) -> Plan | None:
     if not wanted:
         return None
     return _plan(test, dump, wanted)
+
+
+def _needs_a_process(test: MarkedTest, dump: Dump) -> str:
+    """Say why two runs in one process cannot show that a test is deterministic; "" where they can."""
+    if test.isolated:
+        return ""
+    layers = random_layers(dump, test.runtime.activity.models)
+    drawing = tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
+    if not drawing:
+        return ""
+    return (
+        f"{drawing_words(drawing)}, from a seed that may be this process's, so that two runs here agree and "
+        f'later ones do not: give these operators a seed, or record with isolation="process", where each run '
+        f"has a process of its own"
+    )
 
 
 def _layers_to_keep(test: MarkedTest, dump: Dump) -> tuple[str, ...]:

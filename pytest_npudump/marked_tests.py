@@ -79,6 +79,7 @@ def record_in_child(item: pytest.Item, runtime: Runtime, context: Context, child
     """Return the record of a test whose run this process is for, its earlier runs included."""
     child.producer(dict(runtime.producer()))
     test = marked_test(item, runtime, context, child.task.directory)
+    test.isolated = True
     if child.task.run > 1:
         test.adopt(child.judged())
     return test
@@ -86,4 +87,6 @@ def record_in_child(item: pytest.Item, runtime: Runtime, context: Context, child
 
 def record_in_parent(item: pytest.Item, name: str, context: Context) -> MarkedTest:
     """Return the record of a test that runs in a process of its own, under the runtime called ``name``."""
-    return marked_test(item, RemoteRuntime(name), context)
+    test = marked_test(item, RemoteRuntime(name), context)
+    test.isolated = True
+    return test

@@ -11,13 +11,14 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import write_tensors
 from pytest_npudump.layers import both_spellings
 from pytest_npudump.outcome import Escalation, Outcome
+from pytest_npudump.random_operators import drawing_words, random_layers
 from pytest_npudump.reference.outcomes import with_reference
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.escalate import Plan
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.session import MarkedTest
@@ -46,8 +47,19 @@ def record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcom
     except GoldenError as error:
         return Outcome(status.ERROR, test.goldens.path, problems=(str(error),), tensors=len(table))
     word = status.RECORDED if written else status.UNCHANGED
-    notes = test.dump.notes if test.dump else ()
+    notes = (*test.dump.notes, *_random_notes(test, test.dump)) if test.dump else ()
     return Outcome(word, path, notes=notes, tensors=len(table))
+
+
+def _random_notes(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
+    drawing = random_layers(dump, test.runtime.activity.models)
+    if not drawing:
+        return ()
+    note = (
+        f"{drawing_words(drawing)}: the golden holds for the numbers of this run only, unless a seed is "
+        f"fixed; give these operators one, or leave what depends on them out with layers"
+    )
+    return (note,)
 
 
 def record_with_tensors(

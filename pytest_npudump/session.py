@@ -76,6 +76,7 @@ class MarkedTest:
         escalation: what the second run found; None without one.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
         part: the rank or device of the dump that is judged, where all share one golden.
+        isolated: whether each run has a process of its own.
         repeatable: whether this session lets the test run again.
     """
 
@@ -94,6 +95,7 @@ class MarkedTest:
     escalation: Escalation | None = None
     exchange: Exchange | None = None
     part: str = ""
+    isolated: bool = False
     repeatable: bool = True
     _plan: Plan | None = None
     _accompanies: bool = False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.verdict import EXTRA, FAIL, MISSING
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.random_operators import draws_random
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,6 +74,16 @@ def explain_first(comparison: Comparison) -> str:
     first = comparison.first
     if first is None:
         return ""
+    words = _explained(comparison, first)
+    if not draws_random(first.op_type):
+        return words
+    return (
+        f"{words}; {first.key.layer} draws random numbers: without a seed of its own they differ in every "
+        f"process"
+    )
+
+
+def _explained(comparison: Comparison, first: Verdict) -> str:
     key = first.key
     tensor = f"{key.io} {key.slot} of {key.layer}"
     differs = f"{tensor} is the first tensor that differs"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.first import explain_first
+from pytest_npudump.random_operators import draws_random
 from pytest_npudump.report.elements import finding_lines
 from pytest_npudump.report.reference import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
@@ -91,7 +92,7 @@ def _body(test: MarkedTest, *, brief: bool) -> list[str]:
     head += _scene_lines(outcome.findings, ROWS if brief else None)
     tail = _listed("note", outcome.notes, limit)
     if test.escalation is not None:
-        tail = _escalation_lines(test.escalation, FINDINGS if brief else None) + tail
+        tail = _escalation_lines(test, test.escalation, FINDINGS if brief else None) + tail
     tail = _reference_lines(outcome, LINES - _FIXED - len(head) - len(tail) if brief else None) + tail
     if outcome.comparison is None or not outcome.comparison.failing:
         return head + tail
@@ -145,18 +146,18 @@ def _comparison_lines(outcome: Outcome, rows: int | None) -> list[str]:
     return [*lines, f"rule:       {rule}"] if rule else lines
 
 
-def _escalation_lines(escalation: Escalation, limit: int | None) -> list[str]:
+def _escalation_lines(test: MarkedTest, escalation: Escalation, limit: int | None) -> list[str]:
     if escalation.problem:
         return [f"second run: {escalation.problem}"]
     findings = escalation.findings
-    lines = [f"second run: {_reproduction(escalation)} ({_layers(escalation)} dumped as tensors)"]
+    lines = [f"second run: {_reproduction(test, escalation)} ({_layers(escalation)} dumped as tensors)"]
     for finding in _most_telling(findings)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed("note", escalation.notes, limit)
     return [*lines, f"tensors:    {shown(escalation.directory)}"]
 
 
-def _reproduction(escalation: Escalation) -> str:
+def _reproduction(test: MarkedTest, escalation: Escalation) -> str:
     findings = escalation.findings
     different = sum(finding.reproduced is False for finding in findings)
     unseen = sum(finding.reproduced is None for finding in findings)
@@ -164,7 +165,12 @@ def _reproduction(escalation: Escalation) -> str:
         return f"NOT REPRODUCED in {different} of {len(findings)} tensors: the runs disagree"
     if escalation.reproduced is None:
         return "it has none of the failing tensors, so it says nothing of them"
-    return "the failure reproduced" + (f", but for {unseen} tensors it did not dump" if unseen else "")
+    rest = f", but for {unseen} tensors it did not dump" if unseen else ""
+    comparison = test.outcome.comparison if test.outcome is not None else None
+    first = comparison.first if comparison is not None else None
+    if first is not None and draws_random(first.op_type) and not test.isolated:
+        return f"it agrees{rest}, as runs of one process do whose random numbers come from one seed"
+    return f"the failure reproduced{rest}"
 
 
 def _layers(escalation: Escalation) -> str:

@@ -1,0 +1,137 @@
+"""Which operators draw random numbers, by type, and which of an ONNX file have a seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from onnx import TensorProto, helper
+
+from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
+from pytest_npudump.random_operators import drawing_words, draws_random, random_layers
+
+
+@pytest.mark.parametrize(
+    "op_type",
+    [
+        *(
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+            "Multinomial",
+            "Bernoulli",
+        ),
+        *(
+            "Dropout",
+            "DropOutGenMask",
+            "DropOutGenMaskV3",
+            "RandomStandardNormal",
+            "TruncatedNormal",
+            "Randperm",
+        ),
+        *(
+            "ParameterizedTruncatedNormal",
+            "DSARandomUniform",
+            "DSAGenBitMask",
+            "RandomShuffle",
+            "StandardNormal",
+        ),
+        *(
+            "UniformReal",
+            "UniformInt",
+            "StandardLaplace",
+            "Gamma",
+            "Poisson",
+            "DropoutExt",
+            "NormalFloatTensor",
+        ),
+        *("aclnnInplaceNormal", "aclnnInplaceUniform", "aclnnDropoutGenMaskV2", "aclnnInplaceExponential"),
+        *("aclnnInplaceRandom", "aclnnMultinomial", "aclnnNormalTensorFloat", "aclnnInplaceBernoulliTensor"),
+    ],
+)
+def test_type_that_draws(op_type: str) -> None:
+    assert draws_random(op_type)
+
+
+@pytest.mark.parametrize(
+    "op_type",
+    [
+        *(
+            "",
+            "Conv",
+            "BatchNormalization",
+            "LayerNormalization",
+            "LpNormalization",
+            "aclnnNorm",
+            "Normalize",
+        ),
+        *("DropOutDoMask", "DropoutGrad", "RandomGammaGrad", "aclnnDropoutBackward", "aclnnDropoutDoMask"),
+        *(
+            "Range",
+            "StatelessRandomNormalV2",
+            "Exp",
+            "PoissonNllLoss",
+            "Data",
+            "Transpose",
+            "GammaIncomplete",
+        ),
+    ],
+)
+def test_type_that_does_not(op_type: str) -> None:
+    assert not draws_random(op_type)
+
+
+def dump_of(*layers: tuple[str, str]) -> Dump:
+    records = tuple(
+        TensorRecord(TensorKey(layer, "output", 0), op_type, "float32", (4,), Path("f"))
+        for layer, op_type in layers
+    )
+    return Dump(Path(), records)
+
+
+def model_file(folder: Path, *nodes: tuple[str, str, dict[str, float], list[str]]) -> Path:
+    """Write an ONNX file with nodes of (name, type, attributes, further inputs)."""
+    made = [
+        helper.make_node(op_type, ["x", *inputs], [f"y{number}"], name=name, **attributes)
+        for number, (name, op_type, attributes, inputs) in enumerate(nodes)
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    path = folder / "net.onnx"
+    path.write_bytes(helper.make_model(helper.make_graph(made, "g", [x], [])).SerializeToString())
+    return path
+
+
+def test_dump_alone_tells_by_type() -> None:
+    dump = dump_of(("net/conv", "Conv"), ("net/noise", "RandomNormalLike"), ("drop", "DropOutGenMask"))
+    assert random_layers(dump, ()) == ("net/noise (RandomNormalLike)", "drop (DropOutGenMask)")
+
+
+@pytest.mark.parametrize(
+    ("node", "drawing"),
+    [
+        (("net/noise", "RandomNormalLike", {}, []), True),
+        (("net/noise", "RandomNormalLike", {"seed": 3.0}, []), False),
+        (("net/drop", "Dropout", {}, []), False),
+        (("net/drop", "Dropout", {}, ["ratio", ""]), False),
+        (("net/drop", "Dropout", {}, ["ratio", "training"]), True),
+        (("net/drop", "Dropout", {"seed": 1}, ["ratio", "training"]), True),
+    ],
+)
+def test_onnx_file_tells_what_has_a_seed_or_drops_nothing(
+    tmp_path: Path, node: tuple[str, str, dict[str, float], list[str]], *, drawing: bool
+) -> None:
+    path = model_file(tmp_path, node)
+    expected = (f"{node[0]} ({node[1]})",) if drawing else ()
+    assert random_layers(dump_of((node[0], node[1])), [path]) == expected
+    assert random_layers(dump_of(("other", "Add")), [path.with_suffix(".om")]) == expected
+
+
+def test_unreadable_model_tells_nothing(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"\x08no model")
+    assert random_layers(dump_of(("a", "Add")), [tmp_path / "net.om"]) == ()
+
+
+def test_words_name_a_few() -> None:
+    assert drawing_words(("a (T)",)) == "a (T) draws random numbers"
+    assert drawing_words(tuple("abcde")) == "a, b, c and 2 more draw random numbers"
