@@ -17,7 +17,7 @@ from pytest_npudump.dump.mindspore_rerun import under_first_keys
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import read_tensors
-from pytest_npudump.layers import both_spellings, resolve_raw_names
+from pytest_npudump.layers import both_spellings, resolve_raw_names, with_raw_names
 from pytest_npudump.outcome import Escalation, Finding
 from pytest_npudump.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.ranks.parts import by_rank
@@ -204,6 +204,8 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
             dump = by_rank(dump).get(test.part, dump)
         if test.dump is not None:
             dump = under_first_keys(test.dump, dump)
+        if judged is not None:
+            dump = with_raw_names(dump, _names_told(judged))
         records = _wanted_records(dump, plan, judged)
         held = [record for record in records.values() if record.payload is not None]
         layers = tuple(dict.fromkeys(record.key.layer for record in held))
@@ -217,6 +219,14 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
         problem = f"what the second run dumped cannot be judged: {error}"
         return Escalation(problem=problem, directory=directory, notes=plan.notes)
     return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes + notes)
+
+
+def _names_told(comparison: Comparison) -> dict[str, tuple[str, ...]]:
+    """Return the layers' names that the comparison is told by, by those that files have."""
+    names: dict[str, dict[str, None]] = {}
+    for verdict in comparison.failing:
+        names.setdefault(sanitise(verdict.key.layer), {})[verdict.key.layer] = None
+    return {name: tuple(told) for name, told in names.items()}
 
 
 def _read(test: MarkedTest) -> Dump:

@@ -80,7 +80,8 @@ def record_with_tensors(
     directory = test.attempt.directory
     layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
     if disagreements:
-        keys = ", ".join(list(disagreements)[:_SHOWN])
+        names = {str(record.key.sanitised): str(record.key) for record in test.dump.records}
+        keys = ", ".join([names.get(key, key) for key in disagreements][:_SHOWN])
         problem = (
             f"nothing was recorded: two runs of the test disagree in {keys}; make it deterministic first"
         )

@@ -92,6 +92,19 @@ def test_a_perturbed_weight_is_found_first_where_it_is_used_and_only_what_fails_
     assert len(project.files("run1")) == 10
 
 
+def test_one_spelling_of_a_layer_in_the_whole_failure(project: Project) -> None:
+    project.tests(SMALL.format(marker=""))
+    project.record()
+    result = project.run("--junitxml=j.xml", change="fc2.weight=0.5")
+    result.stdout.fnmatch_lines(["  Default/fc2-Dense/MatMul-op0:output.0: float32 *"])
+    report = project.report()
+    told = [*report["escalation"]["layers"], *(f["layer"] for f in report["escalation"]["findings"])]
+    assert set(told) == {"Default/fc2-Dense/MatMul-op0", "Default/fc2-Dense/BiasAdd-op0", "fc2.weight"}
+    (text,) = (project.path / "dumps").rglob("report.txt")
+    for shown in (result.stdout.str(), text.read_text(), (project.path / "j.xml").read_text()):
+        assert "Default_fc2" not in shown
+
+
 def test_a_nan_that_relu_hides_from_the_output_is_found_where_it_appears(project: Project) -> None:
     """On the CPU ReLU makes 0 of NaN: the output of the net is what it was, or another number."""
     project.tests("""
