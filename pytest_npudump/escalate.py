@@ -17,11 +17,10 @@ from pytest_npudump.dump.mindspore_rerun import under_first_keys
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import read_tensors
-from pytest_npudump.layers import both_spellings, resolve_raw_names, with_raw_names
+from pytest_npudump.layers import both_spellings, by_file_names, resolve_raw_names, with_raw_names
 from pytest_npudump.outcome import Escalation, Finding
-from pytest_npudump.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.ranks.parts import by_rank
-from pytest_npudump.recording import record_with_tensors
+from pytest_npudump.recording import needs_processes, record_with_tensors
 from pytest_npudump.reference.second_run import failing_keys, failing_layers, known_keys, with_reference
 from pytest_npudump.request import matches_any
 
@@ -65,7 +64,7 @@ def plan_second_run(test: MarkedTest) -> Plan | None:
     if outcome is None or dump is None:
         return None
     if outcome.status == status.PENDING:
-        if problem := _needs_a_process(test, dump):
+        if problem := needs_processes(test, dump):
             return Plan((), skipped=Escalation(problem=problem))
         plan = _plan(test, dump, _layers_to_keep(test, dump))
         if plan.omitted and plan.runs:
@@ -77,21 +76,6 @@ def plan_second_run(test: MarkedTest) -> Plan | None:
     if not wanted:
         return None
     return _plan(test, dump, wanted)
-
-
-def _needs_a_process(test: MarkedTest, dump: Dump) -> str:
-    """Say why two runs in one process cannot show that a test is deterministic; "" where they can."""
-    if test.isolated:
-        return ""
-    layers = random_layers(dump, test.runtime.activity.models)
-    drawing = tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
-    if not drawing:
-        return ""
-    return (
-        f"{drawing_words(drawing)}, from a seed that may be this process's, so that two runs here agree and "
-        f'later ones do not: give these operators a seed, or record with isolation="process", where each run '
-        f"has a process of its own"
-    )
 
 
 def _layers_to_keep(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
@@ -205,7 +189,7 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
         if test.dump is not None:
             dump = under_first_keys(test.dump, dump)
         if judged is not None:
-            dump = with_raw_names(dump, _names_told(judged))
+            dump = with_raw_names(dump, by_file_names(v.key.layer for v in judged.failing))
         records = _wanted_records(dump, plan, judged)
         held = [record for record in records.values() if record.payload is not None]
         layers = tuple(dict.fromkeys(record.key.layer for record in held))
@@ -219,14 +203,6 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
         problem = f"what the second run dumped cannot be judged: {error}"
         return Escalation(problem=problem, directory=directory, notes=plan.notes)
     return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes + notes)
-
-
-def _names_told(comparison: Comparison) -> dict[str, tuple[str, ...]]:
-    """Return the layers' names that the comparison is told by, by those that files have."""
-    names: dict[str, dict[str, None]] = {}
-    for verdict in comparison.failing:
-        names.setdefault(sanitise(verdict.key.layer), {})[verdict.key.layer] = None
-    return {name: tuple(told) for name, told in names.items()}
 
 
 def _read(test: MarkedTest) -> Dump:

@@ -139,6 +139,14 @@ def with_raw_names(dump: Dump, raw: Mapping[str, tuple[str, ...]]) -> Dump:
     return replace(dump, records=records)
 
 
+def by_file_names(layers: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return layers by the names that files have for them, as :func:`with_raw_names` takes them."""
+    names: dict[str, dict[str, None]] = {}
+    for layer in layers:
+        names.setdefault(sanitise(layer), {})[layer] = None
+    return {name: tuple(told) for name, told in names.items()}
+
+
 def suggest(name: str, layers: Iterable[str]) -> str:
     """Return a hint which layers' names come close to ``name``, or how many there are."""
     known = list(dict.fromkeys(layers))

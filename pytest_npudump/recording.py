@@ -11,7 +11,7 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import write_tensors
 from pytest_npudump.layers import both_spellings
 from pytest_npudump.outcome import Escalation, Outcome
-from pytest_npudump.random_operators import drawing_words, random_layers
+from pytest_npudump.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.reference.outcomes import with_reference
 from pytest_npudump.request import matches_any
 
@@ -60,6 +60,21 @@ def _random_notes(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
         f"fixed; give these operators one, or leave what depends on them out with layers"
     )
     return (note,)
+
+
+def needs_processes(test: MarkedTest, dump: Dump) -> str:
+    """Say why two runs in one process cannot show that a test is deterministic; "" where they can."""
+    if test.isolated:
+        return ""
+    layers = random_layers(dump, test.runtime.activity.models)
+    drawing = tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
+    if not drawing:
+        return ""
+    return (
+        f"{drawing_words(drawing)}, from a seed that may be this process's, so that two runs here agree and "
+        f'later ones do not: give these operators a seed, or record with isolation="process", where each run '
+        f"has a process of its own"
+    )
 
 
 def record_with_tensors(
