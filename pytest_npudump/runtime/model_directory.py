@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _CALL = "set_model_dir"
 _ELSEWHERE = (
-    "acl.op.set_model_dir({!r}) returned 100002: CANN takes it once a process, and this one has loaded other "
-    'models by then: give the test isolation="process"'
+    "acl.op.set_model_dir({!r}) returned 100002: CANN takes it once a process, and this one has loaded "
+    'models by then that are not known to be the same: give the test isolation="process"'
 )
 
 

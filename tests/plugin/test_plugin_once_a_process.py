@@ -73,7 +73,7 @@ def test_a_test_that_needs_other_models_is_told_the_way_out_which_works(project:
         return
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["*set_model_dir returned 100002*", '*has loaded other models by then: *isolation="process"*']
+        ["*set_model_dir returned 100002*", '*has loaded models by then *isolation="process"*']
     )
 
 
