@@ -119,7 +119,7 @@ def numpy_dtype(dtype: str) -> np.dtype:
 
 
 def _load_npy(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndarray:
-    array = load_npy(payload.path)
+    array = load_npy(payload.path, may_be_float32=dtype == "float32")
     check_npy_type(payload, array.dtype, dtype)
     if shape is None or array.shape == shape:
         return array

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.executions import Execution
+from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32
 from pytest_npudump.dump.places import read_place
 from pytest_npudump.dump.statistic_csv import read_statistic_csv
 from pytest_npudump.dump.textfile import read_small
@@ -142,6 +143,17 @@ def _last_run(
             f"operator {first[1]} was dumped {times[first]} times. Clear the dump path and run again"
         )
     return found[starts[-1] :], f"only the latest of {runs} runs was read in {directory}"
+
+
+def float32_note(executions: Iterable[Execution]) -> list[str]:
+    """Say that tensors were read as float32 whose headers name another type; nothing where none was."""
+    if not any(COMPUTED_IN_FLOAT32 in part.note for execution in executions for part in execution.parts):
+        return []
+    note = (
+        "MindSpore's CPU kernels computed some float16 or float64 operators in float32 and dumped that under "
+        "the name of the network's type: these tensors are read, recorded and judged as float32"
+    )
+    return [note]
 
 
 def is_description(name: str) -> bool:

@@ -1,6 +1,8 @@
 """npy files as CANN's, MindSpore's and torch's tools write them; never with pickle.
 
-MindSpore saves bf16 under the descr ``<E2`` (2.10.0) or ``<T2`` (older), which numpy refuses to load.
+MindSpore saves bf16 under the descr ``<E2`` (2.10.0) or ``<T2`` (older), which numpy refuses to load. Its CPU
+kernels compute some operators of float16 and float64 in float32: their files hold float32, and header and
+name still say the network's type.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ _PLAIN: dict[str, np.dtype] = {
 }
 
 
+_COMPUTED_AS_FLOAT32 = {np.dtype("<f2"), np.dtype("<f8")}
+
+
 @dataclass(frozen=True, slots=True)
 class NpyHeader:
     """What the header of an npy file says.
@@ -46,6 +51,7 @@ class NpyHeader:
         fortran_order: whether the first axis varies fastest.
         offset: first byte of the data.
         nbytes: bytes of data.
+        said: the type that the header names; that of the elements but for what MindSpore mislabels.
     """
 
     dtype: np.dtype
@@ -53,33 +59,38 @@ class NpyHeader:
     fortran_order: bool
     offset: int
     nbytes: int
+    said: np.dtype
 
 
-def read_npy_header(path: Path) -> NpyHeader:
+def read_npy_header(path: Path, *, may_be_float32: bool = False) -> NpyHeader:
     """Read and check the header of an npy file of version 1, 2 or 3.
+
+    Args:
+        path: the file.
+        may_be_float32: whether a header of float16 or float64 may stand before float32, which the number of
+            bytes then tells: so in a tree of MindSpore's.
 
     Raises:
         FormatError: no npy file, an element type that is no plain number, or not exactly the bytes of
             data that the header asks for.
     """
     with open_raw(path) as file:
-        return _header(file)
+        return _header(file, may_be_float32=may_be_float32)
 
 
-def load_npy(path: Path) -> np.ndarray:
+def load_npy(path: Path, *, may_be_float32: bool = False) -> np.ndarray:
     """The array of an npy file, as a read-only view of the file's pages.
 
-    Raises:
-        FormatError: as :func:`read_npy_header`.
+    Arguments and exceptions are those of :func:`read_npy_header`.
     """
     with open_raw(path) as file:
-        header = _header(file)
+        header = _header(file, may_be_float32=may_be_float32)
         data = file.map(header.offset, header.nbytes, "the array")
     array: np.ndarray = data.view(header.dtype)
     return array.reshape(header.shape[::-1]).T if header.fortran_order else array.reshape(header.shape)
 
 
-def _header(file: RawFile) -> NpyHeader:
+def _header(file: RawFile, *, may_be_float32: bool) -> NpyHeader:
     magic = file.read(0, len(MAGIC), "the magic")
     if magic != MAGIC:
         raise file.error(0, f"begins with {magic!r}, expected {MAGIC!r}: this is no npy file")
@@ -93,10 +104,26 @@ def _header(file: RawFile) -> NpyHeader:
     if length > _HEADER_LIMIT:
         raise file.error(start, f"header of {length} bytes, expected at most {_HEADER_LIMIT}")
     text = file.read(start, length, "the header").decode("utf-8" if major == 3 else "latin-1", "replace")  # noqa: PLR2004 - npy version 3 means UTF-8
-    return _parsed(file, text, start, start + length)
+    dtype, shape, fortran = _parsed(file, text, start)
+    offset = start + length
+    held = _held(dtype, math.prod(shape), file.size - offset) if may_be_float32 else dtype
+    nbytes = math.prod(shape) * held.itemsize
+    if offset + nbytes != file.size:
+        raise file.error(
+            offset,
+            f"the array needs {nbytes} bytes, the file has {file.size - offset} for it: "
+            "it is truncated or damaged, collect the dump again",
+        )
+    return NpyHeader(held, shape, fortran, offset, nbytes, dtype)
 
 
-def _parsed(file: RawFile, text: str, start: int, offset: int) -> NpyHeader:
+def _held(said: np.dtype, count: int, nbytes: int) -> np.dtype:
+    """Return the type of ``count`` elements in ``nbytes`` bytes whose header says ``said``."""
+    float32 = np.dtype("<f4")
+    return float32 if count and said in _COMPUTED_AS_FLOAT32 and nbytes == count * float32.itemsize else said
+
+
+def _parsed(file: RawFile, text: str, start: int) -> tuple[np.dtype, tuple[int, ...], bool]:
     try:
         fields = ast.literal_eval(text.strip())
         descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
@@ -106,15 +133,7 @@ def _parsed(file: RawFile, text: str, start: int, offset: int) -> NpyHeader:
         ) from error
     if not _is_shape(shape) or not isinstance(fortran, bool) or len(fields) != 3:  # noqa: PLR2004 - the three named above
         raise file.error(start, f"the header has an impossible shape or order: {text[:80]!r}")
-    dtype = _dtype(file, descr, start)
-    nbytes = math.prod(shape) * dtype.itemsize
-    if offset + nbytes != file.size:
-        raise file.error(
-            offset,
-            f"the array needs {nbytes} bytes, the file has {file.size - offset} for it: "
-            "it is truncated or damaged, collect the dump again",
-        )
-    return NpyHeader(dtype, shape, fortran, offset, nbytes)
+    return _dtype(file, descr, start), shape, fortran
 
 
 def _is_shape(shape: object) -> bool:

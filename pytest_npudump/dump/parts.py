@@ -10,6 +10,9 @@ from pytest_npudump.dump.dtypes import ALL, UNKNOWN
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Payload, Stats
 
+COMPUTED_IN_FLOAT32 = "computed and stored as float32"
+"""How the note on a tensor begins that MindSpore's CPU kernels wrote under the header of another type."""
+
 _ALIASES = {"bf16": "bfloat16", "float": "float32", "double": "float64", "half": "float16", "unknow": UNKNOWN}
 _SPELLINGS = (
     {UNKNOWN: UNKNOWN}

@@ -87,7 +87,7 @@ def dump_of(
         root,
         records,
         tuple(problems),
-        (*tree.notes, *notes, *shared, *_left_out(tree)),
+        (*tree.notes, *notes, *shared, *mindspore.float32_note(executions), *_left_out(tree)),
         raw_names=bool(executions) and all(execution.raw for execution in executions),
     )
 

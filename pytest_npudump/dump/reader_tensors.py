@@ -13,7 +13,7 @@ from pytest_npudump.dump.dtypes import BY_NAME
 from pytest_npudump.dump.executions import Execution
 from pytest_npudump.dump.mapping import alias, nameless
 from pytest_npudump.dump.npy import read_npy_header
-from pytest_npudump.dump.parts import TensorPart, dtype_name
+from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32, TensorPart, dtype_name
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats_files import npy_stats, payload_stats
 from pytest_npudump.errors import FormatError
@@ -40,7 +40,7 @@ def npy_parts(
         if file.name is None:
             continue
         try:
-            part = _npy_part(file.path, file.name, stats=stats, acl=acl)
+            part = _npy_part(file, file.name, stats=stats, acl=acl)
         except FormatError as error:
             problems.append(error)
             continue
@@ -49,10 +49,14 @@ def npy_parts(
     return tuple(parts.values()), problems
 
 
-def _npy_part(path: Path, name: DumpName, *, stats: bool, acl: bool) -> TensorPart:
-    header = read_npy_header(path)
-    dtype = dtype_name(header.dtype.name)
-    said = dtype_name(name.dtype) if name.dtype else dtype
+def _npy_part(file: DumpFile, name: DumpName, *, stats: bool, acl: bool) -> TensorPart:
+    path = file.path
+    header = read_npy_header(path, may_be_float32=file.place.mindspore)
+    dtype, said = dtype_name(header.dtype.name), dtype_name(header.said.name)
+    called = dtype_name(name.dtype) if name.dtype else said
+    note = "" if called == dtype else f"stored as {dtype}, called {called} in the file's name"
+    if said != dtype:
+        note = f"{COMPUTED_IN_FLOAT32}, called {said} in the file's header"
     return TensorPart(
         name.io,
         name.slot,
@@ -61,7 +65,7 @@ def _npy_part(path: Path, name: DumpName, *, stats: bool, acl: bool) -> TensorPa
         format=name.format,
         size=header.nbytes,
         stats=npy_stats(path, header, acl=acl) if stats else None,
-        note="" if said == dtype else f"stored as {dtype}, called {said} in the file's name",
+        note=note,
         payload=Payload(path, header.offset, header.nbytes, "npy"),
     )
 

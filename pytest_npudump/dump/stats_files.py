@@ -61,7 +61,7 @@ def payload_stats(payload: Payload, dtype: str, count: int, *, acl: bool = False
     if why_opaque(dtype) or (acl and dtype not in ACL_TYPES):
         return None
     if payload.kind == "npy":
-        header = read_npy_header(payload.path)
+        header = read_npy_header(payload.path, may_be_float32=dtype == "float32")
         check_npy_type(payload, header.dtype, dtype)
         return npy_stats(payload.path, header, acl=acl)
     return _stats(_raw(payload, dtype, count), acl=acl)

@@ -7,8 +7,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.decode import load
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey
+from pytest_npudump.dump.stats_files import payload_stats
 from pytest_npudump.errors import DumpError
 
 DATA = Path(__file__).parents[1] / "data" / "trees"
@@ -245,6 +247,71 @@ def test_a_type_that_the_file_name_calls_otherwise_is_noted(tmp_path: Path) -> N
     save(tmp_path / "rank_0/net/0/0", f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.Int4.npy", 1)
     (record,) = read_dump(tmp_path).records
     assert record.note == "stored as float32, called int4 in the file's name"
+
+
+def save_float32_as(descr: str, path: Path, values: list[float]) -> np.ndarray:
+    """Write a file as MindSpore 2.10 writes what its CPU kernels computed in float32."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    array = np.float32(values)
+    header = {"descr": descr, "fortran_order": False, "shape": array.shape}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(array.tobytes())
+    return array
+
+
+@pytest.mark.parametrize(("descr", "name"), [("<f2", "Float16"), ("<f8", "Float64")])
+def test_float32_under_the_header_of_another_float_is_read_as_what_it_is_and_noted(
+    tmp_path: Path, descr: str, name: str
+) -> None:
+    path = tmp_path / f"rank_0/net/0/0/MatMul.a.0.0.{STAMP}.output.0.DefaultFormat.{name}.npy"
+    array = save_float32_as(descr, path, [1.5, -70000, 3.1415927])
+    dump = read_dump(tmp_path)
+    (record,) = dump.records
+    assert not dump.problems
+    assert (record.dtype, record.shape, record.size) == ("float32", (3,), 12)
+    assert record.stats is not None
+    assert (record.stats.max, record.stats.min) == (float(array.max()), float(array.min()))
+    assert record.payload is not None
+    np.testing.assert_array_equal(load(record.payload, record.dtype, record.shape), array)
+    assert payload_stats(record.payload, record.dtype, 3) == record.stats
+    assert record.note == f"computed and stored as float32, called {name.lower()} in the file's header"
+    (note,) = dump.notes
+    assert "read, recorded and judged as float32" in note
+
+
+@pytest.mark.parametrize(
+    ("folder", "descr", "nbytes"),
+    [
+        ("rank_0/net/0/0", "<f2", 11),
+        ("rank_0/net/0/0", "<f2", 13),
+        ("rank_0/net/0/0", "<f2", 5),
+        ("rank_0/net/0/0", "<f2", 24),
+        ("rank_0/net/0/0", "<i2", 12),
+        ("rank_0/net/0/0", "<E2", 12),
+        ("rank_0/net/0/0", "<f4", 6),
+        ("rank_0/net/0/0", "<f8", 11),
+        ("20260801120000/0/net/0/0", "<f2", 12),
+    ],
+)
+def test_any_other_number_of_bytes_is_damage_and_so_is_float32_in_another_producers_tree(
+    tmp_path: Path, folder: str, descr: str, nbytes: int
+) -> None:
+    path = tmp_path / folder / f"MatMul.a.0.0.{STAMP}.output.0.DefaultFormat.Float16.npy"
+    save_float32_as(descr, path, [1.5, 2.5, 3.5])
+    data = path.read_bytes()
+    path.write_bytes((data[:-12] + bytes(24))[: len(data) - 12 + nbytes])
+    dump = read_dump(tmp_path)
+    assert not dump.records
+    (problem,) = dump.problems
+    assert "truncated or damaged" in str(problem)
+
+
+def test_an_empty_tensor_of_float16_keeps_its_type(tmp_path: Path) -> None:
+    path = tmp_path / f"rank_0/net/0/0/MatMul.a.0.0.{STAMP}.output.0.DefaultFormat.Float16.npy"
+    save_float32_as("<f2", path, [])
+    (record,) = read_dump(tmp_path).records
+    assert (record.dtype, record.note) == ("float16", "")
 
 
 def test_what_is_known_to_be_one_run_is_read_as_further_executions() -> None:
