@@ -20,9 +20,10 @@ from pytest_npudump.golden_tensors import read_tensors
 from pytest_npudump.layers import both_spellings, by_file_names, resolve_raw_names, with_raw_names
 from pytest_npudump.outcome import Escalation, Finding
 from pytest_npudump.ranks.parts import by_rank
-from pytest_npudump.recording import needs_processes, record_with_tensors
+from pytest_npudump.recording import leave_out_unwritten, needs_processes, record_with_tensors
 from pytest_npudump.reference.second_run import failing_keys, failing_layers, known_keys, with_reference
 from pytest_npudump.request import matches_any
+from pytest_npudump.unwritten import read_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,16 +67,17 @@ def plan_second_run(test: MarkedTest) -> Plan | None:
     if outcome.status == status.PENDING:
         if problem := needs_processes(test, dump):
             return Plan((), skipped=Escalation(problem=problem))
-        plan = _plan(test, dump, _layers_to_keep(test, dump))
+        wanted = _layers_to_keep(test, dump)
+        plan = _plan(test, dump, wanted) if wanted else Plan(())
+        if read_probe(test.directory) is not None:
+            plan = replace(plan, raw_layers=())  # what may be unwritten has to be dumped as well
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
         return plan
     if not (test.settings.escalate and test.request.escalate):
         return None
     wanted = failing_layers(outcome)
-    if not wanted:
-        return None
-    return _plan(test, dump, wanted)
+    return _plan(test, dump, wanted) if wanted else None
 
 
 def _layers_to_keep(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
@@ -190,10 +192,12 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
             dump = under_first_keys(test.dump, dump)
         if judged is not None:
             dump = with_raw_names(dump, by_file_names(v.key.layer for v in judged.failing))
+        recording = test.outcome is not None and test.outcome.status == status.PENDING
+        if recording:
+            dump = leave_out_unwritten(test, dump)
         records = _wanted_records(dump, plan, judged)
-        held = [record for record in records.values() if record.payload is not None]
-        layers = tuple(dict.fromkeys(record.key.layer for record in held))
-        if test.outcome is not None and test.outcome.status == status.PENDING:
+        layers = tuple(dict.fromkeys(r.key.layer for r in records.values() if r.payload is not None))
+        if recording:
             keys = [record.key for record in records.values()]
             return record_with_tensors(test, plan, records, _disagreements(test, keys, records))
         golden = test.goldens.read_if_any()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.installed import installed_cann
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.text import Golden
+from pytest_npudump.unwritten import UNWRITTEN, by_layer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,9 +56,19 @@ class Goldens:
         return read_golden(found) if found else None
 
     def write(
-        self, previous: Golden | None, table: StatsTable, producer: Mapping[str, str]
+        self,
+        previous: Golden | None,
+        table: StatsTable,
+        producer: Mapping[str, str],
+        unwritten: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[Path, bool]:
         """Write the file, keeping what an earlier one holds besides statistics.
+
+        Args:
+            previous: the earlier one, if there is any.
+            table: the statistics.
+            producer: facts about their origin.
+            unwritten: tensors that nothing writes, in place of those that the earlier one names.
 
         Returns:
             The file, and whether its content changed.
@@ -65,10 +77,9 @@ class Goldens:
             GoldenError: it cannot be written; the old file is as it was.
         """
         facts = self._facts(producer)
-        if previous is None:
-            golden = Golden(test=self.test, producer=facts, table=table, path=self.path)
-        else:
-            golden = replace(previous, test=self.test, producer=facts, table=table, path=self.path)
+        kept = {} if previous is None else {k: v for k, v in previous.extra.items() if k != UNWRITTEN}
+        extra = {**kept, UNWRITTEN: by_layer(unwritten)} if unwritten else kept
+        golden = Golden(test=self.test, producer=facts, table=table, path=self.path, extra=extra)
         return self.path, write_golden(self.path, golden)
 
     def _facts(self, producer: Mapping[str, str]) -> dict[str, str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.calls import compare_runs, under_golden_keys
-from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.compare.table import StatsTable, layer_of
 from pytest_npudump.compare.verdict import EXTRA
 from pytest_npudump.definitions import as_recorded, is_printed
 from pytest_npudump.diagnose import explain_empty
@@ -34,6 +35,15 @@ from pytest_npudump.run_notes import notes_of
 from pytest_npudump.runtime.loads import loads_without_order
 from pytest_npudump.scenes import JUDGES
 from pytest_npudump.tolerating import MARKER_RULES
+from pytest_npudump.unwritten import (
+    NOT_LOOKED_FOR,
+    depends_on_memory,
+    entries_of,
+    keep_probe,
+    read_probe,
+    unjudged_note,
+    without,
+)
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
@@ -58,13 +68,24 @@ def judge(test: MarkedTest) -> Outcome:
     return replace(outcome, notes=outcome.notes + notes_of(test))
 
 
+def probe(test: MarkedTest) -> Outcome:
+    """Keep the statistics of a run in other memory, for the run that is recorded; its dump is deleted."""
+    try:
+        table = StatsTable.from_records(collect(test, golden_to_start_from(test)).records)
+    except (DumpError, GoldenError) as error:
+        return Outcome(status.ERROR, None, problems=(str(error),))
+    keep_probe(test.directory, table)
+    shutil.rmtree(test.attempt.directory, ignore_errors=True)
+    return Outcome(status.UNCHANGED, None, tensors=len(table))
+
+
 def _judged(test: MarkedTest) -> Outcome:
     scene = JUDGES.get(test.request.scene)
     if scene is not None:
         return scene(test)
     try:
         golden = golden_to_start_from(test)
-        test.dump = collect(test, golden)
+        test.dump = _without_unwritten(test, collect(test, golden), golden)
         table = StatsTable.from_records(test.dump.records)
     except (DumpError, GoldenError) as error:
         return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
@@ -115,6 +136,15 @@ def collect(test: MarkedTest, golden: Golden | None) -> Dump:
     if test.settings.update_golden:
         return _named(test, golden, selected)
     return selected
+
+
+def _without_unwritten(test: MarkedTest, dump: Dump, golden: Golden | None) -> Dump:
+    """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
+    if golden is None or test.settings.update_golden:
+        return dump
+    entries = entries_of(golden)
+    rest = without(dump, entries, golden.table.keys)
+    return replace(rest, notes=rest.notes + unjudged_note(entries, dump, rest))
 
 
 def _named(test: MarkedTest, golden: Golden | None, dump: Dump) -> Dump:
@@ -191,6 +221,7 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
         lost = _lost_tensors(golden, missing_tensors(golden, stored, kept))
     test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison.own_keys))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
+    known |= {sanitise(layer_of(key)) for key in entries_of(golden)}
     problems = (*_problems(test, test.dump, table, known), *lost)
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
@@ -204,6 +235,17 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
         tensors=len(table),
         environment=test.goldens.differences(golden, test.runtime.producer()),
     )
+
+
+def _depends_on_memory(test: MarkedTest, golden: Golden | None, table: StatsTable) -> bool:
+    """Whether the run differs from one in other memory; where none can tell, a note says so."""
+    assert test.dump is not None  # noqa: S101 - judge() has set it
+    found = read_probe(test.directory)
+    if found is not None:
+        return depends_on_memory(table, found, test.tolerances, golden)
+    if test.runtime.producer().get("device_target") == "CPU":
+        test.dump = replace(test.dump, notes=(*test.dump.notes, NOT_LOOKED_FOR))
+    return False
 
 
 def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
@@ -225,7 +267,8 @@ def _record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outco
         return Outcome(status.ERROR, test.goldens.path, problems=problems, tensors=len(table))
     if (outcome := shared(test, table)) is not None:
         return outcome
-    if test.request.golden_tensors:
-        waiting = "nothing was recorded: the golden tensors need a second run, which did not take place"
+    if test.request.golden_tensors or _depends_on_memory(test, golden, table):
+        needing = "the golden tensors need" if test.request.golden_tensors else "unwritten outputs need"
+        waiting = f"nothing was recorded: {needing} a second run, which did not take place"
         return Outcome(status.PENDING, test.goldens.path, problems=(waiting,), tensors=len(table))
     return record(test, golden, table)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_npudump.goldens import Goldens
 from pytest_npudump.isolation.remote import RemoteRuntime
 from pytest_npudump.marked import Identity, request_of
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.report.progress import progress_of
+from pytest_npudump.runtime.base import RearrangingRuntime
 from pytest_npudump.session import MarkedTest
 from pytest_npudump.tolerating import tolerances_for
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from pytest_npudump.isolation.child import Child
     from pytest_npudump.options import Settings
@@ -80,6 +81,12 @@ def record_in_child(item: pytest.Item, runtime: Runtime, context: Context, child
     child.producer(dict(runtime.producer()))
     test = marked_test(item, runtime, context, child.task.directory)
     test.isolated = True
+    rearranged = False
+    if child.task.other_memory and isinstance(runtime, RearrangingRuntime):
+        rearranged = runtime.rearrange_memory()
+    if child.task.run == 0 and not rearranged:
+        pytest.skip("npudump: only on a CPU are outputs looked for that nothing writes")
+    test.probing = child.task.run == 0
     if child.task.run > 1:
         test.adopt(child.judged())
     return test

@@ -14,6 +14,7 @@ from pytest_npudump.outcome import Escalation, Outcome
 from pytest_npudump.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.reference.outcomes import with_reference
 from pytest_npudump.request import matches_any
+from pytest_npudump.unwritten import find_unwritten, new_entries, read_probe, without
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,8 @@ def golden_to_start_from(test: MarkedTest) -> Golden | None:
 def record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
     """Write the golden file of the first run's statistics; a file that cannot be written fails the test."""
     try:
-        path, written = test.goldens.write(golden, table, test.runtime.producer())
+        unwritten = new_entries(golden, test.unwritten)
+        path, written = test.goldens.write(golden, table, test.runtime.producer(), unwritten)
     except GoldenError as error:
         return Outcome(status.ERROR, test.goldens.path, problems=(str(error),), tensors=len(table))
     word = status.RECORDED if written else status.UNCHANGED
@@ -75,6 +77,19 @@ def needs_processes(test: MarkedTest, dump: Dump) -> str:
         f'later ones do not: give these operators a seed, or record with isolation="process", where each run '
         f"has a process of its own"
     )
+
+
+def leave_out_unwritten(test: MarkedTest, again: Dump) -> Dump:
+    """Take what nothing writes out of the first run's dump, and of the second one's, which is returned."""
+    assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
+    probe = read_probe(test.directory)
+    if probe is None:
+        return again
+    found = find_unwritten(test.dump, probe, again, test.tolerances)
+    entries = new_entries(golden_to_start_from(test), found.left_out)
+    test.unwritten = found.left_out
+    test.dump = replace(without(test.dump, entries), notes=test.dump.notes + found.notes)
+    return without(again, entries)
 
 
 def record_with_tensors(
@@ -110,7 +125,8 @@ def record_with_tensors(
         return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
     try:
         table = StatsTable.from_records(test.dump.records)
-        write_tensors(test.goldens, records.values(), table)
+        if test.request.golden_tensors:
+            write_tensors(test.goldens, records.values(), table)
         compared = test.outcome.reference if test.outcome is not None else None
         test.outcome = with_reference(record(test, golden_to_start_from(test), table), compared)
     except (GoldenError, DumpError) as error:

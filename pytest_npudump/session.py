@@ -18,7 +18,7 @@ from pytest_npudump.attempt import Attempt
 from pytest_npudump.diagnose import full_words
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.escalate import Plan, examine_second_run, plan_second_run
-from pytest_npudump.judging import judge
+from pytest_npudump.judging import judge, probe
 from pytest_npudump.outcome import DIED, PENDING, RECORDED, UNCHANGED, Escalation, Outcome
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.scenes.exception import examine
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tolerance import Tolerances
-    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.goldens import Goldens
     from pytest_npudump.options import Settings
     from pytest_npudump.ranks.exchange import Exchange
@@ -78,6 +78,8 @@ class MarkedTest:
         part: the rank or device of the dump that is judged, where all share one golden.
         isolated: whether each run has a process of its own.
         repeatable: whether this session lets the test run again.
+        probing: whether this run takes place in other memory, for the recording of one that does not.
+        unwritten: tensors of the dump that nothing writes, which a recording leaves out.
     """
 
     nodeid: str
@@ -97,6 +99,8 @@ class MarkedTest:
     part: str = ""
     isolated: bool = False
     repeatable: bool = True
+    probing: bool = False
+    unwritten: tuple[TensorKey, ...] = ()
     _plan: Plan | None = None
     _accompanies: bool = False
 
@@ -138,7 +142,7 @@ class MarkedTest:
             NpudumpError: the configuration is refused, or the runtime cannot dump.
         """
         self.prepare()
-        number = len(self.attempts) + 1
+        number = 0 if self.probing else len(self.attempts) + 1
         directory = self.directory / f"run{number}"
         if self._plan is None or self._accompanies:
             attempt = Attempt(number, directory, self.request)
@@ -161,7 +165,9 @@ class MarkedTest:
             if not self._explain_exception(str(error)):
                 raise
             return
-        if self._plan is None:
+        if self.probing:
+            self.outcome = probe(self)
+        elif self._plan is None:
             self.outcome = judge(self)
             self._plan = self._agreed(plan_second_run(self))
             self.escalation = self._plan.skipped if self._plan else None

@@ -16,6 +16,7 @@ import pytest
 from pytest_npudump.isolation.mailbox import messages
 from pytest_npudump.isolation.task import LINES, Task
 from pytest_npudump.runtime.processes import how_it_ended, last_lines, run_in_group
+from pytest_npudump.unwritten import looks_for_unwritten, other_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
     Args:
         item: the test; its session's hooks get the child's warnings.
         test: its record: where its dumps go, and how long it may take.
-        run: 1 for the run that is judged, 2 for the one that explains.
+        run: 1 for the run that is judged, 2 for the one that explains, 0 for one in other memory before both.
 
     Raises:
         pytest.exit.Exception: the test has called ``pytest.exit()``.
@@ -72,7 +73,8 @@ def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
     ours, theirs = socket.socketpair()
     with closing(ours):
         with closing(theirs):
-            task = Task.of(item, run, test.directory, theirs.fileno(), meeting_place)
+            other = run != 1 and looks_for_unwritten(test)
+            task = Task.of(item, run, test.directory, theirs.fileno(), meeting_place, other_memory=other)
             good, end = _run(task, item.config.invocation_params.dir, timeout)
         last = [*_captured(ours)]
     said: dict[str, Any] = {}
@@ -110,7 +112,8 @@ def _run(task: Task, cwd: Path, timeout: float) -> tuple[bool, str]:
     try:
         command = (sys.executable, "-c", _MAIN, str(task.write()))
         with stdout.open("wb") as out, stderr.open("wb") as err:
-            environment, files = dict(os.environ), (out, err)
+            environment = other_memory(os.environ) if task.other_memory else dict(os.environ)
+            files = (out, err)
             code = run_in_group(
                 command, cwd, environment, timeout, files, grace=_GRACE, pass_fds=(task.socket,)
             )

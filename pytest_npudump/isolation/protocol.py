@@ -15,6 +15,7 @@ from pytest_npudump.isolation.mailbox import load_bytes
 from pytest_npudump.isolation.parent import ChildRun, run_child
 from pytest_npudump.isolation.remote import RemoteRuntime
 from pytest_npudump.item_state import RESULT
+from pytest_npudump.unwritten import looks_for_unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,8 @@ class Isolated:
         return [*reports, outer] if outer.failed else reports
 
     def _runs(self) -> list[pytest.TestReport]:
+        if looks_for_unwritten(self.test):
+            self._run(0)
         first = self._run(1)
         if not first.again or not first.complete:
             return self._ended(first)

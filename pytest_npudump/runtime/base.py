@@ -165,6 +165,14 @@ class CallbackRuntime(Protocol):
         """
 
 
+@runtime_checkable
+class RearrangingRuntime(Protocol):
+    """A runtime that can lay out the memory of a model in another way than it does by itself."""
+
+    def rearrange_memory(self) -> bool:
+        """Have models that run from here on use memory in another way; False where that is not possible."""
+
+
 class Activity(Protocol):
     """What a test did with the runtime while the dump was on."""
 

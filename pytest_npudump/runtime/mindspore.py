@@ -194,6 +194,16 @@ class MindSporeRuntime:
             words = " ".join(str(error).split())
             raise RuntimeUnavailableError(f"an operator failed while the dump was on: {words}") from error
 
+    def rearrange_memory(self) -> bool:
+        """Have graphs that are compiled from here on lay out their memory at once (SOMAS), on a CPU.
+
+        By itself MindSpore takes a block for each tensor as its kernel runs.
+        """
+        if self.target != "CPU":
+            return False
+        self.mindspore.set_context(memory_optimize_level="O1")
+        return True
+
     def release(self) -> None:
         """Do nothing: whoever takes the configuration need not switch anything on."""
 
