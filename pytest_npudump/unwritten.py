@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_npudump.session import MarkedTest
 
 UNWRITTEN = "unwritten"
-"""Key of a golden file: layers with tensors that nothing wrote, and for each of these one of the words below."""
+"""Key of a golden file: layers with tensors that nothing wrote, each tensor with one of the words below."""
 LEFT_OUT = "left out"
 JUDGED = "judged"
 NOT_LOOKED_FOR = (
@@ -62,8 +62,8 @@ class Unwritten:
         notes = []
         if self.left_out:
             notes.append(
-                f"{len(self.left_out)} tensors are left out of the golden, as no kernel writes them, or not all of "
-                f"them, and they hold what was left over in memory: {_listed(self.left_out)}; to have one "
+                f"{len(self.left_out)} tensors are left out of the golden, as no kernel writes them, or not "
+                f"all of them, and they hold what was left over in memory: {_listed(self.left_out)}; to have one "
                 f"judged all the same, write {JUDGED!r} behind it in the golden, under {UNWRITTEN!r}, and "
                 f"approve anew"
             )

@@ -10,6 +10,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +65,62 @@ class Half(nn.Cell):
         return ops.cast(half + half, ms.float32)
 
 
+class Residual(nn.Cell):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU()
+
+    def construct(self, x):
+        y = self.relu(self.bn1(self.conv1(x)))
+        return self.relu(self.bn2(self.conv2(y)) + x)
+
+
+class ResNet(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3)
+        self.blocks = nn.SequentialCell(Residual(4), Residual(4))
+        self.fc = nn.Dense(4, 3)
+
+    def construct(self, x):
+        return self.fc(ops.mean(self.blocks(self.stem(x)), (2, 3)))
+
+
+class Encoder(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Dense(4, 12)
+        self.norm = nn.LayerNorm((4,))
+        self.up = nn.Dense(4, 8)
+        self.gelu = nn.GELU()
+        self.down = nn.Dense(8, 4)
+
+    def construct(self, x):
+        q, k, v = ops.split(self.qkv(x), 4, -1)
+        y = self.norm(x + ops.bmm(ops.softmax(ops.bmm(q, k.swapaxes(1, 2))), v))
+        return y + self.down(self.gelu(self.up(y)))
+
+
+class Recurrent(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.lstm = nn.LSTM(4, 3)
+        self.drop = nn.Dropout(p=0.5)
+
+    def construct(self, x):
+        y, _ = self.lstm(self.norm(x).reshape(1, 2, 4))
+        return self.drop(y)
+
+
+IMAGE = Tensor(np.random.default_rng(5).normal(size=(2, 3, 6, 6)).astype(np.float32))
+WORDS = Tensor(np.random.default_rng(6).normal(size=(1, 5, 4)).astype(np.float32))
+
+
 def filled(net):
     """Give a net weights that are the same in every process, but for what the variable CHANGE says."""
     name, _, change = os.environ.get("CHANGE", "").partition("=")
@@ -109,6 +166,12 @@ class Project:
     def record(self, *options: str, **outcomes: int) -> None:
         result = self.run("--npudump-update-golden", *options)
         result.assert_outcomes(**(outcomes or {"passed": 1}))
+
+    def unwritten(self, test: str) -> dict[str, dict[str, str]]:
+        """Return what a golden says nothing wrote: tensors and a word for each, by layer."""
+        text = self.path.joinpath("golden", "test_net", f"{test}.yaml").read_text(encoding="utf-8")
+        found: dict[str, dict[str, str]] = yaml.safe_load(text).get("unwritten", {})
+        return found
 
     def golden(self, test: str) -> list[str]:
         """Return the lines of a golden's table."""
