@@ -63,8 +63,8 @@ class Unwritten:
         if self.left_out:
             notes.append(
                 f"{len(self.left_out)} tensors are left out of the golden, as no kernel writes them, or not "
-                f"all of them, and they hold what was left over in memory: {_listed(self.left_out)}; to have one "
-                f"judged all the same, write {JUDGED!r} behind it in the golden, under {UNWRITTEN!r}, and "
+                f"all of them, and they hold what was left over in memory: {_listed(self.left_out)}; to have "
+                f"one judged all the same, write {JUDGED!r} behind it under {UNWRITTEN!r} in the golden, and "
                 f"approve anew"
             )
         if self.varying:
