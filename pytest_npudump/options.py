@@ -1,8 +1,10 @@
-"""The one table of options: every row is a command-line option and an ini key."""
+"""The one table of options: every row is a command-line option, and an ini key unless it approves."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,7 @@ class Option:
         help: one sentence.
         metavar: what ``--help`` calls the value; "" for a switch.
         choices: allowed values; empty where any text is allowed.
+        standing: whether an ini file may set it; approving is for one run, and never for all of them.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Option:
     help: str
     metavar: str = ""
     choices: tuple[str, ...] = ()
+    standing: bool = True
 
     @property
     def flag(self) -> str:
@@ -52,6 +56,7 @@ OPTIONS: tuple[Option, ...] = (
         "update-golden",
         default=False,
         help="write what the layers say now into the golden files, for review in a diff; refused under CI",
+        standing=False,
     ),
     Option(
         "runtime",
@@ -136,14 +141,25 @@ OPTIONS: tuple[Option, ...] = (
         "allow-update-in-ci",
         default=False,
         help="let update-golden write although the variable CI is set",
+        standing=False,
     ),
 )
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Register every row as a command-line option and as an ini key of the same name."""
+    """Register every row as a command-line option and as an ini key of the same name.
+
+    The keys of options that no file may set are known all the same: they are refused with the reason.
+    """
     group = parser.getgroup("npudump", "numerical regression tests on Ascend NPUs")
     for option in OPTIONS:
+        if not option.standing:
+            help_ = f"{option.help}; on the command line only"
+            group.addoption(option.flag, dest=option.dest, action="store_true", default=None, help=help_)
+            parser.addini(
+                option.dest, f"refused: {option.flag} is for the command line only", type="bool", default=None
+            )
+            continue
         text = f"{option.help} (ini: {option.dest})"
         if isinstance(option.default, bool):
             group.addoption(option.flag, dest=option.dest, action="store_true", default=None, help=text)
@@ -180,8 +196,10 @@ class Settings:
         """Resolve the options of ``config``.
 
         Raises:
-            RequestError: an ini key holds a value that the option of that name would refuse.
+            RequestError: an ini key holds a value that the option of that name would refuse, or something
+                that stands for every run approves.
         """
+        _refuse_standing(config)
         values = {option.dest: _resolve(option, config) for option in OPTIONS}
         values = {name.removeprefix("npudump_"): value for name, value in values.items()}
         values["device"] = _device(str(values["device"]))
@@ -191,8 +209,31 @@ class Settings:
         return cls(**values)
 
 
+def _refuse_standing(config: pytest.Config) -> None:
+    """Refuse to approve by anything that stands for runs to come."""
+    everywhere = {
+        "addopts of pytest's configuration file": config.getini("addopts"),
+        "the variable PYTEST_ADDOPTS": shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
+    }
+    for option in OPTIONS:
+        if option.standing:
+            continue
+        places = [f"{option.flag} in {place}" for place, words in everywhere.items() if option.flag in words]
+        # Where the key is absent, pytest 7 answers with an empty list.
+        if isinstance(config.getini(option.dest), bool):
+            places.append(f"ini key {option.dest}")
+        if places:
+            raise RequestError(
+                f"{places[0]}: approving is never a standing setting: every plain 'pytest' would rewrite the "
+                f"goldens it is to check, and pass. Remove it there, and give {option.flag} on the command "
+                f"line of the one run that approves"
+            )
+
+
 def _resolve(option: Option, config: pytest.Config) -> Any:
     given = config.getoption(option.dest)
+    if not option.standing:
+        return bool(given)
     value = config.getini(option.dest) if given is None else given
     if option.choices and value not in option.choices:
         allowed = ", ".join(option.choices)

@@ -26,7 +26,7 @@ SETTINGS = pytest.StashKey[Settings]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options, each of them an ini key too."""
+    """Add the options, and their ini keys."""
     add_options(parser)
 
 
@@ -50,6 +50,16 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_npudump.runtime.importing import offer_emulator  # noqa: PLC0415 - only where chosen
 
         config.add_cleanup(offer_emulator())
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say that a run approves, where it does."""
+    if not config.stash[SETTINGS].update_golden:
+        return None
+    return (
+        "npudump: THIS RUN APPROVES (--npudump-update-golden): what the layers say now is written into the "
+        "golden files, and not compared with them"
+    )
 
 
 def _in_ci() -> bool:

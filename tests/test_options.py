@@ -1,4 +1,4 @@
-"""The table of options: each is a switch of the command line, an ini key and a row of the README."""
+"""The table of options: a switch of the command line, a row of the README, and mostly an ini key."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ DEFAULTS = Settings(
 )
 
 
+STANDING = [option for option in OPTIONS if option.standing]
+APPROVING = [option for option in OPTIONS if not option.standing]
+REFUSED = "approving is never a standing setting"
+
+
 def other_value(option: Option) -> str:
     return NOT_DEFAULT.get(option.name, "somewhere")
 
@@ -80,7 +85,7 @@ def test_option_is_taken_from_the_command_line(pytester: pytest.Pytester, option
     assert getattr(found, option.dest.removeprefix("npudump_")) == resolved(option, text)
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+@pytest.mark.parametrize("option", STANDING, ids=lambda option: option.name)
 def test_option_is_taken_from_the_ini_key_of_its_name(pytester: pytest.Pytester, option: Option) -> None:
     text = "true" if isinstance(option.default, bool) else other_value(option)
     pytester.makeini(f"[pytest]\naddopts = --strict-config\n{option.dest} = {text}\n")
@@ -88,6 +93,34 @@ def test_option_is_taken_from_the_ini_key_of_its_name(pytester: pytest.Pytester,
     assert getattr(found, option.dest.removeprefix("npudump_")) == resolved(option, text)
     changed = {f.name for f in fields(Settings) if getattr(found, f.name) != getattr(DEFAULTS, f.name)}
     assert changed == {option.dest.removeprefix("npudump_")}
+
+
+def test_the_options_that_approve_are_for_the_command_line_only() -> None:
+    assert [option.name for option in APPROVING] == ["update-golden", "allow-update-in-ci"]
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+@pytest.mark.parametrize("strict", ["", "addopts = --strict-config\n"])
+@pytest.mark.parametrize("option", APPROVING, ids=lambda option: option.name)
+def test_ini_key_that_would_approve_is_refused_with_the_reason(
+    pytester: pytest.Pytester, option: Option, strict: str, value: str
+) -> None:
+    pytester.makeini(f"[pytest]\n{strict}{option.dest} = {value}\n")
+    with pytest.raises(RequestError, match=f"ini key {option.dest}: {REFUSED}.*give {option.flag} on the"):
+        settings(pytester)
+
+
+@pytest.mark.parametrize("option", APPROVING, ids=lambda option: option.name)
+def test_addopts_that_would_approve_are_refused_with_the_reason(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, option: Option
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"-q {option.flag}")
+    with pytest.raises(RequestError, match=f"{option.flag} in the variable PYTEST_ADDOPTS: {REFUSED}"):
+        settings(pytester)
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    pytester.makeini(f"[pytest]\naddopts = -q {option.flag}\n")
+    with pytest.raises(RequestError, match=f"{option.flag} in addopts of pytest's .* file: {REFUSED}"):
+        settings(pytester, option.flag)
 
 
 def test_command_line_wins_over_the_ini_file(pytester: pytest.Pytester) -> None:

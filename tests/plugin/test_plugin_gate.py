@@ -30,6 +30,25 @@ def test_update_under_ci_is_possible_when_told_so(project: Project, monkeypatch:
     assert project.golden.exists()
 
 
+def test_update_says_in_the_header_that_it_approves(project: Project) -> None:
+    project.marked()
+    result = project.run("--npudump-update-golden")
+    result.stdout.fnmatch_lines(["npudump: THIS RUN APPROVES (--npudump-update-golden): *", "collected*"])
+    project.run().stdout.no_fnmatch_line("*APPROVES*")
+
+
+def test_ini_file_that_approves_ends_the_run_before_a_golden_is_written(project: Project) -> None:
+    project.marked()
+    project.record()
+    approved = project.golden.read_bytes()
+    project.model(change=0.01)
+    project.pytester.makeini("[pytest]\nnpudump_update_golden = true\n")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npudump: ini key npudump_update_golden: approving is never a *"])
+    assert project.golden.read_bytes() == approved
+
+
 def test_comparison_runs_under_ci(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.marked()
     project.record()

@@ -51,7 +51,8 @@ def regressed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyt
     """A project whose goldens say 1 where its dumps are going to say 1.5; the test is written by run()."""
     for name in ("CI", "GITHUB_ACTIONS", "PYTEST_ADDOPTS"):
         monkeypatch.delenv(name, raising=False)
-    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider -p no:asyncio\nnpudump_runtime = emulator\n")
+    options = "-p no:cacheprovider -p no:asyncio -p no:pytest-retry"
+    pytester.makeini(f"[pytest]\naddopts = {options}\nnpudump_runtime = emulator\n")
     return pytester
 
 
