@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pytest_npudump.fixture import NpuDump
 
 SETTINGS = pytest.StashKey[Settings]()
+RUNNER = "npudump-runner"
+REPORTER = "npudump-reporter"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,13 +35,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and resolve the options; refuse what would undermine a gate."""
     config.addinivalue_line("markers", marker_line(MARKER))
+    for name in (RUNNER, REPORTER):
+        if config.pluginmanager.is_blocked(name):
+            raise pytest.UsageError(
+                f"npudump: -p no:{name} blocks a part of the plugin without which marked tests are not "
+                f"compared, or not reported; leave it out. To do without the plugin use -p no:npudump"
+            )
     try:
         settings = Settings.of(config)
     except RequestError as error:
         raise pytest.UsageError(f"npudump: {error}") from None
     config.stash[SETTINGS] = settings
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Reporter(config, settings), "npudump-reporter")
+        config.pluginmanager.register(Reporter(config, settings), REPORTER)
     if settings.update_golden and _in_ci() and not settings.allow_update_in_ci:
         raise pytest.UsageError(
             "npudump: --npudump-update-golden is refused because the variable CI is set: a gate must not "
@@ -102,10 +110,10 @@ def pytest_make_collect_report(
 
 
 def _bring_in_runner(config: pytest.Config) -> None:
-    if not config.pluginmanager.has_plugin("npudump-runner"):
+    if not config.pluginmanager.has_plugin(RUNNER):
         from pytest_npudump.runner import Runner  # noqa: PLC0415 - with the first marked test
 
-        config.pluginmanager.register(Runner(config, config.stash[SETTINGS]), "npudump-runner")
+        config.pluginmanager.register(Runner(config, config.stash[SETTINGS]), RUNNER)
 
 
 @pytest.fixture
@@ -113,7 +121,7 @@ def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
     """Give the test hold of the dump around it: load_model, config, config_path, capture, records."""
     from pytest_npudump.fixture import without_marker  # noqa: PLC0415 - only for marked tests
 
-    runner: Any = request.config.pluginmanager.get_plugin("npudump-runner")
+    runner: Any = request.config.pluginmanager.get_plugin(RUNNER)
     if runner is None or not is_marked(request.node):
         pytest.fail(f"npudump: {without_marker(request.node.nodeid)}", pytrace=False)
     fixture: NpuDump = runner.fixture_for(request.node)

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from pytest_npudump.doctor.finding import Report
 
 DESCRIPTION = (
-    "Say what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes work, and "
-    "whether a dump can be written here. Exit status: 0 at least one runtime works and a dump can be "
-    "written, 1 otherwise, 2 wrong usage, or a pytest configuration that cannot be read."
+    "Say what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes work, whether "
+    "pytest insists on this plugin, and whether a dump can be written here. Exit status: 0 at least one "
+    "runtime works and a dump can be written, 1 otherwise, 2 wrong usage, or a pytest configuration that "
+    "cannot be read."
 )
 _HEADER = ("area", "what", "state", "found")
 
@@ -40,13 +41,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Examine this machine and print the table; 0 if a test could run under dump here, else 1."""
     place = DumpPlace(arguments.dump_dir) if arguments.dump_dir else dump_place(Path.cwd())
-    return report_on(System(), place.path, arguments.json, place.origin)
+    return report_on(System(), place.path, arguments.json, place.origin, Path.cwd())
 
 
-def report_on(system: System, directory: Path, json_target: str | None, origin: str = "") -> int:
+def report_on(
+    system: System, directory: Path, json_target: str | None, origin: str = "", tests: Path | None = None
+) -> int:
     """Examine ``system``, print the table or write JSON, and return the exit code."""
     absolute = Path(os.path.abspath(directory))  # noqa: PTH100 - links stay, as a path is written
-    report = examine(system, absolute, origin)
+    report = examine(system, absolute, origin, tests)
     if json_target:
         write_json(report.to_json(), json_target)
     if json_target != "-":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.doctor import devices, environment, place, software
+from pytest_npudump.doctor import devices, environment, gate, place, software
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, Finding, Report
 from pytest_npudump.options import OPTIONS
 
@@ -27,13 +27,14 @@ _WITHOUT_NPU = frozenset({"mindspore", "emulator"})
 _OTHER_REMEDY = "install it with CANN on a machine with an NPU, if the tests use it"
 
 
-def examine(system: System, directory: Path, origin: str = "") -> Report:
+def examine(system: System, directory: Path, origin: str = "", tests: Path | None = None) -> Report:
     """Look at the whole machine; never raises.
 
     Args:
         system: the machine.
         directory: absolute path of the folder that dumps will go below.
         origin: what names that folder, for the table.
+        tests: absolute path of the folder that pytest is started in; None to leave pytest out.
     """
     probes: dict[str, Probe] = {}
     findings: list[Finding] = []
@@ -47,6 +48,7 @@ def examine(system: System, directory: Path, origin: str = "") -> Report:
         ("runtimes", lambda: _runtimes(system, probes)),
         (devices.AREA, lambda: devices.check_device_files(system, answers=_works(probes, "acl"))),
         (environment.AREA, lambda: environment.check_environment(system)),
+        (gate.AREA, lambda: gate.check_gate(system, tests) if tests is not None else ()),
         (place.AREA, lambda: place.check_place(system, directory, origin)),
     )
     for area, check in checks:

@@ -16,7 +16,8 @@ class Finding:
     """One line of the table.
 
     Attributes:
-        area: what it belongs to: ``software``, ``devices``, ``runtimes``, ``environment`` or ``dumping``.
+        area: what it belongs to: ``software``, ``devices``, ``runtimes``, ``environment``, ``pytest``
+            or ``dumping``.
         name: what was looked at.
         state: ``ok``; ``absent``, which matters only to those who want it; ``warning``; ``problem``.
         text: what was found.

@@ -1,10 +1,11 @@
-"""Where the tests of a folder dump, by pytest's configuration file and variables, without pytest itself."""
+"""What pytest's configuration file and variables say of a folder's tests, without pytest itself."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import os
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ _OWN_FILES = ("pytest.ini", ".pytest.ini")
 _TABLES_OF_TOML = {"pytest.toml": (("pytest",),), ".pytest.toml": (("pytest",),)}
 _TABLES_OF_PYPROJECT = (("tool", "pytest", "ini_options"),)
 _FIRST_WITH_TOML = 9
+_DISTRIBUTION = "pytest-npudump"
+_BLOCK = "no:npudump"
+_NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,64 @@ def dump_place(
         value, origin = given["basetemp"]
         return DumpPlace(folder / value / "npudump", f"--basetemp in {origin}")
     return DumpPlace(default_place(environment))
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Whether pytest would load this plugin.
+
+    Attributes:
+        file: the configuration file; None where there is none.
+        required: the requirement of this plugin in its ``required_plugins``; ``""`` without one.
+        blocked: what switches the plugin off, in words; ``""`` where nothing does.
+    """
+
+    file: Path | None
+    required: str = ""
+    blocked: str = ""
+
+
+def loading(
+    folder: Path, environ: Mapping[str, str] | None = None, *, pytest_major: int | None = None
+) -> Loading:
+    """Return whether pytest, started in ``folder`` without options, loads this plugin and insists on it.
+
+    Args:
+        folder: absolute, as for :func:`dump_place`.
+        environ: the environment; the process's by default.
+        pytest_major: version of pytest; the installed one's by default.
+
+    Raises:
+        ConfigError: the configuration file, or ``PYTEST_ADDOPTS``, cannot be read.
+    """
+    environment = os.environ if environ is None else environ
+    major = int(metadata.version("pytest").split(".")[0]) if pytest_major is None else pytest_major
+    file, ini = _located(folder, major)
+    wanted: set[str] = set()
+    blocked = ""
+    for given, origin in (
+        (ini.get("addopts", ""), f"addopts of {file}"),
+        (environment.get("PYTEST_ADDOPTS", ""), "PYTEST_ADDOPTS"),
+    ):
+        plugins = _plugins(given, origin)
+        wanted.update(plugins)
+        if _BLOCK in plugins:
+            blocked = f"-p {_BLOCK} in {origin}"
+    if not blocked and environment.get(_NO_AUTOLOAD) and not wanted & {"npudump", "pytest_npudump.plugin"}:
+        blocked = f"{_NO_AUTOLOAD} is set, and no option -p npudump"
+    return Loading(file, _required(ini.get("required_plugins", "")), blocked)
+
+
+def _required(given: str | list[str]) -> str:
+    names = shlex.split(given) if isinstance(given, str) else map(str, given)
+    return next((name for name in names if re.match(rf"{_DISTRIBUTION}(?![\w.-])", name)), "")
+
+
+def _plugins(given: str | list[str], origin: str) -> list[str]:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("-p", dest="plugins", action="append", default=[])
+    plugins: list[str] = _parsed(parser, given, origin).plugins
+    return plugins
 
 
 def _located(folder: Path, major: int) -> tuple[Path | None, Mapping[str, Any]]:
@@ -139,11 +201,16 @@ def _options(given: str | list[str], origin: str) -> dict[str, tuple[str, str]]:
     parser.add_argument("--npudump-dump-dir", dest="dump_dir")
     parser.add_argument("--basetemp")
     parser.add_argument("-o", "--override-ini", dest="overrides", action="append", default=[])
+    options = _parsed(parser, given, origin)
+    overrides = dict(text.split("=", 1) for text in options.overrides if "=" in text)
+    found = {"dump_dir": options.dump_dir, "basetemp": options.basetemp, _INI_KEY: overrides.get(_INI_KEY)}
+    return {name: (value, origin) for name, value in found.items() if value is not None}
+
+
+def _parsed(parser: argparse.ArgumentParser, given: str | list[str], origin: str) -> argparse.Namespace:
     try:
         words = shlex.split(given) if isinstance(given, str) else list(map(str, given))
         options, _ = parser.parse_known_args(words)
     except (ValueError, argparse.ArgumentError) as error:
         raise ConfigError(f"{origin}: {given!r} cannot be read: {error}") from error
-    overrides = dict(text.split("=", 1) for text in options.overrides if "=" in text)
-    found = {"dump_dir": options.dump_dir, "basetemp": options.basetemp, _INI_KEY: overrides.get(_INI_KEY)}
-    return {name: (value, origin) for name, value in found.items() if value is not None}
+    return options

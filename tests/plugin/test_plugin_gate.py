@@ -49,6 +49,14 @@ def test_ini_file_that_approves_ends_the_run_before_a_golden_is_written(project:
     assert project.golden.read_bytes() == approved
 
 
+@pytest.mark.parametrize("part", ["npudump-runner", "npudump-reporter"])
+def test_run_without_a_part_of_the_plugin_is_refused(project: Project, part: str) -> None:
+    project.test_file("@pytest.mark.npu_dump\ndef test_small():\n    pass\n")
+    result = project.run("-p", f"no:{part}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: npudump: -p no:{part} blocks a part of the plugin *"])
+
+
 def test_comparison_runs_under_ci(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.marked()
     project.record()

@@ -1,0 +1,88 @@
+"""Whether pytest insists on the plugin: what doctor says is what pytest itself does."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING
+from pytest_npudump.doctor.gate import check_gate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Machine
+    from pytest_npudump.doctor.finding import Finding
+
+    Named = Callable[..., Finding]
+
+REQUIRED = "required_plugins = pytest-npudump\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "state"),
+    [
+        ("pytest.ini", f"[pytest]\n{REQUIRED}", OK),
+        ("pytest.ini", "[pytest]\nrequired_plugins = pytest-xdist>=3 pytest-npudump>=0.1\n", OK),
+        ("pyproject.toml", "[tool.pytest.ini_options]\nrequired_plugins = ['pytest-npudump']\n", OK),
+        ("pytest.ini", "[pytest]\nrequired_plugins = pytest-xdist pytest-npudump-more\n", WARNING),
+        ("tox.ini", "[pytest]\n", WARNING),
+        ("other.ini", "", ABSENT),
+    ],
+)
+def test_required_plugins_is_looked_for_where_pytest_reads_it(
+    machine: Machine, pytester: pytest.Pytester, named: Named, *, file: str, text: str, state: str
+) -> None:
+    machine.environ.pop("PYTEST_ADDOPTS", None)
+    pytester.path.joinpath(file).write_text(text)
+    finding = named([*check_gate(machine.system(), pytester.path)], "required_plugins")
+    assert finding.state == state, finding
+    assert state == OK or "required_plugins = pytest-npudump" in finding.remedy
+
+
+UNSEEN = "import pytest\n\n@pytest.mark.npu_dump\ndef test_small():\n    pass\n"
+BLOCKED = {
+    "-p no:npudump on the command line": ((), {}, ("-p", "no:npudump")),
+    "in addopts": (("addopts = -p no:npudump\n",), {}, ()),
+    "in PYTEST_ADDOPTS": ((), {"PYTEST_ADDOPTS": "-p no:npudump"}, ()),
+    "no autoload": ((), {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, ()),
+}
+
+
+@pytest.mark.parametrize(("ini", "environ", "options"), BLOCKED.values(), ids=BLOCKED.keys())
+def test_marked_test_passes_unseen_without_the_plugin_unless_it_is_required(
+    machine: Machine,
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    ini: tuple[str, ...],
+    environ: dict[str, str],
+    options: tuple[str, ...],
+) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    pytester.makepyfile(UNSEEN)
+    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", *options)
+    file = pytester.path / "pytest.ini"
+    file.write_text("".join(("[pytest]\n", *ini)))
+    assert pytester.run(*command).ret == 0
+    file.write_text("".join(("[pytest]\n", REQUIRED, *ini)))
+    result = pytester.run(*command)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*Missing required plugins: pytest-npudump*"])
+    machine.environ.update(environ)
+    findings = {finding.name: finding for finding in check_gate(machine.system(), pytester.path)}
+    assert findings["required_plugins"].state == OK
+    assert ("plugin" in findings) is not bool(options)
+    assert options or findings["plugin"].state == PROBLEM
+
+
+def test_autoload_that_is_off_is_no_problem_where_the_plugin_is_named(
+    machine: Machine, pytester: pytest.Pytester
+) -> None:
+    machine.environ.update(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="-p npudump")
+    pytester.path.joinpath("pytest.ini").write_text(f"[pytest]\n{REQUIRED}")
+    assert [finding.state for finding in check_gate(machine.system(), pytester.path)] == [OK]
