@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import NpudumpError, RequestError
-from pytest_npudump.marked import MARKER, check_item, is_marked
+from pytest_npudump.marked import MARKER, check_item, is_marked, late_marker, take_marks
 from pytest_npudump.marker_help import marker_line
 from pytest_npudump.options import Settings, add_options
 from pytest_npudump.report.reporter import Reporter
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_npudump.fixture import NpuDump
+    from pytest_npudump.runner import Runner
 
 SETTINGS = pytest.StashKey[Settings]()
 RUNNER = "npudump-runner"
@@ -92,16 +93,14 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Turn a marker that asks for something impossible into a collection error that says so."""
     report = yield
-    marked = [node for node in report.result if isinstance(node, pytest.Item) and is_marked(node)]
-    if marked:
-        settings = collector.config.stash[SETTINGS]
-        problems = [f"{item.nodeid}: {text}" for item in marked if (text := check_item(item, settings))]
-        if problems:
-            report.outcome = "failed"
-            report.longrepr = "\n".join(f"npu_dump: {problem}" for problem in problems)
-            report.result = []
-        else:
-            _bring_in_runner(collector.config)
+    items = [node for node in report.result if isinstance(node, pytest.Item)]
+    marked = take_marks(items)
+    if problems := _problems(marked, collector.config):
+        report.outcome = "failed"
+        report.longrepr = "\n".join(f"npu_dump: {problem}" for _, problem in problems)
+        report.result = []
+    elif marked:
+        _bring_in_runner(collector.config)
     elif report.failed and "No module named 'acl'" in str(report.longrepr):
         report.sections.append(
             ("npudump", "on a machine without an NPU, --npudump-runtime=emulator provides the module acl")
@@ -109,11 +108,49 @@ def pytest_make_collect_report(
     return report
 
 
-def _bring_in_runner(config: pytest.Config) -> None:
-    if not config.pluginmanager.has_plugin(RUNNER):
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Check and bring in what other plugins and conftest files have marked since, whatever hook they use."""
+    for item, problem in _problems(take_marks(session.items), session.config):
+        _refuse(item, problem)
+        session.items.remove(item)
+    marked = list(filter(is_marked, session.items))
+    if not marked:
+        return
+    for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
+        if not hasattr(session.config, "workerinput"):
+            raise pytest.UsageError(f"npu_dump: {problem}")
+        _refuse(item, problem)
+
+
+def _refuse(item: pytest.Item, problem: str) -> None:
+    """Report an error of the collection: an exception in a worker of xdist would end in an internal one."""
+    report = pytest.CollectReport(item.nodeid, "failed", f"npu_dump: {problem}", [])
+    item.ihook.pytest_collectreport(report=report)
+
+
+def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pytest.Item, str]]:
+    found = ((item, check_item(item, config.stash[SETTINGS])) for item in items)
+    return [(item, f"{item.nodeid}: {problem}") for item, problem in found if problem]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test whose marker came too late, which would pass without a comparison."""
+    result = yield
+    if text := late_marker(item):
+        pytest.fail(f"npudump: {text}", pytrace=False)
+    return result
+
+
+def _bring_in_runner(config: pytest.Config) -> Runner:
+    runner: Runner | None = config.pluginmanager.get_plugin(RUNNER)
+    if runner is None:
         from pytest_npudump.runner import Runner  # noqa: PLC0415 - with the first marked test
 
-        config.pluginmanager.register(Runner(config, config.stash[SETTINGS]), RUNNER)
+        runner = Runner(config, config.stash[SETTINGS])
+        config.pluginmanager.register(runner, RUNNER)
+    return runner
 
 
 @pytest.fixture
@@ -123,6 +160,7 @@ def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
 
     runner: Any = request.config.pluginmanager.get_plugin(RUNNER)
     if runner is None or not is_marked(request.node):
-        pytest.fail(f"npudump: {without_marker(request.node.nodeid)}", pytrace=False)
+        text = late_marker(request.node) or without_marker(request.node.nodeid)
+        pytest.fail(f"npudump: {text}", pytrace=False)
     fixture: NpuDump = runner.fixture_for(request.node)
     return fixture

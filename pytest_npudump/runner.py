@@ -20,7 +20,7 @@ from pytest_npudump.request import is_glob
 from pytest_npudump.runtime.select import Choice, choose, load
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from pytest_npudump.fixture import NpuDump
     from pytest_npudump.isolation.child import Child
@@ -45,6 +45,7 @@ class Runner:
         self._runtime: Runtime | None = None
         self._child: Child | None = config.pluginmanager.get_plugin(CHILD)
         self.exchange = _join_ranks(self._child)
+        self._collected: list[pytest.Item] = []
         self.places = Places(config, settings, self.exchange.rank if self.exchange else None)
 
     def runtime(self) -> Runtime:
@@ -72,16 +73,25 @@ class Runner:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Refuse two tests that would share one golden file."""
+        """Remember the tests that are going to be deselected: they have goldens too."""
+        self._collected = list(filter(is_marked, items))
+
+    def shared_goldens(self, items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
+        """Yield each test whose golden file is another one's too, and what is wrong with that.
+
+        Args:
+            items: the marked tests of the session.
+        """
         owners: dict[str, pytest.Item] = {}
-        for item in filter(is_marked, items):
+        for item in filter(is_marked, [*self._collected, *items]):
             path = str(self.places.golden(item))
             other = owners.setdefault(path, item)
             if other is not item and not _same_case(other, item):
-                raise pytest.UsageError(
-                    f"npu_dump: {other.nodeid} and {item.nodeid} would share the golden {path}: give each "
-                    f"a name, or its parameters an id, of its own"
+                problem = (
+                    f"{other.nodeid} and {item.nodeid} would share the golden {path}: give each a name, or "
+                    f"its parameters an id, of its own"
                 )
+                yield item, problem
 
     def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
         """Say which runtime the marked tests use and why, and what will take longer than it seems."""

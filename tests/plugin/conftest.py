@@ -131,8 +131,9 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _no_acl:
     """A project with the unchanged model and no test yet."""
     for name in ("CI", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
-    # asyncio warns in each session that does not configure it; pytest-retry works in one session a process.
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry")
+    # asyncio warns in each session that does not configure it, pytest-retry works in one session a process,
+    # and flaky takes the runs of all tests away from pytest-rerunfailures.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:flaky")
     project = Project(pytester)
     pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n")
     project.model()

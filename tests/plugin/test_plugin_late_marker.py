@@ -1,0 +1,165 @@
+"""Markers that hooks, fixtures and tests add after a test was collected: they count, or the test fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+UNMARKED = """
+def test_small(npu_dump):
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+STATIC = "\n@pytest.mark.npu_dump\ndef test_other():\n    pytest.skip('not today')\n"
+ADD = "item.add_marker(pytest.mark.npu_dump({arguments}))"
+EARLY_ENOUGH = {
+    "itemcollected": "def pytest_itemcollected(item):\n    {add}\n",
+    "modifyitems": "def pytest_collection_modifyitems(items):\n    for item in items:\n        {add}\n",
+    "modifyitems at the very last": (
+        "@pytest.hookimpl(wrapper=True, tryfirst=True)\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    result = yield\n    for item in items:\n        {add}\n    return result\n"
+    ),
+}
+TOO_LATE = {
+    "autouse fixture": (
+        "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node\n    {add}\n"
+    ),
+    "runtest_setup": "def pytest_runtest_setup(item):\n    {add}\n",
+    "runtest_setup first": ("@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_setup(item):\n    {add}\n"),
+    "class or module": (
+        "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node.parent\n    {add}\n"
+    ),
+}
+SAYS_SO = "npudump: the marker npu_dump was {what} while tests were running *, too late to have any effect: *"
+
+
+def conftest(project: Project, source: str, arguments: str = "") -> None:
+    text = source.format(add=ADD.format(arguments=arguments))
+    project.path.joinpath("conftest.py").write_text(f"import pytest\n\n{text}")
+
+
+@pytest.mark.parametrize("hook", EARLY_ENOUGH)
+def test_marker_of_a_collection_hook_is_run_like_any_other(project: Project, hook: str) -> None:
+    conftest(project, EARLY_ENOUGH[hook], "['block/conv.2']")
+    project.test_file(UNMARKED)
+    project.record()
+    assert "block/conv.2:output.0" in project.golden.read_text()
+    project.run().assert_outcomes(passed=1)
+    project.model(change=0.01)
+    project.run("--npudump-escalate=off").assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["alone", "beside a decorated test"])
+@pytest.mark.parametrize("hook", EARLY_ENOUGH)
+def test_wrong_argument_of_a_late_marker_names_test_and_argument(
+    project: Project, hook: str, *, static: bool
+) -> None:
+    conftest(project, EARLY_ENOUGH[hook], "nonsense=1")
+    project.test_file(UNMARKED + (STATIC if static else ""))
+    result = project.run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(errors=1 + static)
+    words = "npu_dump: test_small.py::test_small: nonsense: unknown argument; allowed are layers, *"
+    result.stdout.fnmatch_lines([words])
+    result.stdout.no_fnmatch_line("INTERNALERROR*")
+
+
+def test_wrong_argument_of_a_late_marker_is_said_under_xdist(project: Project) -> None:
+    conftest(project, EARLY_ENOUGH["modifyitems"], "nonsense=1")
+    project.test_file(UNMARKED)
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n1")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["npu_dump: test_small.py::test_small: nonsense: unknown argument; *"])
+    result.stdout.no_fnmatch_line("INTERNALERROR*")
+
+
+ONE_ID = """
+@pytest.mark.parametrize("a", ["c", "b-c"])
+@pytest.mark.parametrize("b", ["a-b", "a"])
+def test_small(a, b):
+    pass
+"""
+
+
+def test_late_markers_that_would_share_a_golden_are_refused(project: Project) -> None:
+    conftest(project, EARLY_ENOUGH["modifyitems"])
+    project.test_file(ONE_ID)
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npu_dump: *a-b-c* would share the golden *"])
+
+
+def test_tests_that_would_share_a_golden_are_refused_under_xdist(project: Project) -> None:
+    project.test_file(f"@pytest.mark.npu_dump{ONE_ID}")
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n1")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["npu_dump: *a-b-c* would share the golden *"])
+    result.stdout.no_fnmatch_line("INTERNALERROR*")
+
+
+def test_marker_that_a_collection_hook_takes_off_does_not_count(project: Project) -> None:
+    project.path.joinpath("conftest.py").write_text(
+        "def pytest_collection_modifyitems(items):\n    items[0].own_markers.clear()\n"
+    )
+    project.test_file("@pytest.mark.npu_dump\ndef test_small():\n    pass\n")
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("npudump: *")
+
+
+@pytest.mark.parametrize("options", [(), ("--npudump-update-golden",)], ids=["compare", "update"])
+@pytest.mark.parametrize("static", [False, True], ids=["alone", "beside a decorated test"])
+@pytest.mark.parametrize("place", TOO_LATE)
+def test_marker_that_comes_too_late_fails_the_test_and_says_so(
+    project: Project, place: str, options: tuple[str, ...], *, static: bool
+) -> None:
+    conftest(project, TOO_LATE[place])
+    project.test_file("def test_small():\n    pass\n" + (STATIC if static else ""))
+    result = project.run(*options)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([SAYS_SO.format(what="added to this test")])
+    assert not project.path.joinpath("golden").exists()
+
+
+def test_marker_that_the_test_adds_itself_fails_it(project: Project) -> None:
+    project.test_file("def test_small(request):\n    request.node.add_marker(pytest.mark.npu_dump)\n")
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([SAYS_SO.format(what="added to this test")])
+
+
+def test_fixture_of_a_test_that_was_marked_too_late_says_why(project: Project) -> None:
+    conftest(project, TOO_LATE["autouse fixture"])
+    project.test_file(UNMARKED)
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([SAYS_SO.format(what="added to this test")])
+    result.stdout.no_fnmatch_line("*without the marker*")
+
+
+@pytest.mark.parametrize(
+    ("place", "isolation"), [*((place, "none") for place in TOO_LATE), ("autouse fixture", "process")]
+)
+def test_arguments_that_come_too_late_fail_a_marked_test_and_record_nothing(
+    project: Project, place: str, isolation: str
+) -> None:
+    project.marked(f"isolation={isolation!r}")
+    conftest(project, TOO_LATE[place], "rtol=10, atol=10")
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([SAYS_SO.format(what="changed on this test")])
+    assert not project.path.joinpath("golden").exists()
+
+
+def test_marker_that_comes_too_late_fails_the_test_under_xdist(project: Project) -> None:
+    conftest(project, TOO_LATE["autouse fixture"])
+    project.test_file("def test_small():\n    pass\n")
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "-n1")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([SAYS_SO.format(what="added to this test")])
