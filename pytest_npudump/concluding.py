@@ -10,7 +10,7 @@ import pytest
 
 from pytest_npudump import _compat
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.item_state import RESULT, will_run_again
+from pytest_npudump.item_state import BAD, RESULT, will_run_again
 
 if TYPE_CHECKING:
     from pytest_npudump.session import MarkedTest
@@ -140,14 +140,20 @@ def _recorded_failure(item: pytest.Item, test: MarkedTest) -> str:
     details = write_details(test)
     _keep_result(item, result_json(test, details))
     item.stash[RESULT]["short"] = short_lines(test)
-    return failure_text(test, details, verbose=item.config.option.verbose > 0)
+    item.stash[BAD] = failure_text(test, details, verbose=item.config.option.verbose > 0)
+    return item.stash[BAD]
 
 
 def _keep_result(item: pytest.Item, result: dict[str, Any]) -> None:
     from pytest_npudump.report.result import small  # noqa: PLC0415 - after a run
 
-    item.user_properties.append(("npudump", json.dumps(small(result), separators=(",", ":"))))
-    item.stash[RESULT] = result
+    others = [(name, value) for name, value in item.user_properties if name != "npudump"]
+    text = json.dumps(small(result), separators=(",", ":"))
+    item.user_properties[:] = [*others, ("npudump", text)]
+    # In place: a plugin that repeats a failed body may go on using the report of the first time.
+    kept = item.stash.setdefault(RESULT, {})
+    kept.clear()
+    kept.update(result)
 
 
 def first_line(text: str) -> str:

@@ -18,6 +18,9 @@ ENDED = pytest.StashKey[bool]()
 RESULT = pytest.StashKey[dict[str, Any]]()
 """What the test came to, for its report."""
 
+BAD = pytest.StashKey[str]()
+"""The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
+
 
 def only_setup(item: pytest.Item) -> bool:
     """Whether the session sets fixtures up and runs no test."""

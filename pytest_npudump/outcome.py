@@ -24,6 +24,7 @@ PENDING = "not recorded"
 MISSING_GOLDEN = "golden missing"
 ERROR = "error"
 DIED = "process died"
+NOT_COMPARED = "not compared"
 
 
 class SceneFinding(Protocol):

@@ -11,8 +11,18 @@ from pytest_npudump.attempts import run_here, run_in_child
 from pytest_npudump.concluding import body_failed, conclude, finish, is_interruption
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.isolation.task import CHILD
-from pytest_npudump.item_state import ENDED, OURS, RESULT, TEST, may_run_again, only_setup, will_run_again
+from pytest_npudump.item_state import (
+    BAD,
+    ENDED,
+    OURS,
+    RESULT,
+    TEST,
+    may_run_again,
+    only_setup,
+    will_run_again,
+)
 from pytest_npudump.marked import Identity, is_marked, request_of
+from pytest_npudump.outcome import NOT_COMPARED
 from pytest_npudump.places import Places
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.rank import current_rank
@@ -139,7 +149,7 @@ class Runner:
     def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
         if self._child is not None:
             return run_in_child(item, self._child)
-        if self._is_isolated(item):
+        if BAD not in item.stash and self._is_isolated(item):
             return self._reports_from_children(item, nextitem)
         return run_here(item, nextitem)
 
@@ -171,12 +181,20 @@ class Runner:
         test = record_in_parent(item, name, context)
 
         stopping = item.session.shouldfail or item.session.shouldstop
-        return Isolated(item, test).reports(None if stopping else nextitem)
+        reports = Isolated(item, test).reports(None if stopping else nextitem)
+        for report in reports:
+            if "short" in vars(report).get("npudump", {}):
+                item.stash[BAD] = report.longreprtext
+        return reports
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Switch the dump on, after skip marks have been heeded and before the first fixture."""
         if not is_marked(item):
             return
+        if BAD in item.stash:
+            raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
+        item.stash.setdefault(RESULT, {}).clear()
+        item.stash[ENDED] = False
         try:
             if TEST not in item.stash:
                 item.stash[TEST] = self._marked_test(item)
@@ -187,7 +205,12 @@ class Runner:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
-        """Judge the dump once the body has ended, inside the phase whose report it decides."""
+        """Judge the dump once the body has ended, inside the phase whose report it decides.
+
+        A body that failed by itself may pass where another plugin repeats it; a bad outcome stands.
+        """
+        if BAD in item.stash:
+            raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
         test = item.stash.get(TEST, None)
         if test is None:
             return (yield)
@@ -223,12 +246,16 @@ class Runner:
         # Reports of subtests, which come while the body runs, are not the test's.
         ended = item.stash.get(ENDED, False) or TEST not in item.stash
         if call.when == "call" and ended and is_marked(item) and not only_setup(item):
-            result = item.stash.get(RESULT, {})
-            unknown = {"status": "not compared", "test": item.nodeid, **_runtime_of(item)}
-            vars(report)["npudump"] = result or unknown
-            if not result and report.passed and not will_run_again(item):
+            result = item.stash.setdefault(RESULT, {})
+            if not result:
+                result.update(status=NOT_COMPARED, test=item.nodeid, **_runtime_of(item))
+            vars(report)["npudump"] = result
+            if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
                 report.outcome = "failed"
                 report.longrepr = "npudump: the test passed without having been compared with its golden"
+        if BAD in item.stash and call.when != "teardown" and not report.failed and not _expected(report):
+            report.outcome = "failed"
+            report.longrepr = item.stash[BAD]
         return report
 
     def pytest_sessionfinish(self) -> None:
@@ -248,6 +275,11 @@ class Runner:
 def _runtime_of(item: pytest.Item) -> dict[str, str]:
     test = item.stash.get(TEST, None)
     return {"runtime": test.runtime.name} if test is not None else {}
+
+
+def _expected(report: pytest.TestReport) -> bool:
+    """Whether a mark says that the test may fail."""
+    return hasattr(report, "wasxfail")
 
 
 def _join_ranks(child: Child | None) -> Exchange | None:

@@ -169,13 +169,20 @@ class MarkedTest:
             self.outcome = probe(self)
         elif self._plan is None:
             self.outcome = judge(self)
-            self._plan = self._agreed(plan_second_run(self))
+            self._plan = self._agreed(self._first_plan())
             self.escalation = self._plan.skipped if self._plan else None
             if self.escalation is not None and self.outcome.status == PENDING:
                 problem = f"nothing was recorded: {self.escalation.problem}"
                 self.outcome = replace(self.outcome, problems=(problem,))
         elif not self._accompanies:
             self.escalation = examine_second_run(self, self._plan)
+
+    def _first_plan(self) -> Plan | None:
+        plan = plan_second_run(self)
+        if plan is None or not plan.runs or len(self.attempts) == 1:
+            return plan
+        problem = "not run: the test had failed by itself before, and another plugin repeated it"
+        return replace(plan, skipped=Escalation(problem=problem))
 
     def _explain_exception(self, error: str) -> bool:
         """Tell which operator failed where a failed device cannot even end the dump; False without one."""

@@ -56,6 +56,7 @@ class Child:
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self._handed_over = False
 
     def _post(self, kind: str, content: object) -> None:
         post(self.task.mailbox, kind, content)
@@ -86,10 +87,13 @@ class Child:
     def pytest_runtest_setup(self) -> None:
         """Say what is under way, should it be the last that is heard.
 
-        Behind descriptors 1 and 2 is now what pytest captures to, which nobody could read after a crash.
+        Behind descriptors 1 and 2 is now what pytest captures to, which nobody could read after a crash. They
+        are handed over once, however often a plugin sets the test up.
         """
-        with socket.socket(fileno=self.task.socket) as connection:
-            socket.send_fds(connection, [b"."], [1, 2])
+        if not self._handed_over:
+            self._handed_over = True
+            with socket.socket(fileno=self.task.socket) as connection:
+                socket.send_fds(connection, [b"."], [1, 2])
         self._post("phase", "setup")
 
     @pytest.hookimpl(tryfirst=True)

@@ -23,7 +23,7 @@ class Reporter:
         self._settings = settings
         self._failures: dict[str, str] = {}
         self._lines_left = BUDGET if config.option.verbose <= 0 else None
-        self._results: list[Mapping[str, Any]] = []
+        self._results: dict[str, Mapping[str, Any]] = {}
         self._notes: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
@@ -32,7 +32,7 @@ class Reporter:
         result: Mapping[str, Any] | None = vars(report).get("npudump")
         if result is None:
             return
-        self._results.append(result)
+        self._results[report.nodeid] = result  # a plugin that repeats tests may log several
         words = result.get("first") or result.get("operator") or result["status"]
         self._failures[str(result.get("test", report.nodeid))] = str(words) if report.failed else ""
         if report.failed and "short" in result and self._lines_left is not None:
@@ -62,8 +62,8 @@ class Reporter:
 
         rank = current_rank()
         memory = notes.Memory(self._config, rank.variant if rank is not None else "")
-        found = notes.collect_notes(self._results, memory.before)
-        memory.keep(self._results)
+        found = notes.collect_notes([*self._results.values()], memory.before)
+        memory.keep([*self._results.values()])
         prefix = f"rank{rank.number}-" if rank is not None else ""
         files = notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
         self._notes = notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
@@ -75,7 +75,7 @@ class Reporter:
         if self._results:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
 
-            terminalreporter.write_line(summary_line(self._results))
+            terminalreporter.write_line(summary_line([*self._results.values()]))
             self._compare_notes(terminalreporter)
 
     def _compare_notes(self, terminalreporter: Any) -> None:

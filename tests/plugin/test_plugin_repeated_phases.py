@@ -1,0 +1,206 @@
+"""Other plugins that run a test again: a bad outcome stands, a body that failed by itself may pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+RESTORING = """
+RUNS = []
+
+@pytest.mark.npu_dump({arguments})
+def test_small(npu_dump):
+    import shutil
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+    RUNS.append(1)
+    if len(RUNS) == {runs}:  # whoever runs the test once more finds the approved model
+        shutil.copy("good.bin", "small.onnx")
+"""
+FLAKY_BODY = """
+@pytest.mark.npu_dump({arguments})
+def test_small(npu_dump):
+    from pathlib import Path
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+    second = Path("once").exists()
+    Path("once").touch()
+    assert second, "the body fails by itself"
+"""
+INSIDE_THE_REPORT = """
+import pytest
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call" and report.failed:
+        hook = item.ihook
+        hook.pytest_runtest_teardown(item=item, nextitem=item.parent)
+        item._initrequest()
+        pytest.CallInfo.from_call(lambda: hook.pytest_runtest_setup(item=item), "setup")
+        again = pytest.CallInfo.from_call(lambda: hook.pytest_runtest_call(item=item), "call")
+        fresh = pytest.TestReport.from_item_and_call(item, again)
+        report.outcome, report.longrepr = fresh.outcome, fresh.longrepr
+    return report
+"""
+AROUND_THE_PROTOCOL = """
+import pytest
+from _pytest.runner import runtestprotocol
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    yield
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        (report.when == "call" or not report.passed) and open("again.txt", "a").write(report.outcome + " ")
+    return True
+"""
+INSTEAD_OF_THE_PROTOCOL = """
+import pytest
+from _pytest.runner import runtestprotocol
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    for number in range(2):
+        for item in session.items:
+            runtestprotocol(item, log=number == 1, nextitem=None)
+    return True
+"""
+SUMMARY = (
+    "npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 failed, first divergence block/conv.2:output.0*"
+)
+
+
+def regressed(project: Project, arguments: str = "", runs: int = 1) -> None:
+    project.path.joinpath("good.bin").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    project.test_file(RESTORING.format(arguments=arguments, runs=runs))
+    project.record()
+    project.model(change=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "runs"),
+    [("escalate=False", (), 1), ("", ("--npudump-escalate=off",), 1), ("", (), 2)],
+    ids=["marker", "option", "second run"],
+)
+def test_regression_stands_where_a_plugin_repeats_it_inside_the_report(
+    project: Project, arguments: str, options: tuple[str, ...], runs: int
+) -> None:
+    regressed(project, arguments, runs)
+    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
+    result = project.run(*options, "--junitxml=out.xml")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: block/conv.2 (Conv output.0) differs: *", SUMMARY])
+    names = [p.get("name") for p in ET.parse(project.path / "out.xml").iter("property")]  # noqa: S314 - ours
+    assert names == ["npudump"]
+
+
+def test_regression_stands_where_a_plugin_runs_the_protocol_once_more(project: Project) -> None:
+    regressed(project, "escalate=False")
+    project.path.joinpath("conftest.py").write_text(AROUND_THE_PROTOCOL)
+    project.run().assert_outcomes(failed=1)
+    assert "passed" not in project.path.joinpath("again.txt").read_text()
+
+
+def test_regression_stands_where_a_plugin_runs_all_tests_itself(project: Project) -> None:
+    regressed(project)
+    project.path.joinpath("conftest.py").write_text(INSTEAD_OF_THE_PROTOCOL)
+    result = project.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["npudump: block/conv.2 (Conv output.0) differs: *"])
+    assert "passed" not in result.parseoutcomes()
+
+
+def test_missing_golden_and_empty_dump_stand_too(project: Project) -> None:
+    project.test_file(
+        """
+        @pytest.mark.npu_dump
+        def test_missing(npu_dump):
+            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+            with npu_dump.load_model("small.onnx") as model:
+                model.run(image)
+
+        RUNS = []
+
+        @pytest.mark.npu_dump
+        def test_empty(npu_dump):
+            RUNS.append(1)
+            assert len(RUNS) == 1, "it was run again"
+        """
+    )
+    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
+    result = project.run()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*no golden file*"])
+    result.stdout.no_fnmatch_line("*it was run again*")
+
+
+def test_body_that_failed_by_itself_may_pass_when_it_is_repeated(project: Project) -> None:
+    project.test_file(FLAKY_BODY.format(arguments=""))
+    project.path.joinpath("once").touch()
+    project.record()
+    project.path.joinpath("once").unlink()
+    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
+
+
+def test_body_that_failed_by_itself_is_compared_when_it_is_repeated(project: Project) -> None:
+    project.test_file(FLAKY_BODY.format(arguments=""))
+    project.path.joinpath("once").touch()
+    project.record()
+    project.path.joinpath("once").unlink()
+    project.model(change=0.01)
+    project.path.joinpath("conftest.py").write_text(INSIDE_THE_REPORT)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: block/conv.2 *", "second run: not run: the test had failed by itself before*", SUMMARY]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [("escalate=False", ("--retries=2",)), ("escalate=False, isolation='process'", ("--retries=2",))],
+    ids=["here", "isolated"],
+)
+def test_pytest_retry_does_not_turn_a_regression_green(
+    project: Project, monkeypatch: pytest.MonkeyPatch, arguments: str, options: tuple[str, ...]
+) -> None:
+    regressed(project, arguments)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:flaky")
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", *options)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.parseoutcomes()["failed"] == 1
+    assert "passed" not in result.parseoutcomes()
+    result.stdout.fnmatch_lines(["npudump: block/conv.2 (Conv output.0) differs: *", SUMMARY])
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_pytest_retry_may_repeat_a_body_that_failed_by_itself(
+    project: Project, monkeypatch: pytest.MonkeyPatch, isolation: str
+) -> None:
+    project.test_file(FLAKY_BODY.format(arguments=f"isolation={isolation!r}"))
+    project.path.joinpath("once").touch()
+    project.record()
+    project.path.joinpath("once").unlink()
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:flaky")
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
+    assert result.ret == 0
+    assert result.parseoutcomes()["passed"] == 1
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
+
+
+def test_flaky_does_not_turn_a_regression_green(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    regressed(project, "escalate=False")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry")
+    result = project.run("--force-flaky", "--max-runs=3")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
