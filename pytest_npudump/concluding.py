@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump import _compat
+from pytest_npudump.approval import keep_golden
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.item_state import BAD, RESULT, will_run_again
 
@@ -41,6 +42,8 @@ def finish(item: pytest.Item, test: MarkedTest) -> None:
         BaseException: what a time limit or pytest itself raises in the first run, or to end the session.
     """
     try:
+        if test.settings.update_golden:
+            keep_golden(test)
         test.finish()
     except BaseException as error:
         if is_interruption(item, error):
@@ -57,13 +60,16 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(str(error))}"
 
 
-def body_failed(item: pytest.Item, test: MarkedTest, error: BaseException | None = None) -> None:
+def body_failed(
+    item: pytest.Item, test: MarkedTest, error: BaseException | None = None, words: str = "it failed"
+) -> None:
     """Say what the dump tells of a body that failed; in a second run, let the first one's failure stand.
 
     Args:
         item: the test.
         test: its record.
         error: what the body raised; None where it failed in another way.
+        words: how it failed, where it raised nothing.
 
     Raises:
         pytest.fail.Exception: the first run's failure.
@@ -76,7 +82,7 @@ def body_failed(item: pytest.Item, test: MarkedTest, error: BaseException | None
         item.add_report_section("call", "npudump", _after_failed_body(item, test))
         return
     _compat.forget_failure(item)
-    words = _words(error) if error is not None else "it failed"
+    words = _words(error) if error is not None else words
     test.abandon_second_run("; ".join([f"body of the second run: {words}", *_notes(test)]))
     conclude(item, test)
 

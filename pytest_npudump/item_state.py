@@ -18,6 +18,8 @@ ENDED = pytest.StashKey[bool]()
 RESULT = pytest.StashKey[dict[str, Any]]()
 """What the test came to, for its report."""
 
+PARTS = pytest.StashKey[list[pytest.TestReport]]()
+"""The reports of subtests in the run under way."""
 BAD = pytest.StashKey[str]()
 """The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
 

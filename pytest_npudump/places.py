@@ -6,13 +6,15 @@ import re
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump import _compat
 from pytest_npudump.golden.naming import golden_path
 from pytest_npudump.marked import Identity, request_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import pytest
 
     from pytest_npudump.options import Settings
@@ -64,3 +66,24 @@ def dumps_base(config: pytest.Config, settings: Settings) -> Path:
     """Return the folder in which the dumps and reports of a session lie, as an absolute path."""
     given = settings.dump_dir
     return Path(given).absolute() if given else _compat.base_temp(config) / "npudump"
+
+
+def shared_goldens(items: Iterable[pytest.Item], places: Places) -> Iterator[tuple[pytest.Item, str]]:
+    """Yield each test whose golden file is another one's too, and what is wrong with that."""
+    owners: dict[Path, pytest.Item] = {}
+    for item in items:
+        path = places.golden(item)
+        other = owners.setdefault(path, item)
+        if other is not item and not _same_case(other, item):
+            problem = (
+                f"{other.nodeid} and {item.nodeid} would share the golden {path}: give each a name, or its "
+                f"parameters an id, of its own"
+            )
+            yield item, problem
+
+
+def _same_case(one: pytest.Item, other: pytest.Item) -> bool:
+    """Whether two items are one test collected twice; pytest lets two cases of a test share an id."""
+    specs: list[Any] = [getattr(item, "callspec", None) for item in (one, other)]
+    cases = [getattr(spec, "indices", None) for spec in specs]
+    return str(Identity.of(one)) == str(Identity.of(other)) and cases[0] == cases[1]

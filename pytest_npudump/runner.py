@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_npudump import _compat
+from pytest_npudump.approval import failed_parts, withdraw_unless_passed
 from pytest_npudump.attempts import run_here, run_in_child
 from pytest_npudump.concluding import body_failed, conclude, finish, is_interruption
 from pytest_npudump.errors import ConfigError, NpudumpError
@@ -15,6 +16,7 @@ from pytest_npudump.item_state import (
     BAD,
     ENDED,
     OURS,
+    PARTS,
     RESULT,
     TEST,
     may_run_again,
@@ -23,7 +25,7 @@ from pytest_npudump.item_state import (
 )
 from pytest_npudump.marked import Identity, is_marked, request_of
 from pytest_npudump.outcome import NOT_COMPARED
-from pytest_npudump.places import Places
+from pytest_npudump.places import Places, shared_goldens
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import is_glob
@@ -92,16 +94,7 @@ class Runner:
         Args:
             items: the marked tests of the session.
         """
-        owners: dict[str, pytest.Item] = {}
-        for item in filter(is_marked, [*self._collected, *items]):
-            path = str(self.places.golden(item))
-            other = owners.setdefault(path, item)
-            if other is not item and not _same_case(other, item):
-                problem = (
-                    f"{other.nodeid} and {item.nodeid} would share the golden {path}: give each a name, or "
-                    f"its parameters an id, of its own"
-                )
-                yield item, problem
+        return shared_goldens([*filter(is_marked, self._collected), *items], self.places)
 
     def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
         """Say which runtime the marked tests use and why, and what will take longer than it seems."""
@@ -132,7 +125,9 @@ class Runner:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         item.stash[OURS] = True
         try:
-            for report in self._reports(item, nextitem):
+            reports = self._reports(item, nextitem)
+            withdraw_unless_passed(item, item.stash.get(TEST, None), reports)
+            for report in reports:
                 item.ihook.pytest_runtest_logreport(report=report)
         finally:
             test = item.stash.get(TEST, None)
@@ -182,6 +177,7 @@ class Runner:
 
         stopping = item.session.shouldfail or item.session.shouldstop
         reports = Isolated(item, test).reports(None if stopping else nextitem)
+        withdraw_unless_passed(item, test, reports)
         for report in reports:
             if "short" in vars(report).get("npudump", {}):
                 item.stash[BAD] = report.longreprtext
@@ -194,7 +190,7 @@ class Runner:
         if BAD in item.stash:
             raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
         item.stash.setdefault(RESULT, {}).clear()
-        item.stash[ENDED] = False
+        item.stash[ENDED], item.stash[PARTS] = False, []
         try:
             if TEST not in item.stash:
                 item.stash[TEST] = self._marked_test(item)
@@ -226,6 +222,10 @@ class Runner:
         if _compat.failed_outside_of_the_call(item):
             body_failed(item, test)
             return result
+        if failed := failed_parts(item):
+            body_failed(item, test, words=f"{failed} of its subtests did not pass")
+            words = f"npudump: {failed} subtests did not pass: nothing was compared and nothing recorded"
+            raise pytest.fail.Exception(words, pytrace=False)
         test.repeatable = may_run_again(item)
         finish(item, test)
         conclude(item, test)
@@ -244,6 +244,8 @@ class Runner:
         """Attach what was compared to the report, as plain data that reaches xdist's controller."""
         report = yield
         # Reports of subtests, which come while the body runs, are not the test's.
+        if call.when == "call" and not item.stash.get(ENDED, True):
+            item.stash[PARTS].append(report)
         ended = item.stash.get(ENDED, False) or TEST not in item.stash
         if call.when == "call" and ended and is_marked(item) and not only_setup(item):
             result = item.stash.setdefault(RESULT, {})
@@ -256,6 +258,8 @@ class Runner:
         if BAD in item.stash and call.when != "teardown" and not report.failed and not _expected(report):
             report.outcome = "failed"
             report.longrepr = item.stash[BAD]
+        if not item.stash.get(OURS, False):
+            withdraw_unless_passed(item, item.stash.get(TEST, None), [report])
         return report
 
     def pytest_sessionfinish(self) -> None:
@@ -293,10 +297,3 @@ def _join_ranks(child: Child | None) -> Exchange | None:
         return Exchange(rank, child.task.meeting_place if child is not None else None)
     except ConfigError as error:
         raise pytest.UsageError(f"npudump: {error}") from None
-
-
-def _same_case(one: pytest.Item, other: pytest.Item) -> bool:
-    """Whether two items are one test collected twice; pytest lets two cases of a test share an id."""
-    specs: list[Any] = [getattr(item, "callspec", None) for item in (one, other)]
-    cases = [getattr(spec, "indices", None) for spec in specs]
-    return str(Identity.of(one)) == str(Identity.of(other)) and cases[0] == cases[1]

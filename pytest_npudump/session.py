@@ -234,7 +234,7 @@ class MarkedTest:
             self.outcome = Outcome(DIED, None, problems=problems)
             return
         if self.outcome.status in {RECORDED, UNCHANGED}:
-            words += f"; the golden {self.outcome.golden} had been written"
+            words += "; what had been recorded is taken back"
         self.outcome = replace(self.outcome, status=DIED, problems=(words, *self.outcome.problems))
 
     def abandon_second_run(self, reason: str) -> None:

@@ -1,0 +1,163 @@
+"""A part of a test does not pass: an update approves nothing of it, and no comparison counts as good."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+MODEL = """
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+UNITTEST = """
+import unittest
+from pathlib import Path
+
+@pytest.mark.npu_dump
+class TestSmall(unittest.TestCase):
+    def test_small(self):
+        import acl
+        from pytest_npudump.runtime.pyacl_model import PyAclModel
+        acl.init(), acl.rt.set_device(0)
+        image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+        with PyAclModel.load(acl, Path("small.onnx"), on_run=lambda: None) as model:
+            model.run(image)
+        for number in range(3):
+            with self.subTest(number=number):
+                assert number != 1 or not Path("broken").exists()
+"""
+HEAD = "from pathlib import Path\nBROKEN = Path('broken').exists\n"
+MARKED = "\n@pytest.mark.npu_dump\ndef test_small(npu_dump{fixtures}):\n" + MODEL
+PYTEST = (
+    HEAD
+    + MARKED.format(fixtures=", subtests")
+    + ("    for number in range(3):\n        with subtests.test(number=number):\n            {statement}\n")
+)
+AFTERWARDS = {
+    "finalizer": HEAD
+    + "@pytest.fixture\ndef guard():\n    yield\n    assert not BROKEN(), 'teardown'\n"
+    + MARKED.format(fixtures=", guard"),
+    "wider finalizer": HEAD
+    + "@pytest.fixture(scope='module')\ndef guard():\n    yield\n    assert not BROKEN(), 'teardown'\n"
+    + MARKED.format(fixtures=", guard"),
+    "pytest.fail in teardown": HEAD
+    + "def teardown_function():\n    BROKEN() and pytest.fail('teardown')\n"
+    + MARKED.format(fixtures=""),
+    "strict xfail": HEAD
+    + "@pytest.mark.xfail('__import__(\"os\").path.exists(\"broken\")', strict=True, reason='teardown')"
+    + MARKED.format(fixtures=""),
+}
+SOFT = """
+import pytest
+from pathlib import Path
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call" and Path("broken").exists():
+        report.outcome, report.longrepr = "failed", "a soft assertion failed"
+    return report
+"""
+
+
+def approved_then_broken(project: Project, source: str) -> bytes:
+    """Record the golden, change the model, and break a part of the test that is not the comparison."""
+    project.test_file(source)
+    project.record()
+    project.model(change=0.01)
+    project.path.joinpath("broken").touch()
+    return project.golden.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        UNITTEST,
+        PYTEST.format(statement="assert number != 1 or not BROKEN()"),
+        PYTEST.format(statement="number == 1 and BROKEN() and pytest.xfail('not yet')"),
+    ],
+    ids=["unittest", "pytest", "expected failure"],
+)
+def test_update_records_nothing_where_a_subtest_did_not_pass(project: Project, source: str) -> None:
+    if "subtests" in source:
+        pytest.importorskip("_pytest.subtests", reason="the fixture subtests came with pytest 9")
+    golden = approved_then_broken(project, source)
+    result = project.run("--npudump-update-golden")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: 1 subtests did not pass: nothing was compared and nothing recorded",
+            "npudump: 0 of 1 tests good, 1 not compared *",
+        ]
+    )
+    assert project.golden.read_bytes() == golden
+
+
+def test_comparison_is_not_good_where_a_subtest_failed(project: Project) -> None:
+    approved_then_broken(project, UNITTEST)
+    project.model()
+    result = project.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not compared *"])
+
+
+def test_subtest_that_was_skipped_is_no_failure(project: Project) -> None:
+    pytest.importorskip("_pytest.subtests", reason="the fixture subtests came with pytest 9")
+    project.test_file(PYTEST.format(statement="number == 1 and pytest.skip('not on this chip')"))
+    project.record()
+    result = project.run()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
+
+
+@pytest.mark.parametrize("place", AFTERWARDS)
+def test_update_takes_back_what_it_recorded_where_a_later_part_fails(project: Project, place: str) -> None:
+    golden = approved_then_broken(project, AFTERWARDS[place])
+    result = project.run("--npudump-update-golden", "--junitxml=out.xml")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["nothing was recorded: the test's * did not pass", "npudump: 0 of 1 tests good, 1 not recorded *"]
+    )
+    assert project.golden.read_bytes() == golden
+    (value,) = {p.get("value") for p in ET.parse(project.path / "out.xml").iter("property")}  # noqa: S314 - ours
+    assert json.loads(str(value))["status"] == "not recorded"
+
+
+def test_update_takes_back_the_first_golden_and_its_tensors(project: Project) -> None:
+    project.path.joinpath("broken").touch()
+    source = AFTERWARDS["finalizer"].replace("npu_dump\n", "npu_dump(golden_tensors=['block/*'])\n", 1)
+    project.test_file(source)
+    project.run("--npudump-update-golden").assert_outcomes(passed=1, errors=2)  # each run has a teardown
+    assert not [path for path in project.path.joinpath("golden").rglob("*") if path.is_file()]
+    project.path.joinpath("broken").unlink()
+    project.record()
+    assert {path.suffix for path in project.golden.parent.iterdir()} == {".yaml", ".safetensors"}
+
+
+def test_soft_assertion_that_fails_the_report_approves_nothing(project: Project) -> None:
+    project.path.joinpath("conftest.py").write_text(SOFT)
+    golden = approved_then_broken(project, MARKED.format(fixtures=""))
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    assert project.golden.read_bytes() == golden
+    project.model()
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 error (emulator)"])
+
+
+def test_isolated_test_whose_process_dies_in_its_teardown_approves_nothing(project: Project) -> None:
+    source = AFTERWARDS["finalizer"].replace("npu_dump\n", "npu_dump(isolation='process')\n", 1)
+    source = source.replace("assert not BROKEN(), 'teardown'", "BROKEN() and __import__('os').abort()")
+    golden = approved_then_broken(project, source)
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: *SIGABRT*; what had been recorded is taken back*"])
+    assert project.golden.read_bytes() == golden
