@@ -71,6 +71,11 @@ def forget_failure(item: pytest.Item) -> None:
         vars(item)["_excinfo"] = None
 
 
+def ids_of_parameters(callspec: Any) -> list[str]:
+    """Return the ids of a test's parameters, in the order of their names; some may be hidden."""
+    return list(callspec._idlist)  # noqa: SLF001 - see the module's docstring
+
+
 def may_be_skipped(item: pytest.Item) -> bool:
     """Whether a skip mark keeps the test from running, or is wrong, which its setup will say."""
     try:

@@ -16,6 +16,7 @@ from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.marker_arguments import parse_marker
 from pytest_npudump.marker_combinations import check_combination
 from pytest_npudump.ranks.rank import current_rank
+from pytest_npudump.repetitions import parameters_id, repetition_parameters
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
         rank = current_rank()
         if rank is not None and hasattr(item.config, "workerinput"):
             return f"this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)"
+        if settings.update_golden and hasattr(item.config, "workerinput") and repetition_parameters(item):
+            return (
+                "all repetitions of a test share one golden, and an update compares each with what the first "
+                "has recorded, which takes one process: leave out -n (pytest-xdist)"
+            )
         _check_config(request, settings.runtime)
         _check_files(request, item)
         if request.tolerances or request.preset or settings.tolerances or settings.preset:
@@ -154,7 +160,7 @@ class Identity:
         test_file: relative to rootdir.
         classes: names of the classes around the test, outermost first.
         name: of the function, without parameters.
-        param_id: id of the parameters; None for a test without.
+        param_id: id of the parameters, without the number of a repetition; None for a test without.
     """
 
     test_file: PurePath
@@ -166,13 +172,12 @@ class Identity:
     def of(cls, item: pytest.Item) -> Identity:
         """Return the identity of ``item``."""
         parents = [node for node in item.listchain() if getattr(node, "cls", None) is getattr(node, "obj", 0)]
-        callspec: Any = getattr(item, "callspec", None)
         relative = os.path.relpath(item.path, item.config.rootpath)
         return cls(
             test_file=PurePath(Path(relative).as_posix()),
             classes=tuple(node.name for node in parents),
             name=getattr(item, "originalname", None) or item.name,
-            param_id=callspec.id if callspec is not None else None,
+            param_id=parameters_id(item),
         )
 
     def __str__(self) -> str:

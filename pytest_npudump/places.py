@@ -6,11 +6,12 @@ import re
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_npudump import _compat
 from pytest_npudump.golden.naming import golden_path
 from pytest_npudump.marked import Identity, request_of
+from pytest_npudump.repetitions import are_one_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,16 +75,10 @@ def shared_goldens(items: Iterable[pytest.Item], places: Places) -> Iterator[tup
     for item in items:
         path = places.golden(item)
         other = owners.setdefault(path, item)
-        if other is not item and not _same_case(other, item):
+        same = str(Identity.of(item)) == str(Identity.of(other)) and are_one_case(other, item)
+        if not same:
             problem = (
                 f"{other.nodeid} and {item.nodeid} would share the golden {path}: give each a name, or its "
                 f"parameters an id, of its own"
             )
             yield item, problem
-
-
-def _same_case(one: pytest.Item, other: pytest.Item) -> bool:
-    """Whether two items are one test collected twice; pytest lets two cases of a test share an id."""
-    specs: list[Any] = [getattr(item, "callspec", None) for item in (one, other)]
-    cases = [getattr(spec, "indices", None) for spec in specs]
-    return str(Identity.of(one)) == str(Identity.of(other)) and cases[0] == cases[1]

@@ -28,6 +28,7 @@ from pytest_npudump.outcome import NOT_COMPARED
 from pytest_npudump.places import Places, shared_goldens
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.rank import current_rank
+from pytest_npudump.repetitions import Repetitions
 from pytest_npudump.request import is_glob
 from pytest_npudump.runtime.select import Choice, choose, load
 
@@ -59,6 +60,7 @@ class Runner:
         self.exchange = _join_ranks(self._child)
         self._collected: list[pytest.Item] = []
         self.places = Places(config, settings, self.exchange.rank if self.exchange else None)
+        self._repetitions = Repetitions(self.places)
 
     def runtime(self) -> Runtime:
         """Return the runtime of this session, loaded when a test first needs it.
@@ -127,6 +129,7 @@ class Runner:
         try:
             reports = self._reports(item, nextitem)
             withdraw_unless_passed(item, item.stash.get(TEST, None), reports)
+            self._repetitions.note(item, self._settings, reports)
             for report in reports:
                 item.ihook.pytest_runtest_logreport(report=report)
         finally:
@@ -172,7 +175,8 @@ class Runner:
         item.stash[RESULT] = {}
         item.stash[ENDED] = True
         name = self._chosen().name
-        context = Context(self._settings, self.places, self.exchange)
+        settings = self._repetitions.settings_for(item, self._settings)
+        context = Context(settings, self.places, self.exchange)
         test = record_in_parent(item, name, context)
 
         stopping = item.session.shouldfail or item.session.shouldstop
@@ -255,7 +259,8 @@ class Runner:
             if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
                 report.outcome = "failed"
                 report.longrepr = "npudump: the test passed without having been compared with its golden"
-        if BAD in item.stash and call.when != "teardown" and not report.failed and not _expected(report):
+        expected = report.failed or hasattr(report, "wasxfail")
+        if BAD in item.stash and call.when != "teardown" and not expected:
             report.outcome = "failed"
             report.longrepr = item.stash[BAD]
         if not item.stash.get(OURS, False):
@@ -270,7 +275,8 @@ class Runner:
     def _marked_test(self, item: pytest.Item) -> MarkedTest:
         from pytest_npudump import marked_tests  # noqa: PLC0415 - with the first test that runs
 
-        context = marked_tests.Context(self._settings, self.places, self.exchange)
+        settings = self._repetitions.settings_for(item, self._settings)
+        context = marked_tests.Context(settings, self.places, self.exchange)
         if self._child is not None:
             return marked_tests.record_in_child(item, self.runtime(), context, self._child)
         return marked_tests.marked_test(item, self.runtime(), context)
@@ -279,11 +285,6 @@ class Runner:
 def _runtime_of(item: pytest.Item) -> dict[str, str]:
     test = item.stash.get(TEST, None)
     return {"runtime": test.runtime.name} if test is not None else {}
-
-
-def _expected(report: pytest.TestReport) -> bool:
-    """Whether a mark says that the test may fail."""
-    return hasattr(report, "wasxfail")
 
 
 def _join_ranks(child: Child | None) -> Exchange | None:

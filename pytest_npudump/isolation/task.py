@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump import _compat
 from pytest_npudump.isolation.mailbox import dump_bytes, load_bytes
 from pytest_npudump.marked import Identity
+from pytest_npudump.repetitions import COMPARES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +99,8 @@ class Task:
         given = {name: value for name, value in vars(config.option).items() if name != "file_or_dir"}
         options = {name: value for name, value in given.items() if _is_plain(value)}
         options |= {name: value for name, value in _ONLY_IN_THE_PARENT.items() if name in options}
+        if item.stash.get(COMPARES, False):
+            options["npudump_update_golden"] = None
         options["plugins"] = [*options.get("plugins", ()), "no:terminal"]
         options["basetemp"] = str(_compat.folder_for_a_child(config))
         worker = getattr(config, "workerinput", None)
