@@ -10,6 +10,7 @@ from pytest_npudump import outcome as status
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.atomic import locked, replace_file
 from pytest_npudump.item_state import PARTS, RESULT
+from pytest_npudump.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,15 +36,24 @@ def keep_golden(test: MarkedTest) -> None:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         for path in _files(test):
-            if path.exists():
-                (folder / path.name).write_bytes(path.read_bytes())
-            else:
-                (folder / f"{path.name}{_ABSENT}").touch()
+            _keep(path, folder)
     except OSError as error:
         raise GoldenError(
             f"{test.goldens.path}: nothing was recorded: the golden that is there cannot be copied to "
             f"{folder} first, to be put back should a later part of the test fail: {error.strerror}"
         ) from error
+
+
+def _keep(path: Path, folder: Path) -> None:
+    """Copy a file; one that nobody can read is replaced by an update, and counts as none."""
+    try:
+        (folder / path.name).write_bytes(read_regular(path))
+    except (FileNotFoundError, PermissionError):
+        (folder / f"{path.name}{_ABSENT}").touch()
+    except OSError:
+        if path.is_file():
+            raise
+        # What is no file is not replaced.
 
 
 def withdraw_unless_passed(

@@ -17,7 +17,13 @@ from pytest_npudump.dump.mindspore_rerun import under_first_keys
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden_tensors import read_tensors
-from pytest_npudump.layers import both_spellings, by_file_names, resolve_raw_names, with_raw_names
+from pytest_npudump.layers import (
+    alike_layers,
+    both_spellings,
+    by_file_names,
+    resolve_raw_names,
+    with_raw_names,
+)
 from pytest_npudump.outcome import Escalation, Finding
 from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.recording import leave_out_unwritten, needs_processes, record_with_tensors
@@ -26,7 +32,7 @@ from pytest_npudump.request import matches_any
 from pytest_npudump.unwritten import read_probe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     import numpy as np
 
@@ -133,9 +139,9 @@ def _sizes(dump: Dump) -> dict[str, int]:
 def _within_limit(
     wanted: tuple[str, ...], sizes: Mapping[str, int], limit: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    total = 0
+    left, total = dict(sizes), 0
     for position, layer in enumerate(wanted):
-        total += sizes.get(sanitise(layer), 0)
+        total += left.pop(sanitise(layer), 0)  # layers alike in file names are in one sum
         if total > limit:
             return wanted[:position], wanted[position:]
     return wanted, ()
@@ -195,11 +201,12 @@ def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
         recording = test.outcome is not None and test.outcome.status == status.PENDING
         if recording:
             dump = leave_out_unwritten(test, dump)
-        records = _wanted_records(dump, plan, judged)
+        alike = alike_layers(*filter(None, (test.dump, dump)))
+        records = _wanted_records(dump, plan, judged, alike)
         layers = tuple(dict.fromkeys(r.key.layer for r in records.values() if r.payload is not None))
         if recording:
             keys = [record.key for record in records.values()]
-            return record_with_tensors(test, plan, records, _disagreements(test, keys, records))
+            return record_with_tensors(test, plan, records, _disagreements(test, keys, records), alike)
         golden = test.goldens.read_if_any()
         tensors = read_tensors(golden) if golden is not None else {}
         findings, notes = with_reference(test, _findings(test, plan, records, tensors), records)
@@ -223,10 +230,12 @@ def _first_run_was_text(test: MarkedTest) -> bool:
     return any(record.stats is not None and record.stats.digits is not None for record in records)
 
 
-def _wanted_records(dump: Dump, plan: Plan, comparison: Comparison | None) -> dict[str, TensorRecord]:
+def _wanted_records(
+    dump: Dump, plan: Plan, comparison: Comparison | None, alike: Collection[str]
+) -> dict[str, TensorRecord]:
     """Return the records of the plan's layers by sanitised key, deleting files of all others.
 
-    Layers whose names are alike in file names are left out: the first run cannot tell which is which.
+    Layers whose names are ``alike`` in file names are left out: the first run cannot tell which is which.
     The keys are those that ``comparison`` gave to the first run's tensors.
 
     Raises:
@@ -244,8 +253,7 @@ def _wanted_records(dump: Dump, plan: Plan, comparison: Comparison | None) -> di
     keyed: dict[str, TensorRecord] = {}
     for record in kept:
         keyed.setdefault(str(record.key.sanitised), record)
-    alike = {str(r.key.sanitised) for r in kept if keyed[str(r.key.sanitised)].key.layer != r.key.layer}
-    return {key: record for key, record in keyed.items() if key not in alike}
+    return {key: record for key, record in keyed.items() if sanitise(record.key.layer) not in alike}
 
 
 def _findings(

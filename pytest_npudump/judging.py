@@ -13,7 +13,9 @@ from pytest_npudump.compare.verdict import EXTRA
 from pytest_npudump.definitions import as_recorded, is_printed
 from pytest_npudump.diagnose import explain_empty
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.empty_operators import changed, empty_operators, notes_on
 from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, GoldenMissingError
+from pytest_npudump.golden.pair import left_out
 from pytest_npudump.golden_elements import judge_elements
 from pytest_npudump.golden_tensors import missing_tensors, stored_tensors
 from pytest_npudump.layers import (
@@ -28,7 +30,7 @@ from pytest_npudump.layers import (
 from pytest_npudump.outcome import Outcome
 from pytest_npudump.ranks.judging import judge_parts, shared
 from pytest_npudump.ranks.parts import by_rank
-from pytest_npudump.recording import golden_to_start_from, record
+from pytest_npudump.recording import golden_to_start_from, left_out_notes, record
 from pytest_npudump.reference.outcomes import by_reference_alone, not_recorded, with_reference
 from pytest_npudump.request import matches_any
 from pytest_npudump.run_notes import notes_of
@@ -215,14 +217,22 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
         test.dump = _told_by_raw_names(test, golden, test.dump)
         comparison = compare_runs(golden.table, StatsTable.from_records(test.dump.records), test.tolerances)
     lost: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
     if kept := test.request.golden_tensors:
         stored = stored_tensors(golden)
         comparison = judge_elements(comparison, stored, kept, test.dump.records, test.tolerances)
         lost = _lost_tensors(golden, missing_tensors(golden, stored, kept))
+        doubtful = left_out_notes(left_out(golden))
     test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison.own_keys))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     known |= {sanitise(layer_of(key)) for key in entries_of(golden)}
-    problems = (*_problems(test, test.dump, table, known), *lost)
+    silent = empty_operators(test)
+    problems = (
+        *test.goldens.foreign(golden),
+        *changed(golden, silent),
+        *_problems(test, test.dump, table, known),
+        *lost,
+    )
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
     good = not comparison.failing and not problems
@@ -231,7 +241,11 @@ def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outc
         golden.path,
         comparison=comparison,
         problems=problems,
-        notes=test.dump.notes + comparison.notes,
+        notes=test.dump.notes
+        + test.goldens.unsaid(golden)
+        + notes_on(golden, silent)
+        + doubtful
+        + comparison.notes,
         tensors=len(table),
         environment=test.goldens.differences(golden, test.runtime.producer()),
     )

@@ -5,6 +5,7 @@ Files of a dump carry sanitised names (``a/b.c`` as ``a_b_c``); acl.json and peo
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -50,6 +51,13 @@ def select_layers(dump: Dump, request: DumpRequest) -> Dump:
 def both_spellings(patterns: Iterable[str]) -> tuple[str, ...]:
     """Names and globs, and the same as file names spell them."""
     return tuple(dict.fromkeys(name for pattern in patterns for name in (pattern, sanitise(pattern))))
+
+
+def alike_layers(*dumps: Dump) -> frozenset[str]:
+    """Names, as file names spell them, that several layers of one dump share."""
+    layers = [{record.key.layer for record in dump.records} for dump in dumps]
+    counts = [Counter(map(sanitise, names)) for names in layers]
+    return frozenset(name for count in counts for name, times in count.items() if times > 1)
 
 
 def asked_statistics(dump: Dump, request: DumpRequest) -> Dump:

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump import outcome as status
 from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.empty_operators import KEY as EMPTY
+from pytest_npudump.empty_operators import empty_operators
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden_tensors import write_tensors
+from pytest_npudump.golden_tensors import KeptTensors
 from pytest_npudump.layers import both_spellings
 from pytest_npudump.outcome import Escalation, Outcome
 from pytest_npudump.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.reference.outcomes import with_reference
-from pytest_npudump.request import matches_any
-from pytest_npudump.unwritten import find_unwritten, new_entries, read_probe, without
+from pytest_npudump.request import is_glob, matches_any
+from pytest_npudump.unwritten import UNWRITTEN, by_layer, find_unwritten, new_entries, read_probe, without
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.escalate import Plan
@@ -41,16 +44,25 @@ def golden_to_start_from(test: MarkedTest) -> Golden | None:
         raise
 
 
-def record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
+def record(
+    test: MarkedTest, golden: Golden | None, table: StatsTable, tensors: KeptTensors | None = None
+) -> Outcome:
     """Write the golden file of the first run's statistics; a file that cannot be written fails the test."""
+    lost = test.goldens.lost_by_update(golden)
     try:
-        unwritten = new_entries(golden, test.unwritten)
-        path, written = test.goldens.write(golden, table, test.runtime.producer(), unwritten)
+        known = _known_of_run(test, golden)
+        path, written = test.goldens.write(golden, table, test.runtime.producer(), tensors, known)
     except GoldenError as error:
         return Outcome(status.ERROR, test.goldens.path, problems=(str(error),), tensors=len(table))
     word = status.RECORDED if written else status.UNCHANGED
     notes = (*test.dump.notes, *_random_notes(test, test.dump)) if test.dump else ()
-    return Outcome(word, path, notes=notes, tensors=len(table))
+    return Outcome(word, path, notes=(*lost, *notes), tensors=len(table))
+
+
+def _known_of_run(test: MarkedTest, golden: Golden | None) -> dict[str, object]:
+    """Return what the golden says of tensors that have no row in it."""
+    empty, unwritten = empty_operators(test), by_layer(new_entries(golden, test.unwritten))
+    return ({EMPTY: empty} if empty else {}) | ({UNWRITTEN: unwritten} if unwritten else {})
 
 
 def _random_notes(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
@@ -97,6 +109,7 @@ def record_with_tensors(
     plan: Plan,
     records: Mapping[str, TensorRecord],
     disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
+    alike: Collection[str],
 ) -> Escalation:
     """Write the second run's tensors and the first run's statistics, if the two runs agree.
 
@@ -105,6 +118,7 @@ def record_with_tensors(
         plan: what the second run dumped.
         records: its tensors by sanitised key.
         disagreements: statistics in which the runs disagree, by sanitised key.
+        alike: sanitised names that several layers of the second run share, of which there are no records.
     """
     assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
     directory = test.attempt.directory
@@ -116,31 +130,63 @@ def record_with_tensors(
             f"nothing was recorded: two runs of the test disagree in {keys}; make it deterministic first"
         )
         return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
-    lost = _not_dumped(test, records)
-    if lost:
+    left_out, lost = _not_dumped(test, records, alike)
+    if lost or (test.request.golden_tensors and not records):
+        shown = ", ".join((lost or left_out)[:_SHOWN])
         problem = (
-            f"nothing was recorded: the second run has no tensor of {', '.join(lost[:_SHOWN])}, or cannot "
-            f"tell it from a layer whose name is the same in file names"
+            f"nothing was recorded: the second run has no tensor of {shown}, or cannot tell it from "
+            f"a layer whose name is the same in file names"
         )
         return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
     try:
         table = StatsTable.from_records(test.dump.records)
-        if test.request.golden_tensors:
-            write_tensors(test.goldens, records.values(), table)
-        compared = test.outcome.reference if test.outcome is not None else None
-        test.outcome = with_reference(record(test, golden_to_start_from(test), table), compared)
-    except (GoldenError, DumpError) as error:
+        table = StatsTable.from_records(test.dump.records)
+        tensors = KeptTensors.of(records.values(), left_out) if test.request.golden_tensors else None
+    except DumpError as error:
         problem = f"nothing was recorded: the golden tensors cannot be written: {error}"
         return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
+    compared = test.outcome.reference if test.outcome is not None else None
+    outcome = record(test, golden_to_start_from(test), table, tensors)
+    if not outcome.good:
+        problem = f"nothing was recorded: {outcome.problems[0]}"
+        return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
+    notes = outcome.notes + left_out_notes(left_out)
+    test.outcome = with_reference(replace(outcome, notes=notes), compared)
     return Escalation((), layers, (), directory, "", plan.notes)
 
 
-def _not_dumped(test: MarkedTest, records: Mapping[str, TensorRecord]) -> list[str]:
+def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
+    """Say of which layers a golden has no tensors, as the recording could not tell them apart."""
+    if not layers:
+        return ()
+    shown = ", ".join(layers[:_SHOWN]) + (f" and {len(layers) - _SHOWN} more" if layers[_SHOWN:] else "")
+    note = (
+        f"no golden tensors of {shown}, only statistics: several layers go by this file name, and the second "
+        f"run cannot tell which is which"
+    )
+    return (note,)
+
+
+def _not_dumped(
+    test: MarkedTest, records: Mapping[str, TensorRecord], alike: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return layers that globs want and that cannot be told apart, and keys that the second run lacks.
+
+    Args:
+        test: the test.
+        records: of the second run, by sanitised key.
+        alike: sanitised names that several layers share.
+    """
     assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
-    wanted = both_spellings(test.request.golden_tensors)
+    patterns = test.request.golden_tensors
+    wanted = both_spellings(patterns)
+    named = {sanitise(pattern) for pattern in patterns if not is_glob(pattern)}
     held = {key for key, record in records.items() if record.payload is not None}
     keys = [record.key for record in test.dump.records if matches_any(wanted, record.key.layer)]
-    return [str(key) for key in keys if str(key.sanitised) not in held]
+    missing = [key for key in keys if str(key.sanitised) not in held]
+    doubtful = [key for key in missing if sanitise(key.layer) in set(alike) - named]
+    left_out = tuple(dict.fromkeys(sanitise(key.layer) for key in doubtful))
+    return left_out, tuple(str(key) for key in missing if key not in doubtful)
 
 
 def _failed(test: MarkedTest, escalation: Escalation) -> Escalation:

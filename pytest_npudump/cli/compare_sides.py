@@ -108,24 +108,19 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
 
 
 def _golden_side(path: Path) -> Side:
-    from pytest_npudump.compare.pairs import StoredTensor  # noqa: PLC0415 - 70 ms that a dump needs not
-    from pytest_npudump.golden.store import read_golden  # noqa: PLC0415 - the same: yaml
-    from pytest_npudump.golden.tensors import load_tensors  # noqa: PLC0415 - the same: safetensors
+    from pytest_npudump.golden.store import read_golden  # noqa: PLC0415 - 70 ms that a dump needs not: yaml
+    from pytest_npudump.golden_tensors import stored_tensors  # noqa: PLC0415 - the same: safetensors
 
-    table = read_golden(path).table
-    if not table.keys:
+    golden = read_golden(path.absolute())
+    if not golden.table.keys:
         raise DumpError(f"{path} holds no tensors")
-    beside = path.absolute().with_suffix(".safetensors")
-    stored = {_sanitised(key): key for key in load_tensors(beside)} if beside.exists() else {}
-    names = [stored.get(_sanitised(key)) if stored else None for key in table.keys]
-    return Side(
-        tuple([None if name is None else StoredTensor(beside, name) for name in names]),
-        table,
+    stored = stored_tensors(golden, foreign=True)
+    keys = golden.table.keys
+    # Where there are no tensors, the names of ten thousand rows need not be looked at.
+    tensors = (
+        [stored.get(str(TensorKey.parse(key).sanitised)) for key in keys] if stored else [None] * len(keys)
     )
-
-
-def _sanitised(key: str) -> str:
-    return str(TensorKey.parse(key).sanitised)
+    return Side(tuple(tensors), golden.table)
 
 
 def _is_golden(path: Path) -> bool:

@@ -58,7 +58,7 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
     if not (pairs.golden.digests or pairs.actual.digests):
         return Digests(equal, differ, reasons)
     sides = [_parts(pairs.golden, pairs.here), _parts(pairs.actual, pairs.there)]
-    computed = frozenset[str]().union(*sides[1])
+    approved, computed = (frozenset[str]().union(*side) for side in sides)
     finite = np.isfinite(pairs.golden.values[pairs.here])
     measured: NDArray[np.bool_] = np.asarray((judged & finite)[:, :MEASURED].any(axis=1))
     for row, (golden, actual) in enumerate(zip(*sides, strict=True)):
@@ -74,7 +74,18 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
                 reasons[row] = Reason(name, golden[name], actual[name], None, words)
         elif lost:
             reasons[row] = Reason(lost[0], golden[lost[0]], None, None, _LOST)
-    return Digests(equal, differ, reasons, tuple(_remarks(frozenset[str]().union(*sides[0]), computed)))
+    bare = [
+        row
+        for row, (golden, actual) in enumerate(zip(*sides, strict=True))
+        if actual.keys() & approved - golden.keys()
+    ]
+    remarks = list(_remarks(approved, computed))
+    if bare:
+        first = pairs.key(bare[0])
+        remarks.append(
+            f"hash not compared, as the golden does not have it ({len(bare)} tensors, first: {first})"
+        )
+    return Digests(equal, differ, reasons, tuple(remarks))
 
 
 def _parts(table: StatsTable, rows: NDArray[np.intp]) -> list[dict[str, str]]:

@@ -234,6 +234,12 @@ def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
     return replace(found, unequal_bytes=unequal, note=f"compared byte by byte: {why}")
 
 
-@lru_cache(maxsize=8)
 def _stored(path: Path) -> dict[str, Array]:
+    found = path.stat()
+    return _mapped(path, (found.st_ino, found.st_mtime_ns, found.st_size))
+
+
+@lru_cache(maxsize=8)
+def _mapped(path: Path, _version: tuple[int, int, int]) -> dict[str, Array]:
+    """Map a file's tensors, once for each version of it: an update of the same process may replace it."""
     return load_tensors(path)

@@ -32,13 +32,16 @@ from pytest_npudump.compare.verdict import (
 from pytest_npudump.dump.dtypes import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.order import Alignment
     from pytest_npudump.compare.table import StatsTable
     from pytest_npudump.compare.tolerance import Tolerances
+
+    _Cells = Sequence[str | int | None]
+    _Property = tuple[str, _Cells, _Cells, str | None]
 
 _LOST = "the golden has a value, the dump does not tell it"
 _UNAPPROVED = "the golden has no value to compare with: approve anew"
@@ -116,11 +119,36 @@ def _judgeable(
     new = gained.copy()
     if approved:
         new[:, :NEEDED] = False
-    if new.any():
-        tensors = int(new.any(axis=1).sum())
-        names = ", ".join(_names(np.asarray(new.any(axis=0))))
-        notes.append(f"not compared, as the golden does not have it ({tensors} tensors): {names}")
+    if note := _not_approved(pairs, new):
+        notes.append(note)
     return here & there, here & ~there & ~left_out, gained & ~new, notes
+
+
+def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:
+    """Say what the golden leaves open that the dump tells, "" for nothing.
+
+    Args:
+        pairs: the m tensors.
+        new: (m, 7), statistics that only the dump tells.
+    """
+    open_cells = {name: frozenset(rows) for name, rows in _unapproved(pairs)}
+    names = [name for name, rows in open_cells.items() if rows] + _names(np.asarray(new.any(axis=0)))
+    if not names:
+        return ""
+    rows = sorted(frozenset(np.flatnonzero(new.any(axis=1)).tolist()).union(*open_cells.values()))
+    first = f"first: {pairs.key(rows[0])}"
+    return f"not compared, as the golden does not have it ({len(rows)} tensors, {first}): {', '.join(names)}"
+
+
+def _unapproved(pairs: Pairs) -> Iterator[tuple[str, Iterator[int]]]:
+    """Properties, with the pairs of which only the dump tells them."""
+    for name, golden, actual, unknown in _properties(pairs):
+        if unknown in golden:
+            rows = zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)
+            yield (
+                name,
+                (at for at, (here, there) in enumerate(rows) if golden[here] == unknown != actual[there]),
+            )
 
 
 def _names(columns: NDArray[np.bool_]) -> list[str]:
@@ -149,12 +177,8 @@ def _one_sided(pairs: Pairs, row: int, column: int) -> Reason:
 
 
 def _unequal(pairs: Pairs) -> Iterator[tuple[int, Reason]]:
-    """Pairs whose dtype, shape or count differ; what the golden does not know is not judged."""
-    for name, golden, actual, unknown in (
-        ("dtype", pairs.golden.dtypes, pairs.actual.dtypes, UNKNOWN),
-        ("shape", pairs.golden.shapes, pairs.actual.shapes, UNKNOWN_SHAPE),
-        ("count", pairs.golden.counts, pairs.actual.counts, None),
-    ):
+    """Pairs whose dtype, shape or count differ; what the golden does not know is not judged, but noted."""
+    for name, golden, actual, unknown in _properties(pairs):
         if golden == actual and np.array_equal(pairs.here, pairs.there):
             continue
         rows = zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)
@@ -163,6 +187,16 @@ def _unequal(pairs: Pairs) -> Iterator[tuple[int, Reason]]:
             if before not in (now, unknown):
                 found = None if now == unknown else now
                 yield position, Reason(name, before, found, None, _EQUAL if found is not None else _LOST)
+
+
+def _properties(pairs: Pairs) -> tuple[_Property, ...]:
+    """Name, values of both sides, and what stands for unknown."""
+    golden, actual = pairs.golden, pairs.actual
+    return (
+        ("dtype", golden.dtypes, actual.dtypes, UNKNOWN),
+        ("shape", golden.shapes, actual.shapes, UNKNOWN_SHAPE),
+        ("count", golden.counts, actual.counts, None),
+    )
 
 
 def _failing(

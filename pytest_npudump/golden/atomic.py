@@ -129,6 +129,27 @@ def _unwritable(target: Path, error: OSError) -> GoldenError:
     )
 
 
+def move_file(source: Path, target: Path) -> None:
+    """Give the file ``source`` the place of ``target``, in the same directory, and its permissions.
+
+    Raises:
+        GoldenError: the file system refuses; both are as they were.
+    """
+    try:
+        with suppress(OSError):
+            source.chmod(_readable_mode(target))
+        _rename(source, target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise GoldenError(f"{target}: cannot be replaced by {source.name} beside it: {reason}") from error
+
+
+def _readable_mode(path: Path) -> int:
+    """Permissions of ``path``, with those of its owner to read and write: nobody wants a file that is not."""
+    return stat.S_IMODE(path.stat().st_mode) | stat.S_IRUSR | stat.S_IWUSR
+
+
 def _write(target: Path, chunks: Iterable[Chunk]) -> Path:
     temporary = target.with_name(f"{_own_prefix(target)}{os.urandom(4).hex()}{_SUFFIX}")
     # The mode is left to the umask, as for any file of the repository; mkstemp would make it 0600.
@@ -137,8 +158,8 @@ def _write(target: Path, chunks: Iterable[Chunk]) -> Path:
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(chunks)
             file.flush()
-            with suppress(FileNotFoundError):
-                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            with suppress(OSError):
+                temporary.chmod(_readable_mode(target))
             os.fsync(file.fileno())
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
@@ -26,6 +27,17 @@ def read_golden(path: Path) -> Golden:
     return parse(_decode(_read(path), path), path)
 
 
+def is_there(path: Path) -> bool:
+    """Whether anything lies at ``path``; what cannot be looked at does, and reading it tells why not."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def write_golden(path: Path, golden: Golden) -> bool:
     """Make ``golden`` the content of the file at ``path``, atomically; a symbolic link is followed.
 
@@ -39,6 +51,7 @@ def write_golden(path: Path, golden: Golden) -> bool:
     if _holds(path, content):  # asked before the lock, which a folder that is read-only has no place for
         return False
     with locked(path) as target:
+        refuse_others(target)
         changed = not _holds(target, content)
         if changed:
             replace_file(target, [content])
@@ -52,7 +65,30 @@ def _holds(path: Path, content: bytes) -> bool:
         return False
 
 
+def refuse_others(target: Path) -> None:
+    """Refuse to replace what is no file: a directory has content, a link may lead to a device.
+
+    Raises:
+        GoldenError: there is something else than a file at ``target``.
+    """
+    if kind := _kind(target):
+        raise GoldenError(f"{target}: cannot be written: it is {kind}; move it elsewhere and approve again")
+
+
+def _kind(path: Path) -> str:
+    """Return what is at ``path`` where it is something else than a file, "" for files and for nothing."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ""
+    if stat.S_ISREG(mode):
+        return ""
+    return "a directory" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+
+
 def _read(path: Path) -> bytes:
+    if kind := _kind(path):
+        raise GoldenError(f"{path}: the golden file cannot be read: it is {kind}; move it elsewhere")
     try:
         with open_regular(path) as file:
             content = file.read(LARGEST + 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,30 @@ def save_tensors(
         replace_file(target, chain([struct.pack("<Q", len(header)), header], *map(_chunks, arrays.values())))
 
 
+def content_digest(tensors: Mapping[str, tuple[Tensor, str]]) -> str:
+    """Return a hash of the keys, types, shapes and values that :func:`save_tensors` would write."""
+    digest = blake2b(digest_size=16)
+    for key, (array, name) in sorted(tensors.items()):
+        portable = _portable(array)
+        digest.update(f"{key} {portable.dtype.name} {name} {portable.shape}\n".encode())
+        for chunk in _chunks(portable):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Return the texts kept with the tensors of ``path``.
+
+    Raises:
+        GoldenError: the file cannot be read, or is not one of tensors.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """Read-only views of the tensors in ``path`` by key text, of their own shape and type.
 
@@ -89,10 +114,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
             header, start = _read_header(path)
         data = np.memmap(path, dtype=np.uint8, mode="r") if start < path.stat().st_size else None
     except (SafetensorError, OSError, ValueError) as error:
-        raise GoldenError(
-            f"{path}: not a file of golden tensors: {error}; restore it from version control, or record it "
-            f"anew with --npudump-update-golden"
-        ) from error
+        raise _unreadable(path, error) from error
     kept = _json_metadata(header.pop("__metadata__", {}), _BYTES, path)
     views = {}
     for key, entry in header.items():
@@ -100,6 +122,13 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         chunk = np.empty(0, np.uint8) if data is None else data[start + begin : start + end]
         views[key] = _view(np.asarray(chunk), entry, kept.get(key), f"{path}: tensor {key}")
     return views
+
+
+def _unreadable(path: Path, error: Exception) -> GoldenError:
+    return GoldenError(
+        f"{path}: not a file of golden tensors: {error}; restore it from version control, or record it anew "
+        f"with --npudump-update-golden"
+    )
 
 
 def _portable(array: Tensor) -> Tensor:

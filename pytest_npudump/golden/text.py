@@ -82,12 +82,25 @@ def _safe_head(head: Mapping[str, Any], path: Path) -> str:
     try:
         text = safeyaml.dump_mapping(head)
         back = safeyaml.load_mapping(text).data
-    except safeyaml.YamlError as error:
+    except ValueError as error:
         raise GoldenError(f"{path}: the golden's keys are not plain data, {expected}: {error}") from error
     for key, value in head.items():
         if back.get(key) != value:
             raise GoldenError(f"{path}: {key!r} would not be read back as it is, {expected}")
     return text
+
+
+def unwritable(golden: Golden) -> tuple[str, ...]:
+    """Names of the keys in ``extra`` that can be read and not be written, such as those with a NaN."""
+
+    def refused(key: str) -> bool:
+        try:
+            _safe_head({key: golden.extra[key]}, golden.path)
+        except GoldenError:
+            return True
+        return False
+
+    return tuple(filter(refused, golden.extra))
 
 
 def parse(text: str, path: Path) -> Golden:

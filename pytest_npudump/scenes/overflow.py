@@ -20,6 +20,7 @@ from pytest_npudump.dump.tree import find_files
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.text import Golden
 from pytest_npudump.outcome import Outcome
+from pytest_npudump.recording import golden_to_start_from
 from pytest_npudump.scenes.overflow_records import detected_by_mindspore, find_overflows
 from pytest_npudump.scenes.reading import not_dumped, ran_under_dump, unreadable, why_unshown
 
@@ -43,7 +44,7 @@ def judge(test: MarkedTest) -> Outcome:
     """Hold the overflows of a run against those that the golden lists, or record them there."""
     path = test.goldens.path
     try:
-        golden = _golden(test)
+        golden = golden_to_start_from(test)
         known = {} if test.settings.update_golden else known_overflows(golden)
         dump, tree = _read(test)
     except (DumpError, GoldenError) as error:
@@ -54,13 +55,15 @@ def judge(test: MarkedTest) -> Outcome:
     problems = (*unreadable(dump), *problems, *_without_tensors(tree, dump), *((gaps,) if gaps else ()))
     if test.settings.update_golden:
         return _record(test, golden, found, problems)
+    if golden is not None:
+        problems = (*test.goldens.foreign(golden), *problems)
     new = tuple(one for one in found if not is_known(one, known))
     good = not new and not problems
     return Outcome(
         status.PASSED if good else status.FAILED,
         path,
         problems=problems,
-        notes=tuple(_notes(found, new, known)),
+        notes=(*(test.goldens.unsaid(golden) if golden else ()), *_notes(found, new, known)),
         tensors=len(dump.records),
         findings=new,
     )
@@ -86,15 +89,6 @@ def _without_tensors(tree: Tree, dump: Dump) -> Iterator[str]:
     for file in tree.files:
         if file.path.suffix != ".npy" and file.path not in read and str(file.path) not in unread:
             yield f"{file.path}: the operator was dumped, as it overflowed, and its dump holds no tensor"
-
-
-def _golden(test: MarkedTest) -> Golden | None:
-    try:
-        return test.goldens.read_if_any()
-    except GoldenError:
-        if test.settings.update_golden:
-            return None
-        raise
 
 
 def known_overflows(golden: Golden | None) -> Mapping[str, Sequence[str]]:
@@ -205,7 +199,8 @@ def _record(
     )
     if problems or nameless:
         return Outcome(status.ERROR, path, problems=problems + nameless)
-    if golden is None and not found:
+    lost = test.goldens.lost_by_update(golden)
+    if golden is None and not found and not lost:
         return Outcome(status.UNCHANGED, path)
     kinds: defaultdict[str, list[str]] = defaultdict(list)
     for one in found:
@@ -220,4 +215,4 @@ def _record(
         )
     except GoldenError as error:
         return Outcome(status.ERROR, path, problems=(str(error),))
-    return Outcome(status.RECORDED if changed else status.UNCHANGED, written)
+    return Outcome(status.RECORDED if changed else status.UNCHANGED, written, notes=lost)

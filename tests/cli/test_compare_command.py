@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.proto import dump_data_class
+from pytest_npudump.golden.pair import write_pair
+from pytest_npudump.golden.text import Golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pytest_npudump.compare.table import StatsTable
 
     Run = Callable[..., Any]
 
@@ -319,6 +323,21 @@ def test_a_golden_with_tensors_beside_it_is_compared_element_by_element(
     assert done.code == 1
     assert done.json["summary"]["elements_compared"] == 1
     assert run("compare", golden, golden_side).code == 0
+
+
+def test_tensors_of_another_recording_than_the_golden_file_are_unreadable(
+    run: Run, dump_file: Run, tmp_path: Path, make_table: Callable[..., StatsTable]
+) -> None:
+    facts = ("net/relu:output.0", "float32", (4096,), {"max": 5.0})
+    golden = Golden("t", {}, make_table(facts), tmp_path / "g.yaml")
+    write_pair(golden, {"net/relu:output.0": (VALUES, "float32")}, {})
+    before = (tmp_path / "g.safetensors").read_bytes()
+    write_pair(golden, {"net/relu:output.0": (VALUES + 1, "float32")}, {})
+    (tmp_path / "g.safetensors").write_bytes(before)
+    _, actual = _two(tmp_path, dump_file, VALUES, VALUES)
+    done = run("compare", golden.path, actual)
+    assert done.code == 2
+    assert "recorded with other statistics than g.yaml" in done.err
 
 
 def test_an_escape_sequence_in_a_layers_name_does_not_reach_the_terminal(

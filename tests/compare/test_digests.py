@@ -121,3 +121,19 @@ def test_statistics_that_are_all_nan_are_nothing_beside_a_hash() -> None:
 def test_a_type_that_the_golden_does_not_know_is_the_dumps() -> None:
     sides = _table("md5:aa", STATS, "-"), _table("md5:bb", STATS)
     assert compare_tables(*sides, Tolerances()).failing == ()
+
+
+def test_a_hash_that_one_row_of_the_golden_lacks_is_noted() -> None:
+    def table(*digests: str) -> StatsTable:
+        return StatsTable.from_records(
+            TensorRecord(
+                TensorKey(name, "output", 0), "", "int8", (3,), Path("x"), stats=STATS, digest=digest
+            )
+            for name, digest in zip("ab", digests, strict=True)
+        )
+
+    found = compare_tables(table("md5:aa", ""), table("md5:aa", "md5:bb"), Tolerances())
+    assert found.failing == ()
+    assert found.notes == (
+        "hash not compared, as the golden does not have it (1 tensors, first: b:output.0)",
+    )

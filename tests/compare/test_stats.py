@@ -287,7 +287,9 @@ def test_a_statistic_the_golden_lacks_is_noted_once(make_table: Callable[..., St
     more = [(*row[:3], GOOD | {"l2norm": 3.0}) for row in rows]
     comparison = compare_tables(make_table(*rows), make_table(*more), Tolerances())
     assert comparison.ok
-    assert comparison.notes == ("not compared, as the golden does not have it (2 tensors): l2norm",)
+    assert comparison.notes == (
+        "not compared, as the golden does not have it (2 tensors, first: a:output.0): l2norm",
+    )
 
 
 @pytest.mark.parametrize("lacking", [("max",), ("min",), ("avg",), ("max", "min", "avg")])
@@ -316,7 +318,24 @@ def test_no_tolerance_stands_in_for_a_value_the_golden_lacks(judge: Callable[...
 def test_a_count_or_norm_the_golden_lacks_is_noted(judge: Callable[..., Comparison], name: str) -> None:
     comparison = judge(GOOD | {name: None}, GOOD | {name: 5})
     assert comparison.ok
-    assert comparison.notes == (f"not compared, as the golden does not have it (1 tensors): {name}",)
+    assert comparison.notes == (
+        f"not compared, as the golden does not have it (1 tensors, first: {KEY}): {name}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "named"),
+    [("-", (2,), "dtype"), ("float32", None, "shape"), ("-", None, "dtype, shape")],
+)
+def test_a_dtype_or_shape_the_golden_lacks_is_noted_with_an_example(
+    make_table: Callable[..., StatsTable], dtype: str, shape: tuple[int, ...] | None, named: str
+) -> None:
+    good = ("conv0:output.0", "float32", (2,), GOOD)
+    golden = make_table(good, (KEY, dtype, shape, GOOD))
+    dump = make_table(good, (KEY, "float32", (2,), GOOD))
+    note = f"not compared, as the golden does not have it (1 tensors, first: {KEY}): {named}"
+    assert compare_tables(golden, dump, Tolerances()).notes == (note,)
+    assert compare_tables(golden, golden, Tolerances()).notes == ()
 
 
 def test_a_run_that_is_no_golden_may_tell_less_than_another(make_table: Callable[..., StatsTable]) -> None:
@@ -324,7 +343,8 @@ def test_a_run_that_is_no_golden_may_tell_less_than_another(make_table: Callable
     second = make_table((KEY, "bfloat16", (2,), {"max": 1.0, "min": 0.0, "avg": 0.5}))
     comparison = compare_tables(first, second, Tolerances(), approved=False)
     assert (comparison.ok, comparison.unjudged) == (True, 1)
-    assert comparison.notes[0] == "not compared, as the golden does not have it (1 tensors): max, min, avg"
+    lacking = f"not compared, as the golden does not have it (1 tensors, first: {KEY}): max, min, avg"
+    assert comparison.notes[0] == lacking
 
 
 def test_a_tensor_without_statistics_passes_unjudged(make_table: Callable[..., StatsTable]) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden import atomic
-from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.golden.store import is_there, read_golden, write_golden
 from pytest_npudump.golden.text import Golden, render
 
 if TYPE_CHECKING:
@@ -126,6 +126,39 @@ def test_an_existing_files_permissions_are_kept(
     path.chmod(mode)
     write_golden(path, golden(2.0))
     assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_file_that_nobody_may_read_can_be_read_once_it_is_replaced(
+    tmp_path: Path, golden: Callable[..., Golden]
+) -> None:
+    path = tmp_path / "a.yaml"
+    write_golden(path, golden())
+    path.chmod(0o044)
+    write_golden(path, golden(2.0))
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_folder_that_may_not_be_entered_is_no_missing_golden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    assert not is_there(tmp_path / "a.yaml")
+    assert not is_there(tmp_path / "a.yaml" / "b.yaml")
+    monkeypatch.setattr(Path, "stat", refused)
+    assert is_there(tmp_path / "a.yaml")
+
+
+def test_a_link_to_a_device_is_neither_read_nor_replaced(
+    tmp_path: Path, golden: Callable[..., Golden]
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.symlink_to(os.devnull)
+    with pytest.raises(GoldenError, match="cannot be read: it is a pipe, a socket or a device"):
+        read_golden(path)
+    with pytest.raises(GoldenError, match="cannot be written: it is a pipe, a socket or a device"):
+        write_golden(path, golden())
 
 
 def test_a_new_files_permissions_are_those_of_any_new_file(

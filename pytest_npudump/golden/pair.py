@@ -1,0 +1,171 @@
+"""A golden file and the tensors beside it, replaced as one: what is read belongs together.
+
+That holds whatever is killed, and when. The golden file names the recording that its tensors are of. New
+tensors are written beside the old ones; replacing the golden file makes the new pair count; then the new
+tensors take the old ones' place. Whoever reads between these steps finds the recording that the golden file
+names in one of the two places. A golden file that names none is of an earlier writer, and so are its tensors.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.atomic import locked, move_file
+from pytest_npudump.golden.store import read_golden, refuse_others, write_golden
+from pytest_npudump.golden.tensors import content_digest, read_metadata, save_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_npudump.golden.tensors import Tensor
+    from pytest_npudump.golden.text import Golden
+
+KEY = "golden_tensors"
+"""The golden file's key for what is said of the tensors beside it."""
+
+_RECORDING = "recording"
+_LEFT_OUT = "left_out"
+
+
+def tensors_path(golden: Path) -> Path:
+    """Return the place of the tensors of the golden file at ``golden``."""
+    return golden.with_suffix(".safetensors")
+
+
+def left_out(golden: Golden) -> tuple[str, ...]:
+    """Return the layers, as file names spell them, whose tensors the recording could not tell apart.
+
+    Raises:
+        GoldenError: the golden's key ``golden_tensors`` is not as it is written.
+    """
+    return tuple(_facts(golden).get(_LEFT_OUT, ()))
+
+
+def recorded_tensors(golden: Golden) -> Path | None:
+    """Return the file that holds the tensors recorded with ``golden``; None where there is none.
+
+    Raises:
+        GoldenError: there are tensors, and they are of another recording or cannot be read.
+    """
+    path = tensors_path(golden.path)
+    named = _facts(golden).get(_RECORDING)
+    if named is None:
+        return path if path.exists() and _recording(path) is None else None
+    places = [place for place in (path, _waiting(path)) if place.exists()]
+    for place in places:
+        with suppress(GoldenError):
+            if _recording(place) == named:
+                return place
+    for place in places:
+        _recording(place)  # a file that cannot be read is the more telling error
+    if places:
+        raise other_recording(golden)
+    return None
+
+
+def other_recording(golden: Golden) -> GoldenError:
+    """Return the error for tensors that were not recorded with ``golden``."""
+    return GoldenError(
+        f"{tensors_path(golden.path)} was recorded with other statistics than {golden.path.name} beside it: "
+        f"restore both from version control, or approve anew with --npudump-update-golden"
+    )
+
+
+def write_pair(
+    golden: Golden,
+    tensors: Mapping[str, tuple[Tensor, str]],
+    metadata: Mapping[str, str],
+    left_out: Sequence[str] = (),
+) -> bool:
+    """Make ``golden`` and ``tensors`` the content of the golden file and of the file beside it.
+
+    Args:
+        golden: its path is that of the golden file.
+        tensors: by key text, the values and the name of the type they had on the device.
+        metadata: further texts to keep with the tensors.
+        left_out: layers whose tensors could not be told apart, as file names spell them.
+
+    Returns:
+        Whether the golden file's content changed.
+
+    Raises:
+        GoldenError: they cannot be written; the old pair is as it was, or the new one is complete.
+    """
+    recording = content_digest(tensors)
+    facts: dict[str, Any] = {_RECORDING: recording}
+    if left_out:
+        facts[_LEFT_OUT] = list(left_out)
+    golden = replace(golden, extra={**golden.extra, KEY: facts})
+    with locked(tensors_path(golden.path)) as target:
+        refuse_others(target)
+        waiting = _waiting(target)
+        _settle(golden.path, target, waiting)
+        save_tensors(waiting, tensors, {**metadata, _RECORDING: recording})
+        try:
+            changed = write_golden(golden.path, golden)
+        except BaseException:
+            _settle(golden.path, target, waiting)
+            raise
+        move_file(waiting, target)
+    return changed
+
+
+def _settle(golden: Path, target: Path, waiting: Path) -> None:
+    """Finish or undo what a writer that was killed has begun: the golden file decides."""
+    if not waiting.exists():
+        return
+    named = None
+    with suppress(GoldenError):
+        named = _facts(read_golden(golden)).get(_RECORDING)
+    held = [_recording_if_any(place) for place in (target, waiting)]
+    if named is not None and held[1] == named != held[0]:
+        move_file(waiting, target)
+    else:
+        _remove(waiting)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as error:
+        raise GoldenError(
+            f"{path}: left by a recording that did not end, and cannot be removed: "
+            f"{error.strerror or error}; remove it"
+        ) from error
+
+
+def _waiting(tensors: Path) -> Path:
+    """Return where new tensors lie until they take the place of those at ``tensors``."""
+    target = Path(os.path.realpath(tensors))
+    digest = blake2b(os.fsencode(target.name), digest_size=8).hexdigest()
+    return target.with_name(f".npudump-{digest}.safetensors")
+
+
+def _facts(golden: Golden) -> Mapping[str, Any]:
+    found = golden.extra.get(KEY, {})
+    if isinstance(found, dict):
+        named, names = found.get(_RECORDING), found.get(_LEFT_OUT, [])
+        listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if listed and isinstance(named, str | None):
+            return found
+    raise GoldenError(
+        f"{golden.path}: {KEY} is {found!r}, expected a mapping with {_RECORDING} (text) and {_LEFT_OUT} (a "
+        f"list of names). Restore the file from version control, or approve anew with --npudump-update-golden"
+    )
+
+
+def _recording(tensors: Path) -> str | None:
+    return read_metadata(tensors).get(_RECORDING)
+
+
+def _recording_if_any(tensors: Path) -> str | None:
+    try:
+        return _recording(tensors)
+    except GoldenError:
+        return None

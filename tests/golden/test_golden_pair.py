@@ -1,0 +1,233 @@
+"""Golden file and tensors are one: killed anywhere, what is read belongs together."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden import pair
+from pytest_npudump.golden.pair import left_out, recorded_tensors, tensors_path, write_pair
+from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.golden.tensors import load_tensors, save_tensors
+from pytest_npudump.golden.text import Golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_npudump.compare.table import StatsTable
+
+Make = Any
+
+
+@pytest.fixture
+def recording(make_table: Callable[..., StatsTable], tmp_path: Path) -> Make:
+    """Golden and tensors of one value; the statistics of every recording are alike but for ``max``."""
+
+    def make(value: float, rows: float = 1.0) -> tuple[Golden, dict[str, tuple[np.ndarray, str]]]:
+        table = make_table(("conv:output.0", "float32", (2,), {"max": rows}))
+        golden = Golden("test_a.py::test_a", {"scene": "model"}, table, tmp_path / "a.yaml")
+        return golden, {"conv:output.0": (np.full(2, value, np.float32), "float32")}
+
+    return make
+
+
+def held(path: Path) -> float:
+    """Return the value of the tensors that belong to the golden file at ``path``."""
+    tensors = recorded_tensors(read_golden(path))
+    assert tensors is not None
+    return float(load_tensors(tensors)["conv:output.0"][0])
+
+
+CHILD = """
+import json, os, sys
+from pathlib import Path
+import numpy as np
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.golden.pair import recorded_tensors, write_pair
+from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.tensors import load_tensors
+from pytest_npudump.golden.text import Golden
+
+folder = Path(sys.argv[1])
+
+def write(path, value):
+    stats = Stats(2, value, value, value, value, 0, 0, 0)
+    record = TensorRecord(TensorKey("conv", "output", 0), "Conv", "float32", (2,), path, stats=stats)
+    golden = Golden("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
+    write_pair(golden, {"conv:output.0": (np.full(2, value, np.float32), "float32")}, {})
+
+def read(path):
+    golden = read_golden(path)
+    tensors = recorded_tensors(golden)
+    return [golden.table.value(0, 0), None if tensors is None else
+            float(load_tensors(tensors)["conv:output.0"][0])]
+
+SEEN = {"open", "os.rename", "os.remove", "os.mkdir", "os.chmod"}
+
+def killed(path, value, step):
+    pid = os.fork()
+    if pid == 0:
+        left = [step]
+        def hook(event, arguments):
+            if event in SEEN and ".npudump-" in str(arguments):
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), 9)
+        sys.addaudithook(hook)
+        write(path, value)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+states = []
+for step in range(1, 100):
+    path = folder / f"{step}.yaml"
+    write(path, 1.0)
+    status = killed(path, 2.0, step)
+    between = read(path)
+    killed(path, 3.0, step)
+    again = read(path)
+    write(path, 4.0)
+    end = read(path)
+    fresh = folder / f"fresh{step}.yaml"
+    killed(fresh, 2.0, step)
+    begun = read(fresh) if fresh.exists() else None
+    states.append([status, between, again, end, begun])
+    if status == 0:
+        break
+print(json.dumps(states))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
+def test_a_kill_before_any_step_leaves_the_old_pair_or_the_new_one(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True, check=True, timeout=300
+    )
+    states = json.loads(done.stdout)
+    *cut, whole = states
+    assert whole[:4] == [0, [2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
+    assert len(cut) >= 5
+    assert all(status == signal.SIGKILL for status, *_ in cut)
+    assert all(between in ([1.0, 1.0], [2.0, 2.0]) for _, between, *_ in cut)
+    assert all(again in ([1.0, 1.0], [2.0, 2.0], [3.0, 3.0]) for _, _, again, *_ in cut)
+    assert all(end == [4.0, 4.0] for *_, end, _ in cut)
+    assert all(begun in (None, [2.0, 2.0]) for *_, begun in cut)
+    assert {tuple(between) for _, between, *_ in cut} == {(1.0, 1.0), (2.0, 2.0)}
+
+
+def test_nothing_is_left_beside_a_pair(tmp_path: Path, recording: Make) -> None:
+    write_pair(*recording(1.0), {})
+    write_pair(*recording(2.0), {})
+    assert held(tmp_path / "a.yaml") == 2.0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"a.yaml", "a.safetensors"}
+
+
+def test_the_same_recording_gives_the_same_two_files(tmp_path: Path, recording: Make) -> None:
+    write_pair(*recording(1.0), {})
+    files = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
+    assert write_pair(*recording(1.0), {}) is False
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == files
+
+
+def test_tensors_of_another_recording_with_the_same_statistics_are_refused(
+    tmp_path: Path, recording: Make
+) -> None:
+    """A permutation leaves all statistics as they are."""
+    write_pair(*recording(1.0), {})
+    old = tensors_path(tmp_path / "a.yaml").read_bytes()
+    write_pair(*recording(2.0), {})
+    tensors_path(tmp_path / "a.yaml").write_bytes(old)
+    with pytest.raises(GoldenError, match=r"recorded with other statistics than a\.yaml.*update-golden"):
+        recorded_tensors(read_golden(tmp_path / "a.yaml"))
+
+
+def test_a_golden_of_an_earlier_writer_has_the_tensors_beside_it(recording: Make) -> None:
+    golden, tensors = recording(1.0)
+    write_golden(golden.path, golden)
+    save_tensors(tensors_path(golden.path), tensors, {"golden": "fingerprint"})
+    assert held(golden.path) == 1.0
+
+
+def test_tensors_of_a_recording_are_not_those_of_a_golden_that_names_none(recording: Make) -> None:
+    golden, tensors = recording(1.0)
+    write_pair(golden, tensors, {})
+    write_golden(golden.path, golden)
+    assert recorded_tensors(read_golden(golden.path)) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100])
+def test_a_damaged_file_of_tensors_is_replaced(tmp_path: Path, recording: Make, content: bytes) -> None:
+    write_pair(*recording(1.0), {})
+    tensors_path(tmp_path / "a.yaml").write_bytes(content)
+    with pytest.raises(GoldenError, match="not a file of golden tensors"):
+        recorded_tensors(read_golden(tmp_path / "a.yaml"))
+    write_pair(*recording(2.0), {})
+    assert held(tmp_path / "a.yaml") == 2.0
+
+
+def test_a_golden_that_cannot_be_written_leaves_the_old_pair(
+    tmp_path: Path, recording: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pair(*recording(1.0), {})
+
+    def full(_path: Path, _golden: Golden) -> bool:
+        raise GoldenError("no space left on device")
+
+    monkeypatch.setattr(pair, "write_golden", full)
+    with pytest.raises(GoldenError, match="no space left"):
+        write_pair(*recording(2.0), {})
+    assert held(tmp_path / "a.yaml") == 1.0
+    assert {path.name for path in tmp_path.iterdir()} == {"a.yaml", "a.safetensors"}
+
+
+def test_a_directory_in_place_of_the_tensors_is_refused_before_anything_is_written(
+    tmp_path: Path, recording: Make
+) -> None:
+    tensors_path(tmp_path / "a.yaml").mkdir()
+    with pytest.raises(GoldenError, match=r"a\.safetensors: cannot be written: it is a directory; move it"):
+        write_pair(*recording(1.0), {})
+    assert not (tmp_path / "a.yaml").exists()
+
+
+def test_linked_files_stay_links_to_what_is_replaced(tmp_path: Path, recording: Make) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    for name in ("a.yaml", "a.safetensors"):
+        (tmp_path / name).symlink_to(real / name)
+    write_pair(*recording(1.0), {})
+    write_pair(*recording(2.0), {})
+    assert held(tmp_path / "a.yaml") == held(real / "a.yaml") == 2.0
+    assert (tmp_path / "a.safetensors").is_symlink()
+    assert {path.name for path in real.iterdir()} == {"a.yaml", "a.safetensors"}
+
+
+def test_permissions_of_the_tensors_are_kept(tmp_path: Path, recording: Make) -> None:
+    write_pair(*recording(1.0), {})
+    tensors_path(tmp_path / "a.yaml").chmod(0o640)
+    write_pair(*recording(2.0), {})
+    assert tensors_path(tmp_path / "a.yaml").stat().st_mode & 0o777 == 0o640
+
+
+def test_layers_left_out_are_named_in_the_golden(tmp_path: Path, recording: Make) -> None:
+    write_pair(*recording(1.0), {}, ["a_b"])
+    assert left_out(read_golden(tmp_path / "a.yaml")) == ("a_b",)
+
+
+@pytest.mark.parametrize("value", ["text", "{recording: 3}", "{left_out: a_b}", "{left_out: [3]}"])
+def test_another_form_of_what_is_said_of_the_tensors_is_refused(recording: Make, value: str) -> None:
+    golden, _ = recording(1.0)
+    write_golden(golden.path, golden)
+    text = golden.path.read_text().replace("columns:", f"golden_tensors: {value}\ncolumns:")
+    golden.path.write_text(text)
+    with pytest.raises(GoldenError, match=r"golden_tensors is .*expected a mapping.*update-golden"):
+        left_out(read_golden(golden.path))
