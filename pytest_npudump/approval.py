@@ -86,7 +86,8 @@ def withdraw_unless_passed(
 
 def failed_parts(item: pytest.Item) -> int:
     """Return how many subtests of the run under way did not pass; those that were skipped are not counted."""
-    return sum(part.failed or hasattr(part, "wasxfail") for part in item.stash.get(PARTS, ()))
+    parts: list[pytest.TestReport] = item.stash.get(PARTS, [])
+    return sum(part.failed or (part.skipped and hasattr(part, "wasxfail")) for part in parts)
 
 
 def _files(test: MarkedTest) -> tuple[Path, ...]:

@@ -249,7 +249,7 @@ class Runner:
         report = yield
         # Reports of subtests, which come while the body runs, are not the test's.
         if call.when == "call" and not item.stash.get(ENDED, True):
-            item.stash[PARTS].append(report)
+            item.stash.setdefault(PARTS, []).append(report)
         ended = item.stash.get(ENDED, False) or TEST not in item.stash
         if call.when == "call" and ended and is_marked(item) and not only_setup(item):
             result = item.stash.setdefault(RESULT, {})
