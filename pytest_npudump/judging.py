@@ -281,7 +281,8 @@ def _record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outco
         return Outcome(status.ERROR, test.goldens.path, problems=problems, tensors=len(table))
     if (outcome := shared(test, table)) is not None:
         return outcome
-    if test.request.golden_tensors or _depends_on_memory(test, golden, table):
+    depends = _depends_on_memory(test, golden, table)
+    if test.request.golden_tensors or depends:
         needing = "the golden tensors need" if test.request.golden_tensors else "unwritten outputs need"
         waiting = f"nothing was recorded: {needing} a second run, which did not take place"
         return Outcome(status.PENDING, test.goldens.path, problems=(waiting,), tensors=len(table))

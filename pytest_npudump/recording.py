@@ -17,7 +17,15 @@ from pytest_npudump.outcome import Escalation, Outcome
 from pytest_npudump.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.reference.outcomes import with_reference
 from pytest_npudump.request import is_glob, matches_any
-from pytest_npudump.unwritten import UNWRITTEN, by_layer, find_unwritten, new_entries, read_probe, without
+from pytest_npudump.unwritten import (
+    UNWRITTEN,
+    by_layer,
+    entries_of,
+    find_unwritten,
+    new_entries,
+    read_probe,
+    without,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -37,11 +45,13 @@ def golden_to_start_from(test: MarkedTest) -> Golden | None:
         GoldenError: the file cannot be read, and is not about to be replaced.
     """
     try:
-        return test.goldens.read_if_any()
+        golden = test.goldens.read_if_any()
+        entries_of(golden)
     except GoldenError:
         if test.settings.update_golden:
             return None
         raise
+    return golden
 
 
 def record(

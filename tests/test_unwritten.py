@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from pytest_npudump.compare.tolerance import Tolerances
 from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.text import Golden
+from pytest_npudump.recording import golden_to_start_from
 from pytest_npudump.unwritten import (
     by_layer,
     depends_on_memory,
@@ -130,6 +133,18 @@ def test_what_a_person_marked_as_judged_stays_so_and_the_rest_is_found_out_anew(
 def test_entries_that_are_none_are_an_error_that_names_the_file_and_the_way_out(entries: object) -> None:
     with pytest.raises(GoldenError, match=r"a\.yaml: 'unwritten' is to hold .* approve anew"):
         entries_of(golden(entries))
+
+
+def test_entries_that_are_none_stand_in_the_way_of_a_comparison_and_not_of_an_update() -> None:
+    def start(*, update: bool) -> Golden | None:
+        damaged = golden({"a": "left out"})
+        settings = SimpleNamespace(update_golden=update)
+        test: Any = SimpleNamespace(goldens=SimpleNamespace(read_if_any=lambda: damaged), settings=settings)
+        return golden_to_start_from(test)
+
+    assert start(update=True) is None
+    with pytest.raises(GoldenError, match="'unwritten' is to hold"):
+        start(update=False)
 
 
 def test_a_golden_without_entries_names_nothing() -> None:
