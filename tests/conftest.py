@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.dump.dtypes import BY_CANN
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.values.dtypes import BY_CANN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

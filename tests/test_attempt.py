@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pytest_npudump.attempt import Attempt
-from pytest_npudump.config.acl_json import AclJson
+from pytest_npudump.config.acl.acl_json import AclJson
 from pytest_npudump.errors import ConfigError, DumpError, RequestError
+from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump import diagnose
-from pytest_npudump.diagnose import explain_empty, full_words, what_ran
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError
+from pytest_npudump.regression import diagnose
+from pytest_npudump.regression.diagnose import explain_empty, full_words, what_ran
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence
 

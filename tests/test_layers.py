@@ -13,8 +13,7 @@ from onnx import TensorProto, helper
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
-from pytest_npudump.errors import DumpError
-from pytest_npudump.layers import (
+from pytest_npudump.dump.selection import (
     absent_layers,
     both_spellings,
     resolve_raw_names,
@@ -22,6 +21,7 @@ from pytest_npudump.layers import (
     suggest,
     with_raw_names,
 )
+from pytest_npudump.errors import DumpError
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:

@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.options import OPTIONS, Option, Settings, parse_size
+from pytest_npudump.plugin.options import (
+    OPTIONS,
+    Option,
+    Settings,
+    parse_size,
+)
 
 README = Path(__file__).parent.parent / "README.md"
 NOT_DEFAULT = {

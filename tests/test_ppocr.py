@@ -10,7 +10,7 @@ import pytest
 from pytest_npudump.demo.model import find_model
 
 if TYPE_CHECKING:
-    from pytest_npudump.fixture import NpuDump
+    from pytest_npudump.plugin.fixture import NpuDump
 
 
 def text_line() -> np.ndarray:

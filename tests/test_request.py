@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.config.acl_json import dump_section
+from pytest_npudump.config.acl.acl_json import dump_section
 from pytest_npudump.errors import RequestError
-from pytest_npudump.marker_arguments import CHECKS, parse_marker
-from pytest_npudump.marker_combinations import check_combination
+from pytest_npudump.plugin.marker.arguments import CHECKS, parse_marker
+from pytest_npudump.plugin.marker.combinations import check_combination
 from pytest_npudump.request import DumpRequest, is_glob, matches_any
 
 README = Path(__file__).parent.parent / "README.md"

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_npudump import safeyaml
-from pytest_npudump.safeyaml import YamlError, dump_mapping, load_mapping, read_mapping
+from pytest_npudump.storage import safeyaml
+from pytest_npudump.storage.safeyaml import (
+    YamlError,
+    dump_mapping,
+    load_mapping,
+    read_mapping,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

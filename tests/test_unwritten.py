@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.compare.tolerance import Tolerances
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.text import Golden
-from pytest_npudump.recording import golden_to_start_from
-from pytest_npudump.unwritten import (
+from pytest_npudump.regression.record import golden_to_start_from
+from pytest_npudump.regression.unwritten import (
     by_layer,
     depends_on_memory,
     entries_of,

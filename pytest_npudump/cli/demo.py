@@ -9,7 +9,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.output import byte_size, emit, end_output, to_stderr
+from pytest_npudump.cli.common.output import (
+    byte_size,
+    emit,
+    end_output,
+    to_stderr,
+)
 from pytest_npudump.demo.project import CHANGED, LAYER, ORIGINAL, break_model, write_project
 
 if TYPE_CHECKING:

@@ -6,7 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.output import add_json_option, columns, emit, write_json
+from pytest_npudump.cli.common.output import (
+    add_json_option,
+    columns,
+    emit,
+    write_json,
+)
 from pytest_npudump.doctor.examine import examine
 from pytest_npudump.doctor.finding import OK
 from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place

@@ -6,11 +6,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.executors import add_executor_option, open_workers
-from pytest_npudump.cli.output import add_json_option, byte_size, columns, emit, write_json
-from pytest_npudump.cli.reading import add_latest_option, read_source, report_problems
+from pytest_npudump.cli.common.executors import add_executor_option, open_workers
+from pytest_npudump.cli.common.output import (
+    add_json_option,
+    byte_size,
+    columns,
+    emit,
+    write_json,
+)
+from pytest_npudump.cli.common.reading import add_latest_option, read_source, report_problems
 from pytest_npudump.cli.stats import identity, place
-from pytest_npudump.compare.table import shape_text
+from pytest_npudump.dump.table import shape_text
 
 if TYPE_CHECKING:
     import argparse

@@ -6,21 +6,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.executors import Workers, add_executor_option, open_workers, run_tasks
-from pytest_npudump.cli.output import add_json_option, columns, emit, write_json
-from pytest_npudump.cli.progress import progress
-from pytest_npudump.cli.reading import report_problems
-from pytest_npudump.dump.container import read_container
-from pytest_npudump.dump.overflow import read_overflow
-from pytest_npudump.dump.overflow_operators import Candidates, DumpedOperators
-from pytest_npudump.dump.tree import find_files
+from pytest_npudump.cli.common.executors import (
+    Workers,
+    add_executor_option,
+    open_workers,
+    run_tasks,
+)
+from pytest_npudump.cli.common.output import (
+    add_json_option,
+    columns,
+    emit,
+    write_json,
+)
+from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.cli.common.reading import report_problems
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.overflow import read_overflow
+from pytest_npudump.dump.tree.find import find_files
+from pytest_npudump.dump.tree.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_npudump.dump.overflow import OverflowRecord, OverflowUnit
+    from pytest_npudump.dump.files.overflow import OverflowRecord, OverflowUnit
 
 DESCRIPTION = (
     "Say what the overflow records of a dump (Opdebug.Node_OpDebug..., from dump_debug) report. The layer is "

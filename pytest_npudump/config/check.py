@@ -6,11 +6,13 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pytest_npudump.config import adump, ge, mindspore, torchair
-from pytest_npudump.config.environment import DATA_DUMPS, collecting_words
-from pytest_npudump.config.files import read_config_file, read_plain_file
-from pytest_npudump.config.profile import DEFAULT_VERSION
-from pytest_npudump.config.soc import soc_warnings
+from pytest_npudump.config.acl import adump, ge
+from pytest_npudump.config.acl.environment import DATA_DUMPS, collecting_words
+from pytest_npudump.config.acl.files import read_config_file, read_plain_file
+from pytest_npudump.config.acl.profile import DEFAULT_VERSION
+from pytest_npudump.config.acl.soc import soc_warnings
+from pytest_npudump.config.mindspore import parser as mindspore
+from pytest_npudump.config.torchair import checker as torchair
 from pytest_npudump.config.verdict import AdumpVerdict, Reason, Verdict
 
 if TYPE_CHECKING:

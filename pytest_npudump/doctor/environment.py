@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.adump_keys import SCENE_TYPES
+from pytest_npudump.config.acl.adump_keys import SCENE_TYPES
 from pytest_npudump.doctor.finding import OK, PROBLEM, WARNING, Finding
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.adump_path import MAX_BYTES, PATH_CHARACTERS
+from pytest_npudump.config.acl.adump_path import MAX_BYTES, PATH_CHARACTERS
 from pytest_npudump.doctor.finding import OK, PROBLEM, WARNING, Finding
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ def _ask_framework(name: str) -> Probe:
 
 
 def _ask_emulator() -> Probe:
-    from pytest_npudump.emulator.sessions import onnx, onnxruntime  # noqa: PLC0415 - the same
+    from pytest_npudump.onnxmodels.sessions import onnx, onnxruntime  # noqa: PLC0415 - the same
 
     try:
         versions = f"onnxruntime {onnxruntime().__version__}, onnx {onnx().__version__}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.doctor.place import default_place
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.regular_file import read_regular
+from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.dump.dtypes import ALL, UNKNOWN
+from pytest_npudump.dump.values.dtypes import ALL, UNKNOWN
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Payload, Stats
@@ -27,7 +27,7 @@ class TensorPart(NamedTuple):
 
     A tuple, because it takes a quarter of the time of a frozen dataclass and there is one for each record.
 
-    ``dtype`` is a name after :mod:`pytest_npudump.dump.dtypes`, or the producer's own word in lower case
+    ``dtype`` is a name after :mod:`pytest_npudump.dump.values.dtypes`, or the producer's own word in lower case
     where that is none of them; ``shape`` is None where it is unknown, ``()`` for a scalar.
     """
 

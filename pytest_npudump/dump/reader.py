@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump import mindspore
-from pytest_npudump.dump.keys import records_of
 from pytest_npudump.dump.reader_files import Job, jobs_of, read_job
 from pytest_npudump.dump.records import Dump
-from pytest_npudump.dump.runs import select_run
-from pytest_npudump.dump.torchair import flat_slots
-from pytest_npudump.dump.tree import Tree, find_files
+from pytest_npudump.dump.tree import mindspore
+from pytest_npudump.dump.tree.find import Tree, find_files
+from pytest_npudump.dump.tree.keys import records_of
+from pytest_npudump.dump.tree.runs import select_run
+from pytest_npudump.dump.tree.torchair import flat_slots
 from pytest_npudump.errors import EmptyDumpError, FormatError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.tree.executions import Execution
 
 _BATCH = 128
 _LISTED = 5
@@ -95,7 +95,7 @@ def dump_of(
 def _damaged_cores(tree: Tree) -> list[FormatError]:
     if not tree.cores:
         return []
-    from pytest_npudump.dump.core import core_damage  # noqa: PLC0415 - numpy only where there are cores
+    from pytest_npudump.dump.files.core import core_damage  # noqa: PLC0415 - numpy only where there are cores
 
     return [damage for file in tree.cores if (damage := core_damage(file.path)) is not None]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.dump.converted import KIND, by_record, source_of
-from pytest_npudump.dump.executions import Execution
-from pytest_npudump.dump.stats_csv import read_stats_csv
+from pytest_npudump.dump.files.stats_csv import read_stats_csv
+from pytest_npudump.dump.tree.converted import KIND, by_record, source_of
+from pytest_npudump.dump.tree.executions import Execution
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.parts import TensorPart
-    from pytest_npudump.dump.tree import DumpFile
+    from pytest_npudump.dump.tree.find import DumpFile
 
 
 class Job(NamedTuple):

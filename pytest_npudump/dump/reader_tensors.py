@@ -7,15 +7,15 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.container import ContainerRecord, ContainerTensor, read_container
-from pytest_npudump.dump.decode import DecodeError, why_opaque
-from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.executions import Execution
-from pytest_npudump.dump.mapping import alias, nameless
-from pytest_npudump.dump.npy import read_npy_header
+from pytest_npudump.dump.arrays.decode import DecodeError, why_opaque
+from pytest_npudump.dump.files.container import ContainerRecord, ContainerTensor, read_container
+from pytest_npudump.dump.files.mapping import alias, nameless
+from pytest_npudump.dump.files.npy import read_npy_header
 from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32, TensorPart, dtype_name
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats_files import npy_stats, payload_stats
+from pytest_npudump.dump.stats.files import npy_stats, payload_stats
+from pytest_npudump.dump.tree.executions import Execution
+from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.records import Stats
-    from pytest_npudump.dump.tree import DumpFile
+    from pytest_npudump.dump.tree.find import DumpFile
 
 
 def npy_parts(

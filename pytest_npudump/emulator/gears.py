@@ -11,14 +11,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.emulator import sessions
-from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.onnxmodels import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.emulator.models import Port
+    from pytest_npudump.emulator.models.model import Port
 
     Shape = tuple[int, ...]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.rows import RowError, parse_rows, refuse_duplicates
 
 if TYPE_CHECKING:

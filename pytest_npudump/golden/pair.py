@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.atomic import locked, move_file
 from pytest_npudump.golden.store import read_golden, refuse_others, write_golden
 from pytest_npudump.golden.tensors import content_digest, read_metadata, save_tensors
+from pytest_npudump.storage.atomic import locked, move_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

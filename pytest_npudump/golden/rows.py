@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.table import (
+from pytest_npudump.dump.table import (
     EXACT_LIMIT,
     MEASURED,
     STATISTICS,

@@ -6,9 +6,9 @@ import stat
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.atomic import locked, replace_file
 from pytest_npudump.golden.text import Golden, parse, render
-from pytest_npudump.regular_file import open_regular, read_regular
+from pytest_npudump.storage.atomic import locked, replace_file
+from pytest_npudump.storage.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path

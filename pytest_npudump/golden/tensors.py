@@ -19,8 +19,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.atomic import locked, replace_file
-from pytest_npudump.regular_file import open_regular
+from pytest_npudump.storage.atomic import locked, replace_file
+from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump import safeyaml
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import rows
 from pytest_npudump.golden.batches import parse_table
+from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.dump.table import StatsTable
 
 VERSION = 1
 _TABLE = "\ntensors: |"

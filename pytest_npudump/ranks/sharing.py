@@ -10,14 +10,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.calls import compare_runs
+from pytest_npudump.compare.stats.calls import compare_runs
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.text import Golden
 from pytest_npudump.ranks.agreement import sharing_question, why_missing
 
 if TYPE_CHECKING:
-    from pytest_npudump.compare.table import StatsTable
-    from pytest_npudump.compare.tolerance import Tolerances
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.ranks.exchange import Exchange
 
 _FIRST = 0

@@ -6,13 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.elements import with_elements
-from pytest_npudump.compare.first import GRAPH_INPUT
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.table import MEASURED, StatsTable
-from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.host_values import GARBLED
+from pytest_npudump.compare.stats.first import GRAPH_INPUT
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tensors.elements import with_elements
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import MEASURED, StatsTable
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.dump.values.host_values import GARBLED
 from pytest_npudump.errors import RequestError
 from pytest_npudump.reference.coverage import given_tensors
 from pytest_npudump.reference.expected import Expected, expect
@@ -23,8 +23,8 @@ from pytest_npudump.reference.names import NAME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_npudump.compare.tolerance import Tolerances
-    from pytest_npudump.compare.verdict import Comparison, Reason
+    from pytest_npudump.compare.stats.verdict import Comparison, Reason
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Stats, TensorRecord
     from pytest_npudump.reference.inputs import RunInputs
     from pytest_npudump.reference.mapping import NameMap

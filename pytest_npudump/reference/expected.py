@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.pairs import Elements
-from pytest_npudump.compare.tensors import compare_tensors
-from pytest_npudump.dump.decode import load, why_opaque
-from pytest_npudump.dump.dtypes import BY_NAME, UNKNOWN
-from pytest_npudump.dump.host import host_array, is_private
-from pytest_npudump.dump.layouts import LayoutError
-from pytest_npudump.dump.stats import tensor_stats
+from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.compare.tensors.pairs import Elements
+from pytest_npudump.dump.arrays.decode import load, why_opaque
+from pytest_npudump.dump.arrays.host import host_array, is_private
+from pytest_npudump.dump.arrays.layouts import LayoutError
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.values.dtypes import BY_NAME, UNKNOWN
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_npudump.compare.first import GRAPH_INPUT
-from pytest_npudump.dump.decode import load
-from pytest_npudump.dump.places import Place, context, read_place
+from pytest_npudump.compare.stats.first import GRAPH_INPUT
+from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.tree.places import Place, context, read_place
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:

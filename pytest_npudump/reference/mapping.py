@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from pytest_npudump import safeyaml
+from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.errors import RequestError
-from pytest_npudump.layers import both_spellings
 from pytest_npudump.request import matches_any
+from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

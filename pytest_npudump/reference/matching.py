@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.first import GRAPH_INPUT, execution
-from pytest_npudump.dump.container import read_container
+from pytest_npudump.compare.stats.first import GRAPH_INPUT, execution
+from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.reference.names import JOINED, NAME, Counterpart, Names, Original
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.emulator import graph as graph_module
-from pytest_npudump.emulator import sessions
-from pytest_npudump.emulator.tensors import from_array, from_ort_type
+from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import MissingExtraError, RequestError
-from pytest_npudump.reference.precision import fits, holds_halves, to_float32
+from pytest_npudump.onnxmodels import graph as graph_module
+from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.precision import fits, holds_halves, to_float32
+from pytest_npudump.onnxmodels.tensors import from_array, from_ort_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.emulator.graph import Operator
+    from pytest_npudump.onnxmodels.graph import Operator
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

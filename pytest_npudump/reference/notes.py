@@ -12,7 +12,7 @@ from pytest_npudump.reference.expected import LAYOUT, OVERFLOW, PADDED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.compare.tolerance import Rule
+    from pytest_npudump.compare.tolerances.tolerance import Rule
     from pytest_npudump.reference.comparing import Compared
     from pytest_npudump.reference.model import ReferenceModel
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.first import GRAPH_INPUT
-from pytest_npudump.compare.tolerance import REFERENCE
+from pytest_npudump.compare.stats.first import GRAPH_INPUT
+from pytest_npudump.compare.tolerances.of_test import MARKER_RULES
+from pytest_npudump.compare.tolerances.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.layers import both_spellings
 from pytest_npudump.reference.comparing import Compared, compare, dtypes_of, problem_of
 from pytest_npudump.reference.inputs import RunInputs
 from pytest_npudump.reference.mapping import NameMap
@@ -18,13 +19,12 @@ from pytest_npudump.reference.notes import notes_of, remarks_of
 from pytest_npudump.reference.result import ReferenceResult
 from pytest_npudump.reference.tolerating import ReferenceTolerances, reference_tolerances
 from pytest_npudump.request import is_glob
-from pytest_npudump.tolerating import MARKER_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.tolerance import Tolerances
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.request import DumpRequest
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.compare.verdict import Comparison
+    from pytest_npudump.compare.stats.verdict import Comparison
 
 
 @dataclass(frozen=True, slots=True)

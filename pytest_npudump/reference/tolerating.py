@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.presets import PRESETS
-from pytest_npudump.compare.rules import REFERENCE_PRESET, load_tolerances, parse_rules
-from pytest_npudump.compare.tolerance import REFERENCE, Rule, Tolerances
-from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.compare.tolerances.of_test import MARKER_RULES
+from pytest_npudump.compare.tolerances.presets import PRESETS
+from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, load_tolerances, parse_rules
+from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
+from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
-from pytest_npudump.tolerating import MARKER_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:
-    from pytest_npudump.compare.describe import TensorDescription
-    from pytest_npudump.compare.tensors import TensorDifference
-    from pytest_npudump.outcome import Finding
+    from pytest_npudump.compare.tensors.describe import TensorDescription
+    from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.regression.outcome import Finding
 
 
 def finding_lines(finding: Finding, *, worst: int) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.first import GRAPH_INPUT, explain_first
+from pytest_npudump.compare.stats.first import GRAPH_INPUT, explain_first
 from pytest_npudump.report.verdicts import COLUMNS, row, sentence, table
 
 if TYPE_CHECKING:
-    from pytest_npudump.outcome import Outcome
     from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.regression.outcome import Outcome
 
 REMARKS = 2
 """Remarks shown without ``-v``."""

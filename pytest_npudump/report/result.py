@@ -6,14 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.verdict import EXTRA, FAIL, MISSING
-from pytest_npudump.golden.atomic import write_whole
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_npudump.session import MarkedTest
+    from pytest_npudump.regression.session import MarkedTest
 
 _NOTES = 5
 _NOTE = 300

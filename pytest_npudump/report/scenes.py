@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.regression.scenes.exception.dumps import NORM, FailedOperator
+from pytest_npudump.regression.scenes.exception.places import ANOTHER
+from pytest_npudump.regression.scenes.overflow.records import Overflow
+from pytest_npudump.regression.scenes.watcher.judge import Trampling
 from pytest_npudump.report.elements import tensor_words
 from pytest_npudump.report.verdicts import number
-from pytest_npudump.scenes.exception_dumps import NORM, FailedOperator
-from pytest_npudump.scenes.exception_places import ANOTHER
-from pytest_npudump.scenes.overflow_records import Overflow
-from pytest_npudump.scenes.watcher import Trampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.outcome import SceneFinding
-    from pytest_npudump.scenes.operator_tensors import OperatorTensor
+    from pytest_npudump.regression.outcome import SceneFinding
+    from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor
 
 
 def finding_sentence(finding: SceneFinding) -> str:

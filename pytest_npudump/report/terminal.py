@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump import outcome as status
-from pytest_npudump.compare.first import explain_first
-from pytest_npudump.random_operators import draws_random
+from pytest_npudump.compare.stats.first import explain_first
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.random_operators import draws_random
 from pytest_npudump.report.elements import finding_lines
 from pytest_npudump.report.reference import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
@@ -15,9 +15,14 @@ from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, shown,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_npudump.outcome import Escalation, Finding, Outcome, SceneFinding
+    from pytest_npudump.regression.outcome import (
+        Escalation,
+        Finding,
+        Outcome,
+        SceneFinding,
+    )
+    from pytest_npudump.regression.session import MarkedTest
     from pytest_npudump.report.result import Details
-    from pytest_npudump.session import MarkedTest
 
 LINES = 30
 """Lines of one failure without ``-v``; each is cut to :data:`WIDTH` characters."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.compare.verdict import Reason, Verdict
+    from pytest_npudump.compare.stats.verdict import Reason, Verdict
 
 COLUMNS = ("layer", "type", "tensor", "statistic", "golden", "actual", "allowed", "off by")
 _STRUCTURE = ("dtype", "shape", "count")

@@ -124,14 +124,14 @@ def load(choice: Choice, device: int) -> Runtime:
         RuntimeUnavailableError: torch_npu or MindSpore cannot be imported, or torch_npu finds no device.
     """
     if choice.name == "mindspore":
-        from pytest_npudump.runtime import mindspore  # noqa: PLC0415 - only where chosen
+        from pytest_npudump.runtime.mindspore import adapter as mindspore  # noqa: PLC0415 - only where chosen
 
         return mindspore.MindSporeRuntime(mindspore.import_mindspore("--npudump-runtime=mindspore"), device)
     if choice.name == "torch_npu":
-        from pytest_npudump.runtime.torch_npu import TorchNpuRuntime  # noqa: PLC0415 - only where chosen
+        from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime  # noqa: PLC0415 - only where chosen
 
         return TorchNpuRuntime(_load_torch_npu("--npudump-runtime=torch_npu"), device)
-    from pytest_npudump.runtime.pyacl import PyAclRuntime  # noqa: PLC0415 - it needs numpy
+    from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime  # noqa: PLC0415 - it needs numpy
 
     if choice.name == "emulator":
         from pytest_npudump.emulator.install import install  # noqa: PLC0415 - only where it is chosen
@@ -165,7 +165,7 @@ def require(option: str) -> None:
         _load_torch_npu("--npudump-require-npu")
         return
     if option == "mindspore":
-        from pytest_npudump.runtime.mindspore import require_ascend  # noqa: PLC0415 - only where chosen
+        from pytest_npudump.runtime.mindspore.adapter import require_ascend  # noqa: PLC0415 - only where chosen
 
         require_ascend("--npudump-require-npu")
         return

@@ -47,9 +47,9 @@ def measured():
 
 NPUDUMP = """
 from pathlib import Path
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.compare.tolerance import Tolerances
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.text import Golden

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.tensors import compare_tensors
-from pytest_npudump.dump.file_pieces import file_pieces
+from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES
+from pytest_npudump.dump.bytes.pieces import file_pieces
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats import tensor_stats
-from pytest_npudump.dump.stats_chunks import CHUNK_BYTES
-from pytest_npudump.dump.stats_files import payload_stats
+from pytest_npudump.dump.stats.files import payload_stats
+from pytest_npudump.dump.stats.tensor import tensor_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.dump.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.store import write_golden
 from pytest_npudump.golden.text import Golden
 

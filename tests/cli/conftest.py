@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.formats import NUMBERS
-from pytest_npudump.dump.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.dump.values.formats import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.cli import COMMANDS, main, progress
-from pytest_npudump.cli.output import byte_size, columns
+from pytest_npudump.cli import COMMANDS, main
+from pytest_npudump.cli.common import progress
+from pytest_npudump.cli.common.output import byte_size, columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,14 +10,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.golden.pair import write_pair
 from pytest_npudump.golden.text import Golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.dump.table import StatsTable
 
     Run = Callable[..., Any]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.cli import config
+from pytest_npudump.cli.config import command as config
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from pytest_npudump.cli import convert as command
-from pytest_npudump.cli import convert_tasks
-from pytest_npudump.dump.mapping import read_mapping
+from pytest_npudump.cli.convert import command
+from pytest_npudump.cli.convert import tasks as convert_tasks
+from pytest_npudump.dump.files.mapping import read_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

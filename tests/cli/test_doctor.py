@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.cli import doctor, main
-from pytest_npudump.config.installed import _ROOTS
+from pytest_npudump.config.acl.installed import _ROOTS
 from pytest_npudump.doctor.probe import Probe
 from pytest_npudump.doctor.system import System
 

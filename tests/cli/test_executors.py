@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from distributed import LocalCluster
 
-from pytest_npudump.cli.executors import Workers, open_workers, run_tasks
+from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _process(_: int) -> int:
 
 
 def test_an_address_where_no_scheduler_is_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_npudump.cli.executors._CONNECT_SECONDS", 1)
+    monkeypatch.setattr("pytest_npudump.cli.common.executors._CONNECT_SECONDS", 1)
     with (
         pytest.raises(RuntimeUnavailableError, match="no Dask scheduler answers"),
         open_workers("dask:tcp://127.0.0.1:9"),

@@ -6,18 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.calls import compare_runs, number_calls, under_golden_keys
-from pytest_npudump.compare.sequences import ALONE, LIMIT, gaps, inverse, longest_common
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.tolerance import Tolerances
+from pytest_npudump.compare.stats.calls import compare_runs, number_calls, under_golden_keys
+from pytest_npudump.compare.stats.sequences import (
+    ALONE,
+    LIMIT,
+    gaps,
+    inverse,
+    longest_common,
+)
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.table import StatsTable
-    from pytest_npudump.compare.verdict import Comparison
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.dump.table import StatsTable
 
     Call = tuple[str, float] | tuple[str, float, tuple[int, ...]]
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.compare import describe
-from pytest_npudump.compare.describe import describe_tensor
+from pytest_npudump.compare.tensors import describe
+from pytest_npudump.compare.tensors.describe import describe_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.compare.tolerance import Rule, Tolerances
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
 
 if TYPE_CHECKING:
-    from pytest_npudump.compare.verdict import Comparison
+    from pytest_npudump.compare.stats.verdict import Comparison
 
 STATS = Stats(max=2.0, min=1.0, avg=1.5)
 

@@ -4,10 +4,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.elements import element_reasons
-from pytest_npudump.compare.pairs import Elements
-from pytest_npudump.compare.tensors import compare_tensors
-from pytest_npudump.compare.tolerance import Tolerances
+from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.compare.tensors.elements import element_reasons
+from pytest_npudump.compare.tensors.pairs import Elements
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
 TYPES = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.pairs import Pair, compare_pair
-from pytest_npudump.compare.tensors import compare_tensors
-from pytest_npudump.dump.decode import DecodeError, load
-from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.dump.host import host_array
-from pytest_npudump.dump.packed import PackedTensor, packed_tensor
+from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.compare.tensors.pairs import Pair, compare_pair
+from pytest_npudump.dump.arrays.decode import DecodeError, load
+from pytest_npudump.dump.arrays.host import host_array
+from pytest_npudump.dump.arrays.packed import PackedTensor, packed_tensor
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
-from pytest_npudump.dump.stats import tensor_stats
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.first import explain_first
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.tolerance import Rule, Tolerances
+from pytest_npudump.compare.stats.first import explain_first
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.compare.table import StatsTable
-    from pytest_npudump.compare.verdict import Comparison
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.dump.table import StatsTable
 
 NAN, INF = math.nan, math.inf
 KEY = "conv1:output.0"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.table import STATISTICS
-from pytest_npudump.compare.tolerance import Rule, Tolerances
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.dump.table import STATISTICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.dump.table import StatsTable
 
 NAMES = ("max", "min", "avg", "l2norm")
 BOUNDS = {

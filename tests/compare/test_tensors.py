@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.compare.tensors import compare_tensors, examine_tensors
-from pytest_npudump.dump.stats import tensor_stats
+from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors
+from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.errors import RequestError
 
 TYPES = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16]

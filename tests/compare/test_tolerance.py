@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.compare.presets import PRESETS, bound
-from pytest_npudump.compare.tolerance import Rule, Tolerances
-from pytest_npudump.dump.dtypes import ALL
+from pytest_npudump.compare.tolerances.presets import PRESETS, bound
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.dump.table import StatsTable
 
 
 def rule(**given: Any) -> Any:

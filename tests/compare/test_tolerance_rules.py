@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.compare.rules import load_tolerances, parse_rules
+from pytest_npudump.compare.tolerances.rules import load_tolerances, parse_rules
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:

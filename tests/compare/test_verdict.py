@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.compare.first import explain_first, first_divergence, origin_of
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.compare.tolerance import Tolerances
-from pytest_npudump.compare.verdict import Reason, Verdict
+from pytest_npudump.compare.stats.first import explain_first, first_divergence, origin_of
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import Reason, Verdict
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

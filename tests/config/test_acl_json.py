@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.config import adump, ge
-from pytest_npudump.config.acl_json import (
+from pytest_npudump.config.acl import adump, ge
+from pytest_npudump.config.acl.acl_json import (
     AclJson,
     check_request,
     dump_section,
@@ -18,8 +18,8 @@ from pytest_npudump.config.acl_json import (
     write_acl_json,
 )
 from pytest_npudump.errors import ConfigError, RequestError
-from pytest_npudump.marker_arguments import parse_marker
-from pytest_npudump.marker_combinations import check_combination
+from pytest_npudump.plugin.marker.arguments import parse_marker
+from pytest_npudump.plugin.marker.combinations import check_combination
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def test_path_may_have_512_bytes(tmp_path: Path, length: int, fits: bool) -> Non
 def test_what_only_ge_refuses_is_an_error_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a dump is accepted aloud, and nothing is dumped."""
     section = {"dump_path": ".", "dump_debug": "on", "dump_list": [{}]}
-    monkeypatch.setattr("pytest_npudump.config.acl_json.dump_section", lambda *_: section)
+    monkeypatch.setattr("pytest_npudump.config.acl.acl_json.dump_section", lambda *_: section)
     with pytest.raises(ConfigError, match=r"graph engine refuses this dump without a word.*dump_list"):
         check_request(DumpRequest(scene="overflow"), version="9.1.0", cwd=tmp_path)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.config.adump import validate
-from pytest_npudump.config.profile import PROFILES
+from pytest_npudump.config.acl.adump import validate
+from pytest_npudump.config.acl.profile import PROFILES
 from pytest_npudump.config.verdict import MOST_REASONS
 from pytest_npudump.errors import ConfigError
 

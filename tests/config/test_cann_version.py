@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.config.adump import validate
-from pytest_npudump.config.installed import installed_cann, rules_version
-from pytest_npudump.config.profile import PROFILES, profile_for
+from pytest_npudump.config.acl.adump import validate
+from pytest_npudump.config.acl.installed import installed_cann, rules_version
+from pytest_npudump.config.acl.profile import PROFILES, profile_for
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:

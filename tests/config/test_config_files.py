@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_npudump.config.acl.files import MAX_BYTES, read_config_file
+from pytest_npudump.config.acl.soc import soc_notes
 from pytest_npudump.config.check import check_file
-from pytest_npudump.config.files import MAX_BYTES, read_config_file
-from pytest_npudump.config.soc import soc_notes
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.config import adump, ge, mindspore
+from pytest_npudump.config.acl import adump, ge
+from pytest_npudump.config.acl.profile import PROFILES
 from pytest_npudump.config.check import TARGETS, check_file
-from pytest_npudump.config.profile import PROFILES
+from pytest_npudump.config.mindspore import parser as mindspore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.config import data_dump
-from pytest_npudump.config.data_dump import (
+from pytest_npudump.config.mindspore import data_dump
+from pytest_npudump.config.mindspore.data_dump import (
     check_request,
     data_dump_settings,
     version_of,
     write_data_dump,
 )
-from pytest_npudump.config.data_dump_kernels import kernels_of
-from pytest_npudump.config.mindspore import validate
+from pytest_npudump.config.mindspore.data_dump_kernels import kernels_of
+from pytest_npudump.config.mindspore.parser import validate
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.marker_arguments import parse_marker
-from pytest_npudump.marker_combinations import check_combination
+from pytest_npudump.plugin.marker.arguments import parse_marker
+from pytest_npudump.plugin.marker.combinations import check_combination
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:

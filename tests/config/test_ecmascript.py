@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_npudump.config.ecmascript import syntax_problem
+from pytest_npudump.config.text.ecmascript import syntax_problem
 
 # Verdicts of std::regex, libstdc++ of GCC 12, on the same expressions.
 COMPILED = [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.config.ge import validate
+from pytest_npudump.config.acl.ge import validate
 
 if TYPE_CHECKING:
     from pytest_npudump.config.verdict import Verdict

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.config.mindspore import DEVICES, validate
+from pytest_npudump.config.mindspore.parser import DEVICES, validate
 from pytest_npudump.config.verdict import MOST_REASONS
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.config.steps import step_reasons
+from pytest_npudump.config.acl.steps import step_reasons
 
 # The grammar as CANN documents it, with the order of a range checked apart.
 GRAMMAR = re.compile(r"(?:\d+(?:-\d+)?(?:\|\d+(?:-\d+)?)*)?", re.ASCII)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.config.strict_json import StrictJsonError, parse
+from pytest_npudump.config.text.strict_json import StrictJsonError, parse
 
 # What nlohmann::json 3.11 does with each, by its documentation and RFC 8259.
 TAKEN = [

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.config.acl_json import dump_section, write_acl_json
-from pytest_npudump.config.torchair_options import fill
+from pytest_npudump.config.acl.acl_json import dump_section, write_acl_json
+from pytest_npudump.config.torchair.options import fill
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest
 

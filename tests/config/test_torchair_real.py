@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.config.acl_json import dump_section, write_acl_json
-from pytest_npudump.config.torchair import validate_options
+from pytest_npudump.config.acl.acl_json import dump_section, write_acl_json
+from pytest_npudump.config.torchair.checker import validate_options
 from pytest_npudump.request import DumpRequest
 
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")

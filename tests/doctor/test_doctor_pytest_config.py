@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CONFTEST = """
 import json
 from pathlib import Path
-from pytest_npudump.options import Settings
+from pytest_npudump.plugin.options import Settings
 
 def pytest_sessionstart(session):
     dump_dir, base = Settings.of(session.config).dump_dir, session.config.getoption("basetemp")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.converted import parse_converted
-from pytest_npudump.dump.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.tree import find_files
+from pytest_npudump.dump.tree.converted import parse_converted
+from pytest_npudump.dump.tree.find import find_files
 
 if TYPE_CHECKING:
     from pathlib import Path

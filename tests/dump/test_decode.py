@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.container import read_container
-from pytest_npudump.dump.decode import DecodeError, load, raw_bytes
-from pytest_npudump.dump.dtypes import ALL, DType
+from pytest_npudump.dump.arrays.decode import DecodeError, load, raw_bytes
+from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.values.dtypes import ALL, DType
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parent.parent / "data" / "dump"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.container import read_container
-from pytest_npudump.dump.decode import load
-from pytest_npudump.dump.layouts import JoinedTensor, LayoutError, in_host_layout
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError, in_host_layout
+from pytest_npudump.dump.files.container import read_container
 
 DATA = Path(__file__).parent.parent / "data" / "dump" / "formats"
 

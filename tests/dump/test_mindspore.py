@@ -7,10 +7,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.decode import load
+from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey
-from pytest_npudump.dump.stats_files import payload_stats
+from pytest_npudump.dump.stats.files import payload_stats
 from pytest_npudump.errors import DumpError
 
 DATA = Path(__file__).parents[1] / "data" / "trees"

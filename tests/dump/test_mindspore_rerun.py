@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.dump.mindspore_rerun import under_first_keys
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump
+from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 
 DATA = Path(__file__).parents[1] / "data" / "trees"
 TREE = DATA / "mindspore-control_flow_multigraph"

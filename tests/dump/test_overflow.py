@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.dump.container import read_container
-from pytest_npudump.dump.decode import raw_bytes
-from pytest_npudump.dump.overflow import parse_overflow, read_overflow
-from pytest_npudump.dump.overflow_operators import Candidates, DumpedOperators
-from pytest_npudump.dump.tree import tree_of
+from pytest_npudump.dump.arrays.decode import raw_bytes
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.overflow import parse_overflow, read_overflow
+from pytest_npudump.dump.tree.find import tree_of
+from pytest_npudump.dump.tree.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parent.parent / "data" / "dump" / "overflow"

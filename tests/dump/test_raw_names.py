@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from pytest_npudump.dump.raw_names import find_raw_names
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.tree.raw_names import find_raw_names
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.decode import load
-from pytest_npudump.dump.rawfile import release
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.bytes.chunks import c_order_chunks, chunks
+from pytest_npudump.dump.bytes.rawfile import release
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats_chunks import c_order_chunks, chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

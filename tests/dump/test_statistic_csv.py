@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump.dump.files.statistic_csv import StatisticRow, read_statistic_csv
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.dump.statistic_csv import StatisticRow, read_statistic_csv
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parents[1] / "data" / "trees"

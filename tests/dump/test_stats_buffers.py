@@ -7,8 +7,8 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.tensors import compare_tensors
-from pytest_npudump.dump.stats_buffers import Buffers, borrowed_buffers
+from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.dump.bytes.buffers import Buffers, borrowed_buffers
 
 
 def test_an_array_is_used_again_and_grows_where_more_is_asked_for() -> None:

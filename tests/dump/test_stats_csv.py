@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump.dump.files.stats_csv import StatsRow, parse_stats_csv, read_stats_csv
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.dump.stats_csv import StatsRow, parse_stats_csv, read_stats_csv
 from pytest_npudump.errors import FormatError
 
 DATA = Path(__file__).parents[1] / "data" / "trees"

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.dump.container import read_container
-from pytest_npudump.dump.decode import DecodeError, load
-from pytest_npudump.dump.dtypes import BY_PROTO
+from pytest_npudump.dump.arrays.decode import DecodeError, load
+from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import Payload, Stats
-from pytest_npudump.dump.stats import ACL_TYPES, tensor_stats
-from pytest_npudump.dump.stats_files import payload_stats
+from pytest_npudump.dump.stats.files import payload_stats
+from pytest_npudump.dump.stats.tensor import ACL_TYPES, tensor_stats
+from pytest_npudump.dump.values.dtypes import BY_PROTO
 
 DATA = Path(__file__).parent.parent / "data" / "dump"
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.dump import stats_sums
-from pytest_npudump.dump.stats_sums import (
+from pytest_npudump.dump.stats import sums as stats_sums
+from pytest_npudump.dump.stats.sums import (
     DOT_ADDITIONS,
     SUM_ADDITIONS,
     additions,
@@ -149,7 +149,7 @@ def test_numpy_without_vecdot_gives_the_same_rows(monkeypatch: pytest.MonkeyPatc
 
 _SUMS = """
 import numpy as np
-from pytest_npudump.dump.stats import tensor_stats
+from pytest_npudump.dump.stats.tensor import tensor_stats
 values = np.random.default_rng(0).standard_normal(1 << 20)
 for dtype in (np.float32, np.float64, np.int32):
     found = tensor_stats((values * 100).astype(dtype))

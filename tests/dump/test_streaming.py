@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.dump import streaming_record
-from pytest_npudump.dump.dtypes import ALL
-from pytest_npudump.dump.proto import dump_data_class
+from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.streaming import DumpReceiver
-from pytest_npudump.dump.tree import find_files
+from pytest_npudump.dump.streaming import record as streaming_record
+from pytest_npudump.dump.streaming.receiver import DumpReceiver
+from pytest_npudump.dump.tree.find import find_files
+from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:

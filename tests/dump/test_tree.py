@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.dump.places import Place, context, read_place
-from pytest_npudump.dump.tree import Tree, find_files
+from pytest_npudump.dump.tree.find import Tree, find_files
+from pytest_npudump.dump.tree.places import Place, context, read_place
 from pytest_npudump.errors import DumpError
 
 DATA = Path(__file__).parents[1] / "data" / "trees"

@@ -16,18 +16,23 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from onnx import TensorProto, helper
 
-from pytest_npudump.dump.core import read_core
-from pytest_npudump.dump.decode import raw_bytes
-from pytest_npudump.dump.dtypes import BY_PROTO
-from pytest_npudump.dump.mapping import read_mapping
+from pytest_npudump.dump.arrays.decode import raw_bytes
+from pytest_npudump.dump.files.core import read_core
+from pytest_npudump.dump.files.mapping import read_mapping
 from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.values.dtypes import BY_PROTO
 from pytest_npudump.emulator import install
-from pytest_npudump.emulator.exception_files import Argument, Operator, container, norm_header
-from pytest_npudump.emulator.exceptions import ExceptionDump
-from pytest_npudump.emulator.faults import fail
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.tensors import Tensor
-from pytest_npudump.emulator.writer import path_hash
+from pytest_npudump.emulator.dumping.exception_files import (
+    Argument,
+    Operator,
+    container,
+    norm_header,
+)
+from pytest_npudump.emulator.dumping.exceptions import ExceptionDump
+from pytest_npudump.emulator.dumping.writer import path_hash
+from pytest_npudump.emulator.machine.faults import fail
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.onnxmodels.tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -340,7 +345,7 @@ from pytest_npudump.emulator.install import install
 install()
 import acl
 import numpy as np
-from pytest_npudump.emulator.faults import fail
+from pytest_npudump.emulator.machine.faults import fail
 
 fail("block/relu.1")
 acl.init(sys.argv[1])

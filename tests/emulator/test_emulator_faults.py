@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.emulator.dump_settings import DumpSettings
-from pytest_npudump.emulator.faults import trample
-from pytest_npudump.emulator.models import load
+from pytest_npudump.emulator.dumping.dump_settings import DumpSettings
+from pytest_npudump.emulator.machine.faults import trample
+from pytest_npudump.emulator.models.model import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +39,8 @@ def run_half(
     path = save_graph(helper.make_graph(nodes, "half", [x], [y]), "half.onnx")
 
     def run(values: list[float]) -> dict[str, Path]:
-        from pytest_npudump.dump.dtypes import BY_NAME
-        from pytest_npudump.emulator.tensors import from_array
+        from pytest_npudump.dump.values.dtypes import BY_NAME
+        from pytest_npudump.onnxmodels.tensors import from_array
 
         model = load(path, _settings(tmp_path / "dump", all_models=True, overflow=True))
         clock = iter(range(1795239189932086, 1795239189932999)).__next__

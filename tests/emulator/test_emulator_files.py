@@ -10,10 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.dtypes import BY_NAME, BY_PROTO
-from pytest_npudump.emulator.header import NO_OFFSET, Slot, encode_header, prefix
-from pytest_npudump.emulator.tensors import Tensor, from_array
-from pytest_npudump.emulator.writer import Clock, TaskFile, append, path_hash, write
+from pytest_npudump.dump.values.dtypes import BY_NAME, BY_PROTO
+from pytest_npudump.emulator.dumping.header import (
+    NO_OFFSET,
+    Slot,
+    encode_header,
+    prefix,
+)
+from pytest_npudump.emulator.dumping.writer import (
+    Clock,
+    TaskFile,
+    append,
+    path_hash,
+    write,
+)
+from pytest_npudump.onnxmodels.tensors import Tensor, from_array
 
 DATA = Path(__file__).parent.parent / "data" / "emulator"
 SAMPLES = sorted((DATA / "all-dtypes").glob("*.bin")) + sorted((DATA / "ppocr").glob("*.bin"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import GraphProto, helper, numpy_helper
 
-from pytest_npudump.emulator.graph import operators
+from pytest_npudump.onnxmodels.graph import operators
 
 
 def graph(*names: tuple[str, str]) -> GraphProto:

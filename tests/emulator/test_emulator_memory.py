@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.emulator import memory as memory_module
-from pytest_npudump.emulator.memory import Memory
+from pytest_npudump.emulator.machine import memory as memory_module
+from pytest_npudump.emulator.machine.memory import Memory
 
 
 def test_bytes_go_to_the_device_and_back(started: Any) -> None:

@@ -10,8 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.emulator import models, sessions
+from pytest_npudump.emulator.models import model as models
 from pytest_npudump.errors import MissingExtraError
+from pytest_npudump.onnxmodels import sessions
 
 if TYPE_CHECKING:
     from pathlib import Path

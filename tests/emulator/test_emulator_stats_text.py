@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.dump.dtypes import BY_NAME, BY_PROTO
-from pytest_npudump.emulator import stats_text
-from pytest_npudump.emulator.tensors import Tensor, from_array, storage
+from pytest_npudump.dump.values.dtypes import BY_NAME, BY_PROTO
+from pytest_npudump.emulator.dumping import stats_text
+from pytest_npudump.onnxmodels.tensors import Tensor, from_array, storage
 
 DATA = Path(__file__).parent.parent / "data" / "emulator"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.dump.table import StatsTable
 
 Make = Any
 
@@ -51,7 +51,7 @@ import json, os, sys
 from pathlib import Path
 import numpy as np
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
-from pytest_npudump.compare.table import StatsTable
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.pair import recorded_tensors, write_pair
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.tensors import load_tensors

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden import atomic
 from pytest_npudump.golden.store import is_there, read_golden, write_golden
 from pytest_npudump.golden.text import Golden, render
+from pytest_npudump.storage import atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.dump.table import StatsTable
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump import safeyaml
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.compare.tolerance import Tolerances
-from pytest_npudump.dump.dtypes import ALL
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.text import Golden, parse, render
+from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.dump import streaming  # loaded here once, not anew in every session within a test
-from pytest_npudump.emulator import callback
+from pytest_npudump.dump.streaming import (
+    receiver as streaming,  # loaded here once, not anew in every session within a test
+)
+from pytest_npudump.emulator.dumping import callback
 
 if TYPE_CHECKING:
     from conftest import Project

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from pytest_npudump.dump.container import read_container
+from pytest_npudump.dump.files.container import read_container
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,7 +166,7 @@ def test_names_nothing_knows_make_the_second_run_dump_all_and_keep_the_failing(p
         body="""
     import acl, shutil
     acl.init(), acl.rt.set_device(0)
-    from pytest_npudump.runtime.pyacl_model import PyAclModel
+    from pytest_npudump.runtime.pyacl.model import PyAclModel
     image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     from pathlib import Path
     with PyAclModel.load(acl, Path("small.onnx"), on_run=lambda: None) as model:

@@ -107,7 +107,7 @@ def test_an_application_that_overflows_fails(application: Project) -> None:
     result.stdout.fnmatch_lines(["npudump: block/square (Mul) overflowed: *"])
 
 
-PLANT = "from pytest_npudump.emulator.faults import fail; fail('block/square'); "
+PLANT = "from pytest_npudump.emulator.machine.faults import fail; fail('block/square'); "
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_pyacl_is_what_it_was_behind_the_test(application: Project) -> None:
 
 def test_a_run_that_failed_and_was_passed_over_is_no_run_without_overflow(application: Project) -> None:
     body = """
-    from pytest_npudump.emulator.faults import fail
+    from pytest_npudump.emulator.machine.faults import fail
     fail("block/square")
     with npu_dump.load_model("half.onnx") as model:
         with pytest.raises(Exception, match="507011"):
@@ -396,7 +396,7 @@ def test_a_program_that_dumped_has_read_its_configuration_whatever_the_file_syst
     application: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(application.path / "x.npy", np.full((2, 3), 300, np.float16))
-    monkeypatch.setattr("pytest_npudump.runtime.placed_config.Placed.was_read", lambda _: None)
+    monkeypatch.setattr("pytest_npudump.runtime.external.placed_config.Placed.was_read", lambda _: None)
     write_test(application, "scene='overflow'")
     application.record()
     application.run().assert_outcomes(passed=1)

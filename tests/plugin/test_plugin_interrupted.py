@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_npudump import session
+from pytest_npudump.regression import session
 
 if TYPE_CHECKING:
     from conftest import Project

@@ -24,7 +24,7 @@ from pathlib import Path
 class TestSmall(unittest.TestCase):
     def test_small(self):
         import acl
-        from pytest_npudump.runtime.pyacl_model import PyAclModel
+        from pytest_npudump.runtime.pyacl.model import PyAclModel
         acl.init(), acl.rt.set_device(0)
         image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
         with PyAclModel.load(acl, Path("small.onnx"), on_run=lambda: None) as model:

@@ -23,7 +23,7 @@ REFERENCE = "reference='reference.onnx'"
 OTHERS_INPUTS = """
     import acl
     from pathlib import Path
-    from pytest_npudump.runtime.pyacl_model import PyAclModel
+    from pytest_npudump.runtime.pyacl.model import PyAclModel
     image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     acl.init()
     acl.rt.set_device(0)
@@ -430,8 +430,8 @@ def test_test_that_is_skipped_without_its_reference_is_collected(project: Projec
 def test_missing_onnxruntime_is_one_line_that_names_the_extra(
     converted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_npudump.emulator import sessions
     from pytest_npudump.errors import MissingExtraError
+    from pytest_npudump.onnxmodels import sessions
     from pytest_npudump.reference.model import ReferenceModel
 
     def missing() -> None:

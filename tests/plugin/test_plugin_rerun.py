@@ -151,7 +151,7 @@ def test_unittest_case_is_dumped_and_run_again(project: Project) -> None:
     class TestSmall(unittest.TestCase):
         def test_small(self):
             import acl
-            from pytest_npudump.runtime.pyacl_model import PyAclModel
+            from pytest_npudump.runtime.pyacl.model import PyAclModel
             acl.init(), acl.rt.set_device(0)
             image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
             with PyAclModel.load(acl, Path("small.onnx"), on_run=lambda: None) as model:
@@ -197,7 +197,7 @@ def test_failing_and_passing_unittest_subtests_are_left_alone(project: Project) 
         class TestSmall(unittest.TestCase):
             def test_small(self):
                 import acl
-                from pytest_npudump.runtime.pyacl_model import PyAclModel
+                from pytest_npudump.runtime.pyacl.model import PyAclModel
                 acl.init(), acl.rt.set_device(0)
                 image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
                 for number in range(2):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.compare.tolerance import Tolerances
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.ranks import exchange as exchanges
 from pytest_npudump.ranks.agreement import agree, stand_aside
 from pytest_npudump.ranks.exchange import Exchange
@@ -17,7 +17,7 @@ from pytest_npudump.ranks.sharing import nothing_recorded, why_not_shared
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.dump.table import StatsTable
 
 TEST = "t.py::test"
 EXACT = Tolerances("exact")

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_npudump.compare.stats import compare_tables
-from pytest_npudump.compare.table import StatsTable
-from pytest_npudump.compare.tolerance import Tolerances
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.reference.expected import LAYOUT, OVERFLOW, PADDED, expect
 
 if TYPE_CHECKING:

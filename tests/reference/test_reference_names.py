@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.emulator.graph import Operator
+from pytest_npudump.onnxmodels.graph import Operator
 from pytest_npudump.reference.mapping import MapEntry, NameMap
 from pytest_npudump.reference.matching import match
 from pytest_npudump.reference.model import Node, ReferenceModel

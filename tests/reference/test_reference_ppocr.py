@@ -15,16 +15,16 @@ import onnx
 import pytest
 
 from pytest_npudump.demo.model import find_model
-from pytest_npudump.dump.dtypes import BY_CANN
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.values.dtypes import BY_CANN
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.compare.table import StatsTable
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.reference.result import ReferenceResult
 
 DATA = Path(__file__).parent.parent / "data"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.rules import load_tolerances
+from pytest_npudump.compare.tolerances.of_test import tolerances_for
+from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.reference.tolerating import check_reference, reference_tolerances
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.tolerating import tolerances_for
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.report.notes import Note, NotesFiles, collect_notes, digests, note_lines, write_notes
+from pytest_npudump.plugin.terminal.notes import (
+    Note,
+    NotesFiles,
+    collect_notes,
+    digests,
+    note_lines,
+    write_notes,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump import outcome as status
-from pytest_npudump.compare.describe import describe_tensor
-from pytest_npudump.compare.tensors import TensorDifference, compare_tensors
+from pytest_npudump.compare.tensors.describe import describe_tensor
+from pytest_npudump.compare.tensors.difference import TensorDifference, compare_tensors
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.outcome import Escalation, Finding
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.outcome import Escalation, Finding
 from pytest_npudump.report.result import Details, full_json, result_json, write_details
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.session import MarkedTest
+    from pytest_npudump.regression.session import MarkedTest
 
 
 def strict(text: str) -> Any:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pytest_npudump import outcome as status
-from pytest_npudump.compare.describe import describe_tensor
-from pytest_npudump.compare.tensors import compare_tensors
+from pytest_npudump.compare.tensors.describe import describe_tensor
+from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.outcome import Escalation, Finding
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.outcome import Escalation, Finding
 from pytest_npudump.report.result import Details
 from pytest_npudump.report.terminal import failure_text, full_lines, headline
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.session import MarkedTest
+    from pytest_npudump.regression.session import MarkedTest
 
 LINES = 30
 

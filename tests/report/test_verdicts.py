@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.verdict import Reason, Verdict
+from pytest_npudump.compare.stats.verdict import Reason, Verdict
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.report.verdicts import COLUMNS, excess, number, off_by, plain, row, sentence, table, worst
 

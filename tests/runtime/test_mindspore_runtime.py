@@ -15,8 +15,8 @@ import pytest
 from pytest_npudump.errors import ConfigError, MissingExtraError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime import select
-from pytest_npudump.runtime.mindspore import MindSporeRuntime, require_ascend
-from pytest_npudump.runtime.mindspore_activity import MindSporeActivity
+from pytest_npudump.runtime.mindspore.activity import MindSporeActivity
+from pytest_npudump.runtime.mindspore.adapter import MindSporeRuntime, require_ascend
 from pytest_npudump.runtime.select import Choice, choose, load, require
 
 if TYPE_CHECKING:

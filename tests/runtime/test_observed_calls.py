@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_npudump.runtime.base import Evidence
-from pytest_npudump.runtime.observed_calls import ObservedCalls
+from pytest_npudump.runtime.pyacl.observed import ObservedCalls
 
 
 class Acl:

@@ -15,11 +15,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.dump.streaming import DumpReceiver
+from pytest_npudump.dump.streaming.receiver import DumpReceiver
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
-from pytest_npudump.runtime.acl_calls import AclError
-from pytest_npudump.runtime.pyacl import PyAclRuntime
-from pytest_npudump.runtime.pyacl_model import PyAclModel, numpy_dtype
+from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
+from pytest_npudump.runtime.pyacl.calls import AclError
+from pytest_npudump.runtime.pyacl.model import PyAclModel, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -474,7 +474,7 @@ def test_data_type_without_elements_of_whole_bytes_is_refused(number: int, reaso
 
 def test_bf16_needs_no_earlier_import_of_ml_dtypes() -> None:
     code = (
-        "import sys; from pytest_npudump.runtime.pyacl_model import numpy_dtype; "
+        "import sys; from pytest_npudump.runtime.pyacl.model import numpy_dtype; "
         "assert 'ml_dtypes' not in sys.modules; print(numpy_dtype(27))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -538,7 +538,7 @@ def test_emulator_runs_and_dumps_what_is_loaded_between_start_and_stop(
 
 
 def test_emulator_frees_what_the_adapter_took(emulator: Any, config: Path, small_model: Path) -> None:
-    from pytest_npudump.emulator.state import process
+    from pytest_npudump.emulator.machine.state import process
 
     runtime = PyAclRuntime(emulator, "emulator")
     runtime.start(config)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.attempt import Attempt
-from pytest_npudump.dump.streaming import DumpReceiver
+from pytest_npudump.dump.streaming.receiver import DumpReceiver
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
+from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.runtime import receiving
-from pytest_npudump.runtime.acl_calls import AclError
 from pytest_npudump.runtime.base import CallbackRuntime
-from pytest_npudump.runtime.pyacl import PyAclRuntime
-from pytest_npudump.runtime.torch_npu import TorchNpuRuntime
+from pytest_npudump.runtime.pyacl import receiving
+from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
+from pytest_npudump.runtime.pyacl.calls import AclError
+from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

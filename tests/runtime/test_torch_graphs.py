@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.config.acl_json import write_acl_json
+from pytest_npudump.config.acl.acl_json import write_acl_json
 from pytest_npudump.errors import CapturedGraphError
-from pytest_npudump.runtime.torch_npu import TorchNpuRuntime
+from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,7 +178,7 @@ def test_whether_an_older_cann_dumps_graphs_is_not_known(
     monkeypatch: pytest.MonkeyPatch,
     version: str,
 ) -> None:
-    monkeypatch.setattr("pytest_npudump.runtime.torch_npu.rules_version", lambda: version)
+    monkeypatch.setattr("pytest_npudump.runtime.torch_npu.adapter.rules_version", lambda: version)
     runtime.start(tensors)
     capture(torch_npu).replay()
     runtime.stop()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.config.acl_json import write_acl_json
+from pytest_npudump.config.acl.acl_json import write_acl_json
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-from pytest_npudump.runtime.acl_calls import AclError
+from pytest_npudump.runtime.pyacl.calls import AclError
 from pytest_npudump.runtime.select import choose, load, require
-from pytest_npudump.runtime.torch_npu import TorchNpuRuntime
+from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,7 +223,7 @@ def test_overflows_are_refused_where_an_operator_may_have_run_before(torch_npu: 
 def test_overflows_are_refused_where_cann_sees_those_of_models_only(
     torch_npu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    monkeypatch.setattr("pytest_npudump.runtime.torch_npu.rules_version", lambda: version)
+    monkeypatch.setattr("pytest_npudump.runtime.torch_npu.adapter.rules_version", lambda: version)
     with pytest.raises(ConfigError, match=f"in CANN {version} the overflow dump works for models only"):
         TorchNpuRuntime(torch_npu).start(of_scene(tmp_path, dump_debug="on"))
     assert torch_npu._device.calls == []

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump import outcome as status
-from pytest_npudump.attempt import Attempt
-from pytest_npudump.dump.dtypes import BY_NAME
-from pytest_npudump.emulator.exception_files import (
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.emulator.dumping.exception_files import (
     Argument,
     Operator,
     brief_header,
@@ -23,17 +21,19 @@ from pytest_npudump.emulator.exception_files import (
     core,
     norm_header,
 )
-from pytest_npudump.emulator.tensors import from_array
+from pytest_npudump.onnxmodels.tensors import from_array
 from pytest_npudump.ranks.rank import Rank
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.attempt import Attempt
+from pytest_npudump.regression.scenes.exception.dumps import FailedOperator
+from pytest_npudump.regression.scenes.exception.judge import examine, judge
+from pytest_npudump.regression.scenes.exception.places import refused_environment
 from pytest_npudump.report.scenes import finding_details, finding_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence
-from pytest_npudump.scenes.exception import examine, judge
-from pytest_npudump.scenes.exception_dumps import FailedOperator
-from pytest_npudump.scenes.exception_places import refused_environment
 
 if TYPE_CHECKING:
-    from pytest_npudump.outcome import Outcome
+    from pytest_npudump.regression.outcome import Outcome
 
 SAMPLE = Path(__file__).parents[1] / "data" / "trees" / "acl-exception" / "op.1.2"
 """Written by adump itself: operator "net/op.name 1", inputs float32 and bfloat16, one float32 output."""

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_npudump.dump.container import read_container
-from pytest_npudump.dump.dtypes import BY_NAME
+from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.emulator.header import Slot
-from pytest_npudump.emulator.tensors import from_array
-from pytest_npudump.emulator.writer import TaskFile, write
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.emulator.dumping.header import Slot
+from pytest_npudump.emulator.dumping.writer import TaskFile, write
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.text import parse
-from pytest_npudump.scenes.overflow import is_known, known_overflows
-from pytest_npudump.scenes.overflow_records import Overflow, find_overflows
+from pytest_npudump.onnxmodels.tensors import from_array
+from pytest_npudump.regression.scenes.overflow.judge import is_known, known_overflows
+from pytest_npudump.regression.scenes.overflow.records import Overflow, find_overflows
 
 DATA = Path(__file__).parents[1] / "data" / "dump" / "overflow"
 

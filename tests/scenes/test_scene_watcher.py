@@ -10,9 +10,9 @@ import pytest
 
 from pytest_npudump.dump.records import Dump, Payload, TensorKey, TensorRecord
 from pytest_npudump.errors import DumpError
+from pytest_npudump.regression.scenes.watcher.changes import compare_snapshots
+from pytest_npudump.regression.scenes.watcher.judge import find_tramplings
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.scenes.changes import compare_snapshots
-from pytest_npudump.scenes.watcher import find_tramplings
 
 REQUEST = DumpRequest(scene="watcher", layers=("a/1", "b"), watcher_nodes=("c.0",))
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pytest_npudump.emulator import codes
-from pytest_npudump.emulator.arguments import integers, parse
-from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import integers, parse
+from pytest_npudump.emulator.machine.state import process
 
 
 @dataclass(slots=True)

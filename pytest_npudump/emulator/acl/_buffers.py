@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_npudump.emulator import codes
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.state import process
 
 
 @dataclass(slots=True)

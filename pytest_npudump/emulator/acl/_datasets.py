@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._descs import TensorDesc
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.state import process
 
 
 @dataclass(slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from pytest_npudump.emulator import codes
-from pytest_npudump.emulator.arguments import integers, parse
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.tensors import from_acl_type, nbytes
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import integers, parse
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.onnxmodels.tensors import from_acl_type, nbytes
 
 _UNDEFINED = -1
 

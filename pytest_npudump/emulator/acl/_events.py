@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._streams import no_context, own_stream, refuse
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.events import DEFAULT, TIME_LINE, Event, Record, Reset, Wait
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.streams import FOR_EVER, Stream
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.events import (
+    DEFAULT,
+    TIME_LINE,
+    Event,
+    Record,
+    Reset,
+    Wait,
+)
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
 
 if TYPE_CHECKING:
-    from pytest_npudump.emulator.streams import Step
+    from pytest_npudump.emulator.machine.streams import Step
 
 _NANOSECONDS = 1_000_000
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.machine.state import process
 
 if TYPE_CHECKING:
-    from pytest_npudump.emulator.exception_files import Operator
+    from pytest_npudump.emulator.dumping.exception_files import Operator
 
 
 def dumped(operator: Operator) -> str:

@@ -12,28 +12,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._datasets import Dataset
 from pytest_npudump.emulator.acl._descs import TensorDesc
 from pytest_npudump.emulator.acl._exceptions import dumped
 from pytest_npudump.emulator.acl._loading import refusal
 from pytest_npudump.emulator.acl._streams import own_stream, wait_for
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.callback import destination
-from pytest_npudump.emulator.failing import OperatorFailedError
-from pytest_npudump.emulator.memory import DEVICE
-from pytest_npudump.emulator.sessions import ModelError
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.streams import FOR_EVER, Failure, Stream, Work
-from pytest_npudump.emulator.tensors import Tensor, nbytes, storage
+from pytest_npudump.emulator.dumping.callback import destination
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.memory import DEVICE
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.machine.streams import (
+    FOR_EVER,
+    Failure,
+    Stream,
+    Work,
+)
+from pytest_npudump.emulator.models.failing import OperatorFailedError
+from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.tensors import Tensor, nbytes, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.emulator.gears import Gears
-    from pytest_npudump.emulator.memory import Bytes
-    from pytest_npudump.emulator.models import Model, Port
+    from pytest_npudump.emulator.machine.memory import Bytes
+    from pytest_npudump.emulator.models.model import Model, Port
 
 
 class MisfitError(Exception):

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._datasets import Dataset
 from pytest_npudump.emulator.acl._model_descs import ModelDesc
-from pytest_npudump.emulator.arguments import integers, parse
 from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE
-from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import integers, parse
+from pytest_npudump.emulator.machine.state import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.emulator.gears import Gears
-    from pytest_npudump.emulator.models import Model
+    from pytest_npudump.emulator.models.model import Model
 
 _EVERY_INPUT = (1 << 64) - 1
 _SHORT, _LONG = 4, 8

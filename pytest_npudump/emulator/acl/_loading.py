@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator import codes, models
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.sessions import ModelError
-from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.models import model as models
+from pytest_npudump.onnxmodels.sessions import ModelError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._streams import no_context, own_stream, refuse
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.memory import DEVICE, HOST
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.streams import Failure, Stream, Work
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.memory import DEVICE, HOST
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_npudump.emulator.memory import Region
+    from pytest_npudump.emulator.machine.memory import Region
 
 _HOST_TO_HOST = 0
 _LAST_MEMCPY_KIND = 5

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.emulator import codes, models
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.sessions import ModelError
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.tensors import FORMAT_ND, acl_number
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.models import model as models
+from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.tensors import FORMAT_ND, acl_number
 
 if TYPE_CHECKING:
-    from pytest_npudump.emulator.models import Model, Port
+    from pytest_npudump.emulator.models.model import Model, Port
 
 Dims = dict[str, Any]
 _UNDEFINED = -1

@@ -11,32 +11,38 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.emulator import codes, operator_dump
 from pytest_npudump.emulator.acl._attributes import OperatorAttributes
 from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._descs import TensorDesc
 from pytest_npudump.emulator.acl._exceptions import dumped
 from pytest_npudump.emulator.acl._streams import own_stream
-from pytest_npudump.emulator.arguments import integers
-from pytest_npudump.emulator.exception_files import Argument
-from pytest_npudump.emulator.failing import OperatorFailedError, single_operator
-from pytest_npudump.emulator.faults import failing_operator
-from pytest_npudump.emulator.sessions import ModelError
-from pytest_npudump.emulator.single_op import (
+from pytest_npudump.emulator.dumping import operator_dump
+from pytest_npudump.emulator.dumping.exception_files import Argument
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import integers
+from pytest_npudump.emulator.machine.faults import failing_operator
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
+from pytest_npudump.emulator.models.failing import OperatorFailedError, single_operator
+from pytest_npudump.emulator.models.single_op import (
     MisusedAttributeError,
     OperatorNotFoundError,
     SingleOperator,
     build,
 )
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.streams import Failure, Stream, Work
-from pytest_npudump.emulator.tensors import Tensor, from_acl_type, nbytes, storage
+from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.tensors import (
+    Tensor,
+    from_acl_type,
+    nbytes,
+    storage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.dump.dtypes import DType
-    from pytest_npudump.emulator.memory import Bytes
+    from pytest_npudump.dump.values.dtypes import DType
+    from pytest_npudump.emulator.machine.memory import Bytes
 
 
 class RefusedError(Exception):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 
-from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._streams import any_stream, no_context, own_stream, refuse
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.streams import FOR_EVER, Stream
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
 
 _BLOCK_TYPES = (0, 1)
 

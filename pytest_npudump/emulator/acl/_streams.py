@@ -6,10 +6,10 @@ call needs a context of its thread (107002), most take only a stream of that con
 
 from __future__ import annotations
 
-from pytest_npudump.emulator import codes
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.streams import DEFAULT_STREAM, FOR_EVER, Stream
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.machine.streams import DEFAULT_STREAM, FOR_EVER, Stream
 
 _COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF
 """``aclrtStreamStatus``."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import struct
 
-from pytest_npudump.emulator import codes, lifecycle
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.tensors import from_acl_type
+from pytest_npudump.emulator.machine import codes, lifecycle
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.onnxmodels.tensors import from_acl_type
 
 SOC_NAME = "Emulator"
 """What ``acl.get_soc_name`` says: no name of a chip, so that no golden claims to come from one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from pytest_npudump.emulator import callback, lifecycle
 from pytest_npudump.emulator.acl._config import (
     create_config_handle,
     destroy_config_handle,
@@ -63,8 +62,10 @@ from pytest_npudump.emulator.acl._model_descs import (
     get_output_size_by_index,
     get_tensor_real_name,
 )
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.dumping import callback
+from pytest_npudump.emulator.machine import lifecycle
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.state import process
 from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NoReturn
 
-from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._attributes import (
     create_attr,
     destroy_attr,
@@ -26,8 +25,9 @@ from pytest_npudump.emulator.acl._operators import (
     create_cast,
     run,
 )
-from pytest_npudump.emulator.arguments import integers, parse
-from pytest_npudump.emulator.state import process
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import integers, parse
+from pytest_npudump.emulator.machine.state import process
 from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from pytest_npudump.emulator import codes
 from pytest_npudump.emulator.acl._events import (
     create_event,
     create_event_with_flag,
@@ -49,10 +48,11 @@ from pytest_npudump.emulator.acl._streams import (
     synchronize_stream_with_timeout,
     wait_for,
 )
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.memory import DEVICE_BYTES
-from pytest_npudump.emulator.state import DEVICES, process
-from pytest_npudump.emulator.streams import FOR_EVER, Context, Stream
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.memory import DEVICE_BYTES
+from pytest_npudump.emulator.machine.state import DEVICES, process
+from pytest_npudump.emulator.machine.streams import FOR_EVER, Context, Stream
 from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [

@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pytest_npudump.emulator import codes
-from pytest_npudump.emulator.arguments import parse
-from pytest_npudump.emulator.state import process
-from pytest_npudump.emulator.threads import ApplicationThread
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.machine.threads import ApplicationThread
 from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [

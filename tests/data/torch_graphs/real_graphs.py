@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import torch_npu
 
-from pytest_npudump.config.acl_json import write_acl_json
+from pytest_npudump.config.acl.acl_json import write_acl_json
 from pytest_npudump.errors import CapturedGraphError
-from pytest_npudump.runtime.torch_npu import TorchNpuRuntime
+from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 FOLDER, CALLS = Path(sys.argv[1]), Path(sys.argv[2])
 ORIGINAL = {name: vars(torch_npu._C._NPUGraph)[name] for name in ("capture_begin", "capture_end", "replay")}

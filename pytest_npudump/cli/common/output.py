@@ -1,0 +1,124 @@
+"""What a command prints: text that any terminal takes, JSON, and nothing more once nobody reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output_file import STANDARD_OUTPUT, output_name, write_output
+from pytest_npudump.errors import NpudumpError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import TextIO
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+"""Names in a dump are untrusted: an escape sequence in one must not reach the terminal."""
+
+_GAP = "  "
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json FILE``, where ``-`` is standard output."""
+    parser.add_argument(
+        "--json", metavar="FILE", type=output_name, help="write the result as JSON; - for standard output"
+    )
+
+
+def emit(lines: Iterable[str]) -> None:
+    """Print lines; when the reader of a pipe has gone, the command goes on, as its exit code still counts.
+
+    Raises:
+        NpudumpError: standard output takes no more, as where a disk is full.
+    """
+    text = "".join(f"{line}\n" for line in lines).translate(_CONTROLS)
+    _write(text)
+
+
+def to_stderr(text: str) -> None:
+    """Print a line for people, whatever standard output is used for; lost where nothing takes it."""
+    stream = sys.stderr
+    if stream is None:  # started with ``2>&-``
+        return
+    try:
+        stream.write(_encodable(text.translate(_CONTROLS), stream) + "\n")
+        stream.flush()
+    except OSError:
+        _discard(stream)
+
+
+def write_json(data: Any, target: str) -> None:
+    """Write ``data`` as JSON to a file, wholly or not at all, or to standard output for ``-``.
+
+    NaN and infinities are written as Python's json module does: ``NaN``, ``Infinity``, ``-Infinity``.
+
+    Raises:
+        NpudumpError: the file or standard output cannot be written.
+    """
+    text = json.dumps(data, indent=1) + "\n"
+    if target == STANDARD_OUTPUT:
+        _write(text)
+    else:
+        write_output("--json", target, text.encode())
+
+
+def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
+    """Lay rows out in columns as wide as their longest cell; names stay whole, so that they can be copied."""
+    widths = [max(map(len, cells)) for cells in zip(header, *rows, strict=True)]
+    form = _GAP.join(f"{{:<{width}}}" for width in widths)
+    return [form.format(*row).rstrip() for row in (header, *rows)]
+
+
+def byte_size(nbytes: int) -> str:
+    """Return a size as people read it: ``4.0 MiB``."""
+    size, unit = float(nbytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:  # noqa: PLR2004 - the step between two binary units
+            break
+        size, unit = size / 1024, larger
+    return f"{nbytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def end_output() -> None:
+    """Write out what was printed, while an error in doing so can still be told.
+
+    Raises:
+        NpudumpError: as for :func:`emit`.
+    """
+    _printing(lambda stream: stream.flush())
+
+
+def _write(text: str) -> None:
+    _printing(lambda stream: stream.write(_encodable(text, stream)))
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _printing(action: Callable[[TextIO], object]) -> None:
+    if sys.stdout is None:  # started with ``>&-``: nobody reads
+        return
+    try:
+        action(sys.stdout)
+    except BrokenPipeError:
+        _discard(sys.stdout)
+    except OSError as error:
+        _discard(sys.stdout)
+        raise NpudumpError(
+            f"standard output cannot be written: {error.strerror or error}; what is printed is not complete: "
+            f"free space or send it elsewhere, and run it again"
+        ) from error
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what is still to come to nowhere: the interpreter flushes once more when it ends."""
+    with suppress(OSError):  # a stream that is no file of the system
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -1,0 +1,190 @@
+"""Two sides to one comparison: statistics and elements are computed by the workers, then judged here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.executors import run_tasks
+from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.compare.stats.calls import number_calls, under_golden_keys
+from pytest_npudump.compare.stats.order import ABSENT, align
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tensors.elements import with_elements
+from pytest_npudump.dump.arrays.host import has_axes
+from pytest_npudump.dump.records import TensorRecord, sanitise
+from pytest_npudump.dump.table import shape_of
+from pytest_npudump.errors import DumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.cli.common.executors import Workers
+    from pytest_npudump.cli.compare.sides import Side
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tensors.pairs import Elements, Pair, StoredTensor
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.errors import FormatError
+
+    _Tensors = list[TensorRecord | StoredTensor | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What ``npudump compare`` found.
+
+    Attributes:
+        comparison: the verdicts, elements included.
+        elements: what was compared element by element, by position in the comparison's alignment.
+        problems: what could not be read, of either side.
+        notes: what the reader decided.
+    """
+
+    comparison: Comparison
+    elements: Mapping[int, Elements]
+    problems: tuple[FormatError, ...]
+    notes: tuple[str, ...]
+
+
+def compare_sides(
+    golden: Side, actual: Side, tolerances: Tolerances, workers: Workers, *, layout: str
+) -> Result:
+    """Compare two sides: statistics of every tensor, and elements where both hold them.
+
+    Raises:
+        DumpError: a side has no tensor that could be read.
+    """
+    problems = [*golden.problems, *actual.problems]
+    for side in (golden, actual):
+        if not side.tensors:
+            raise DumpError("\n".join(f"unreadable: {problem}" for problem in side.problems))
+    actual = _numbered(golden, actual)
+    ours, theirs = list(golden.tensors), list(actual.tensors)
+    elements: dict[int, Elements] = {}
+    if golden.has_elements or actual.has_elements:
+        problems += _examine(
+            golden, actual, tolerances, workers, layout=layout, into=(ours, theirs, elements)
+        )
+    comparison = compare_tables(
+        golden.statistics(ours), actual.statistics(theirs), tolerances, approved=golden.table is not None
+    )
+    judged = with_elements(comparison, elements, tolerances)
+    notes = (*golden.notes, *actual.notes, *_other_layouts(judged, ours, theirs, elements))
+    return Result(judged, elements, tuple(problems), notes)
+
+
+def _other_layouts(
+    comparison: Comparison, ours: _Tensors, theirs: _Tensors, elements: Mapping[int, Elements]
+) -> Iterator[str]:
+    """Say of which tensors only statistics were compared although the names of their axes differ."""
+    found = []
+    rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
+    for position, (here, there) in enumerate(rows):
+        one = ours[here] if ABSENT not in {here, there} else None
+        other = theirs[there] if one is not None else None
+        if position in elements or not (isinstance(one, TensorRecord) and isinstance(other, TensorRecord)):
+            continue
+        if one.format != other.format and has_axes(one) and has_axes(other):
+            found.append((one, other))
+    if found:
+        one, other = found[0]
+        yield (
+            f"the golden's layout is {one.format}, the dump's {other.format}, and statistics do not show the "
+            f"order of axes: {len(found)} tensors (first: {one.key})"
+        )
+
+
+def _numbered(golden: Side, actual: Side) -> Side:
+    """Return ``actual`` with its eager calls numbered as those of ``golden``.
+
+    The values of tensor files are not read yet, so of calls alike in name, dtype and shape the last is extra.
+    """
+    if not (golden.may_hold_calls and actual.may_hold_calls):
+        return actual
+    found = number_calls(golden.statistics(golden.tensors), actual.statistics(actual.tensors))
+    notes = (*actual.notes, *found.notes)
+    if actual.table is not None:
+        return replace(actual, table=found.table, notes=notes)
+    records = [tensor for tensor in actual.tensors if isinstance(tensor, TensorRecord)]
+    return replace(actual, tensors=under_golden_keys(records, found.own), notes=notes)
+
+
+def _examine(
+    golden: Side,
+    actual: Side,
+    tolerances: Tolerances,
+    workers: Workers,
+    *,
+    layout: str,
+    into: tuple[_Tensors, _Tensors, dict[int, Elements]],
+) -> list[FormatError]:
+    """Have tensors compared and statistics computed; put records and findings ``into`` place."""
+    from pytest_npudump.compare.tensors.pairs import compare_pair  # noqa: PLC0415 - only where elements are
+
+    ours, theirs, elements = into
+    problems: list[FormatError] = []
+    alignment = align(golden.keys, actual.keys)
+    pairs = dict(_pairs(golden, actual, alignment.golden.tolist(), alignment.actual.tolist(), layout))
+    pairs = {at: _with_tolerance(pair, tolerances) for at, pair in pairs.items()}
+    with progress("comparing tensors") as report:
+        work = run_tasks(
+            compare_pair, list(pairs.values()), workers, weight=lambda pair: pair.nbytes, progress=report
+        )
+        for at, found in zip(pairs, work, strict=True):
+            problems += found.problems
+            if found.golden is not None:
+                ours[int(alignment.golden[at])] = found.golden
+            if found.actual is not None:
+                theirs[int(alignment.actual[at])] = found.actual
+            if pairs[at].golden is not None and pairs[at].actual is not None:
+                elements[at] = found
+    return problems
+
+
+def _pairs(
+    golden: Side, actual: Side, here: list[int], there: list[int], layout: str
+) -> Iterator[tuple[int, Pair]]:
+    """Yield what workers have to look at, by position in the alignment."""
+    from pytest_npudump.compare.tensors.pairs import Pair  # noqa: PLC0415 - as above
+
+    for position, (ours, theirs) in enumerate(zip(here, there, strict=True)):
+        one = None if ours == ABSENT else golden.tensors[ours]
+        other = None if theirs == ABSENT else actual.tensors[theirs]
+        found = other if isinstance(other, TensorRecord) else None
+        if _has_bytes(one) and _has_bytes(found):
+            yield position, Pair(one, found, layout)
+        elif isinstance(one, TensorRecord) and _needs_statistics(one):
+            yield position, Pair(one, None, layout, shape=_shape(actual, theirs))
+        elif found is not None and _needs_statistics(found):
+            yield position, Pair(None, found, layout, shape=_shape(golden, ours))
+
+
+def _has_bytes(tensor: TensorRecord | StoredTensor | None) -> bool:
+    return tensor.payload is not None if isinstance(tensor, TensorRecord) else tensor is not None
+
+
+def _needs_statistics(record: TensorRecord) -> bool:
+    return record.stats is None and record.payload is not None and record.shape is not None
+
+
+def _shape(side: Side, row: int) -> tuple[int, ...] | None:
+    """The shape that a side tells of the tensor in a row; None where it has no such row, or no shape."""
+    if row == ABSENT:
+        return None
+    tensor = side.tensors[row]
+    if isinstance(tensor, TensorRecord):
+        return tensor.shape
+    return shape_of(side.table.shapes[row]) if side.table is not None else None
+
+
+def _with_tolerance(pair: Pair, tolerances: Tolerances) -> Pair:
+    """Return ``pair`` with the tolerance of its layer, under the raw name where one is known."""
+    if pair.golden is None or pair.actual is None:
+        return pair
+    layer, dtype = pair.actual.key.layer, pair.actual.dtype
+    if isinstance(pair.golden, TensorRecord):
+        dtype = pair.golden.dtype
+        if sanitise(pair.golden.key.layer) != pair.golden.key.layer:
+            layer = pair.golden.key.layer
+    rtol, atol = tolerances.elements(layer, dtype)
+    return replace(pair, rtol=rtol, atol=atol)

@@ -1,0 +1,88 @@
+"""``npudump compare MODEL.onnx DUMP``: the layers of a dump against onnxruntime's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zipfile import BadZipFile
+
+import numpy as np
+
+from pytest_npudump.cli.common.executors import open_workers
+from pytest_npudump.cli.common.output import emit, to_stderr, write_json
+from pytest_npudump.cli.common.reading import read_source, report_problems
+from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, load_tolerances
+from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
+from pytest_npudump.errors import RequestError
+from pytest_npudump.reference.reference import Reference
+from pytest_npudump.reference.tolerating import ReferenceTolerances
+from pytest_npudump.report.reference import reference_lines, reference_sentence
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.storage.regular_file import open_regular
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_npudump.reference.result import ReferenceResult
+
+_ROWS = 20
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare, print the verdict, and return 0 (agreement), 1 (a difference) or 2 (nothing to compare)."""
+    reference = Reference(arguments.golden, arguments.map, _tolerances(arguments))
+    for path in arguments.inputs or ():
+        reference.inputs.give(_arrays(path), "")
+    with open_workers(arguments.executor) as workers:
+        dump = read_source(arguments.actual, workers, stats=True, latest=arguments.latest)
+    result = reference.judge(dump.records, DumpRequest())
+    if arguments.json:
+        write_json(result.to_json(), arguments.json)
+    if arguments.json != "-":
+        emit(_lines(result, None if arguments.verbose else _ROWS))
+    if result.comparison is None and not arguments.inputs:
+        to_stderr("npudump: --inputs FILE.npz says what the model was given")
+    report_problems(dump.problems)
+    if dump.problems or result.problems:
+        return 2
+    return 0 if result.good else 1
+
+
+def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
+    file = arguments.tolerances
+    rules = [*load_tolerances(file, against=REFERENCE).rules] if file else []
+    rtol, atol = arguments.rtol, arguments.atol
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is not None and not 0 <= value < float("inf"):
+            raise RequestError(f"--{name} {value}: expected a finite number, 0 or greater")
+    if rtol is not None or atol is not None:
+        rules.append(Rule(rtol or 0.0, atol or 0.0, source="command line", against=REFERENCE))
+    preset = Tolerances(arguments.preset or REFERENCE_PRESET).preset
+    return ReferenceTolerances(preset, tuple(rules))
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with open_regular(path) as file:
+            found = np.load(file, allow_pickle=False)
+            if not isinstance(found, np.ndarray):
+                return {name: found[name] for name in found.files}
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise RequestError(f"--inputs {path}: cannot be read: {error}") from error
+    raise RequestError(f"--inputs {path}: expected an npz file, an array for each input by its name")
+
+
+def _lines(result: ReferenceResult, rows: int | None) -> Iterator[str]:
+    for note in result.notes:
+        yield f"note: {note}"
+    for problem in result.problems:
+        yield f"problem: {problem}"
+    if result.good and result.comparison is not None:
+        counted = (
+            f"{result.comparison.compared} tensors of {result.compared} of {result.layers} layers compared"
+        )
+        yield f"{counted}, all within tolerance"
+    if result.failing:
+        yield reference_sentence(result)
+    yield from reference_lines(result, rows)

@@ -1,0 +1,112 @@
+"""The result of ``npudump compare`` as text and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import columns
+from pytest_npudump.cli.compare.words import cells, comparable, sentence
+from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.report.verdicts import COLUMNS, number, row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.cli.compare.engine import Result
+    from pytest_npudump.compare.stats.verdict import Verdict
+    from pytest_npudump.compare.tensors.pairs import Elements
+    from pytest_npudump.dump.records import TensorKey
+
+_SHOWN = 20
+_NOTES = 5
+_DISTANCES = ("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2")
+_MEASURES = ("max abs", "max rel", "cosine", "within", "compared in")
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """Plain JSON data: the comparison's, with ``elements`` where a tensor was compared element by element."""
+    data = result.comparison.to_json()
+    data["summary"]["elements_compared"] = _compared(result)
+    data["summary"]["notes"] += [*result.notes, *_element_notes(result, None)]
+    data["summary"]["problems"] = [str(problem) for problem in result.problems]
+    for position, verdict in enumerate(data["verdicts"]):
+        found = result.elements.get(position)
+        if found is not None:
+            verdict["elements"] = _elements_json(found)
+    return data
+
+
+def _elements_json(found: Elements) -> dict[str, Any]:
+    measures = found.difference.to_json() if found.difference is not None else {}
+    if found.difference is not None and not comparable(found.difference):
+        measures |= dict.fromkeys(_DISTANCES)
+    data = {**measures, "layout": found.layout, "note": found.note}
+    return data if found.unequal_bytes is None else data | {"unequal_bytes": found.unequal_bytes}
+
+
+def lines(result: Result, *, verbose: bool) -> Iterator[str]:
+    """Yield the report; ``verbose`` lists every failing tensor and every note."""
+    comparison = result.comparison
+    failing = comparison.failing
+    for note in (*result.notes, *comparison.notes, *_element_notes(result, None if verbose else _NOTES)):
+        yield f"note: {note}"
+    compared = _compared(result)
+    closely = f", {compared} of them element by element" if compared else ""
+    alone = f", {comparison.unjudged} of them without a value to judge" if comparison.unjudged else ""
+    counted = f"{comparison.compared} of {comparison.expected} tensors compared{closely}{alone}"
+    if comparison.nothing_judged:
+        yield f"{counted}: nothing was judged"
+        return
+    if not failing:
+        yield counted + (", the rest could not be read" if result.problems else ", all within tolerance")
+        return
+    yield f"{counted}: {len(failing)} differ"
+    elements = _by_key(result) if compared else {}
+    if comparison.first is not None:
+        first = sentence(comparison.first, elements.get(comparison.first.key))
+        yield f"first diverging layer: {first}"
+    shown = failing if verbose else failing[:_SHOWN]
+    yield from _table(shown, elements)
+    if len(failing) > len(shown):
+        yield f"... and {len(failing) - len(shown)} more (-v lists all)"
+
+
+def _table(failing: tuple[Verdict, ...], elements: Mapping[TensorKey, Elements]) -> list[str]:
+    if not elements:
+        return columns([row(verdict) for verdict in failing], COLUMNS)
+    rows = [(*cells(verdict), *_measures(elements.get(verdict.key))) for verdict in failing]
+    return columns(rows, (*COLUMNS, *_MEASURES))
+
+
+def _measures(found: Elements | None) -> tuple[str, ...]:
+    if found is None or found.difference is None:
+        return ("-",) * (len(_MEASURES) - 1) + ("-" if found is None else found.layout,)
+    d = found.difference
+    share = f"{100 * d.within:.4g}%"
+    # Rounding must not make a share of elements look like all of them.
+    within = ">99.99%" if d.outside and share == "100%" else share
+    distances = (number(d.max_abs), number(d.max_rel), number(d.cosine)) if comparable(d) else ("-",) * 3
+    return (*distances, within, found.layout)
+
+
+def _by_key(result: Result) -> dict[TensorKey, Elements]:
+    comparison = result.comparison
+    keys = [key for key, _ in aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
+    return {keys[position]: found for position, found in result.elements.items()}
+
+
+def _compared(result: Result) -> int:
+    return sum(
+        found.difference is not None or found.unequal_bytes is not None for found in result.elements.values()
+    )
+
+
+def _element_notes(result: Result, limit: int | None) -> Iterator[str]:
+    """What was not compared as asked, tensor by tensor."""
+    if not any(found.note for found in result.elements.values()):
+        return
+    noted = [(key, found.note) for key, found in _by_key(result).items() if found.note]
+    for key, note in noted[:limit]:
+        yield f"{key}: {note}"
+    if limit is not None and len(noted) > limit:
+        yield f"... and {len(noted) - limit} more such tensors (-v lists all)"

@@ -1,0 +1,133 @@
+"""What ``npudump compare`` is given: a dump, one file of one, or a golden file with its tensors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.reading import read_source
+from pytest_npudump.compare.stats.calls import may_hold_calls
+from pytest_npudump.dump.files.stats_cells import NOT_READ
+from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.storage.regular_file import open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.cli.common.executors import Workers
+    from pytest_npudump.compare.tensors.pairs import StoredTensor
+    from pytest_npudump.errors import FormatError
+
+_HEAD = 4096
+_MARK = b"npudump-golden:"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        tensors: in execution order the record, the tensor kept beside the golden file, or None.
+        table: the statistics of a golden file; None for a dump, whose records have them.
+        problems: files that could not be read.
+        notes: what the reader decided.
+    """
+
+    tensors: tuple[TensorRecord | StoredTensor | None, ...]
+    table: StatsTable | None = None
+    problems: tuple[FormatError, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Texts of the keys, in execution order."""
+        if self.table is not None:
+            return self.table.keys
+        return tuple([str(record.key) for record in self.tensors if isinstance(record, TensorRecord)])
+
+    @property
+    def may_hold_calls(self) -> bool:
+        """Whether eager calls may be among the tensors; without the texts of all keys where records tell."""
+        if self.table is not None:
+            return may_hold_calls(self.table.keys)
+        return may_hold_calls(tensor.key.layer for tensor in self.tensors if isinstance(tensor, TensorRecord))
+
+    @property
+    def has_elements(self) -> bool:
+        """Whether there are elements of any tensor, not just statistics."""
+        return any(
+            tensor.payload is not None if isinstance(tensor, TensorRecord) else tensor is not None
+            for tensor in self.tensors
+        )
+
+    def statistics(self, records: Sequence[TensorRecord | StoredTensor | None]) -> StatsTable:
+        """Return the table: of a golden file its own, of a dump that of ``records``."""
+        if self.table is not None:
+            return self.table
+        return StatsTable.from_records(record for record in records if isinstance(record, TensorRecord))
+
+
+def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Side:
+    """Read a dump without the statistics of its tensors: those are computed with the comparison.
+
+    Raises:
+        DumpError: it is no dump, or holds no tensor.
+    """
+    dump = read_source(path, workers, stats=False, latest=latest)
+    return Side(dump.records, problems=dump.problems, notes=(*dump.notes, *_unread(path, dump.records)))
+
+
+def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
+    """Say which columns of statistics there is no place for in a record, once for all tensors."""
+    noted = [record for record in records if NOT_READ in record.note]
+    for note, count in Counter(record.note for record in noted).items():
+        yield f"{path}: {note} ({count} of {len(records)} tensors)"
+
+
+def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
+    """Read a golden file, with the tensors beside it where there are any, or a dump.
+
+    Raises:
+        DumpError: ``path`` is neither.
+        GoldenError: it is a golden file, and damaged.
+    """
+    if path.is_dir():
+        return read_dump_side(path, workers, latest=latest)
+    if not path.exists():
+        raise DumpError(f"{path} is neither a golden file nor a dump directory: it does not exist")
+    if not _is_golden(path):
+        try:
+            return read_dump_side(path, workers, latest=latest)
+        except DumpError as error:
+            raise DumpError(f"{path} is neither a golden file nor a dump directory: {error}") from error
+    return _golden_side(path)
+
+
+def _golden_side(path: Path) -> Side:
+    from pytest_npudump.golden.store import read_golden  # noqa: PLC0415 - 70 ms that a dump needs not: yaml
+    from pytest_npudump.golden.tensors_of_test import stored_tensors  # noqa: PLC0415 - the same: safetensors
+
+    golden = read_golden(path.absolute())
+    if not golden.table.keys:
+        raise DumpError(f"{path} holds no tensors")
+    stored = stored_tensors(golden, foreign=True)
+    keys = golden.table.keys
+    # Where there are no tensors, the names of ten thousand rows need not be looked at.
+    tensors = (
+        [stored.get(str(TensorKey.parse(key).sanitised)) for key in keys] if stored else [None] * len(keys)
+    )
+    return Side(tuple(tensors), golden.table)
+
+
+def _is_golden(path: Path) -> bool:
+    """Whether the beginning of a file holds the key that every golden file has at the beginning of a line."""
+    try:
+        with open_regular(path) as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise GoldenError(f"{path} cannot be read: {error.strerror or error}") from error
+    return any(line.startswith(_MARK) for line in head.removeprefix(b"\xef\xbb\xbf").splitlines())

@@ -1,0 +1,208 @@
+"""``npudump config show``: the file that configures a test's dump."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import emit, to_stderr
+from pytest_npudump.errors import RequestError
+from pytest_npudump.plugin.options import DESCRIBE_TO
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.config.verdict import Verdict
+
+_NAMED = 5
+_TARGETS = ("acl", "mindspore", "torchair")
+_DEVICES = ("Ascend", "CPU", "GPU")
+_NUMBER = "/pytest-N/"
+_NOT_ISOLATED = (
+    "warning: TorchAir reads its dump setting with the first graph of a process: give the test "
+    "isolation='process'"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``npudump config show``."""
+    parser.add_argument(
+        "test",
+        nargs="?",
+        metavar="NODEID",
+        help="test/file.py::test_name, as pytest takes it; without one, the only marked test there is",
+    )
+    parser.add_argument(
+        "--for",
+        dest="target",
+        choices=_TARGETS,
+        help="who will read it: an acl.json, a data_dump.json for mindspore, or the dump_config options that "
+        "npu_dump.torchair_config() sets (default: mindspore where the project's runtime is that, else acl)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=_DEVICES,
+        default="Ascend",
+        help="device_target whose rules count, for mindspore (default: Ascend)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the file to standard output, warnings to standard error; 0 unless CANN or the test refuses it.
+
+    Raises:
+        RequestError: the test is unknown, unmarked or not the only one, or cannot be collected.
+    """
+    found = _collect(arguments.test, arguments.target)
+    test = _only_test(found, arguments.test)
+    if "data_dump" in test and arguments.target not in {None, "mindspore"}:
+        raise RequestError("this project's runtime is mindspore, which reads no acl.json: leave --for out")
+    if arguments.target == "torchair" and (refusal := _not_for_torchair(test, found["runtime"])):
+        to_stderr(f"error: npu_dump.torchair_config() refuses: {refusal}")
+        return 1
+    emit([json.dumps(_shown(test, arguments.target), indent=2)])
+    if "data_dump" in test:
+        errors = list(_mindspore_errors(test["data_dump"], arguments.device))
+        warnings = list(_mindspore_warnings(test["data_dump"], arguments.device))
+    else:
+        errors = list(_errors(test["dump"]))
+        warnings = list(_warnings(test, Path(found["rootdir"])))
+    if arguments.target == "torchair" and not test["isolated"]:
+        warnings.append(_NOT_ISOLATED)
+    note = "note: N in the path is the number of pytest's run; the folder is made when the test runs"
+    for line in (*errors, *warnings, *([note] if _NUMBER in _path(test) else [])):
+        to_stderr(line)
+    return 1 if errors else 0
+
+
+def _not_for_torchair(test: Mapping[str, Any], runtime: str) -> str:
+    """Say why the test cannot hand its dump to TorchAir, "" if it can."""
+    from pytest_npudump.runtime.pyacl.receiving import NOT_RELEASED  # noqa: PLC0415 - only for this command
+
+    if runtime == "mindspore":
+        return "this project's runtime is mindspore, which has no acl.json to hand on"
+    return NOT_RELEASED if test["transport"] == "callback" else ""
+
+
+def _path(test: Mapping[str, Any]) -> str:
+    section = test["data_dump"]["common_dump_settings"] if "data_dump" in test else test["dump"]
+    path: str = section["path" if "data_dump" in test else "dump_path"]
+    return path
+
+
+def _shown(test: Mapping[str, Any], target: str | None) -> Any:
+    if target == "torchair":
+        return {"enable_dump": False, "dump_config_path": str(Path(_path(test)).with_name("acl.json"))}
+    return test["data_dump"] if "data_dump" in test else {"dump": test["dump"]}
+
+
+def _collect(test: str | None, target: str | None) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
+        file = Path(folder) / "collected.json"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--collect-only",
+            "-q",
+            "-p",
+            "pytest_npudump.cli.config.collected",
+        ]
+        runtime = ["--npudump-runtime=mindspore"] if target == "mindspore" else []
+        command += [DESCRIBE_TO, str(file), *runtime, *([test] if test else [])]
+        done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
+            command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+        )
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if found.get("problems"):
+        raise RequestError(
+            f"{test or 'the tests'} cannot be collected: {_cause(found['problems'][0], test or '')}"
+        )
+    usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+    if usage:
+        raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
+    if not found:
+        last = _last_words(done.stdout + done.stderr)
+        raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
+    return found
+
+
+def _last_words(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
+    return (internal or lines or ["no output"])[-1]
+
+
+def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
+    tests: list[dict[str, Any]] = found["tests"]
+    if len(tests) == 1:
+        return tests[0]
+    if tests:
+        names = [entry["nodeid"] for entry in tests[:_NAMED]] + ["..."] * (len(tests) > _NAMED)
+        raise RequestError(f"{len(tests)} tests with the marker npu_dump: name one of {', '.join(names)}")
+    if found["unmarked"]:
+        raise RequestError(f"{_unmarked(found['unmarked'])} the marker npu_dump: add @pytest.mark.npu_dump")
+    if found["deselected"]:
+        raise RequestError(f"{found['deselected'][0]} is deselected, by -k, -m or a plugin (see addopts)")
+    raise RequestError(f"pytest collects no test {f'in {test}' if test else 'here'}; name one as FILE::TEST")
+
+
+def _unmarked(names: list[str]) -> str:
+    return f"{names[0]} is without" if len(names) == 1 else f"all {len(names)} tests are without"
+
+
+def _cause(text: str, test: str) -> str:
+    """Return the line of a failed collection that has the reason: the exception's, or the one on ``test``."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    raised = [line[1:].strip() for line in lines if line.startswith("E ")]
+    named = [line for line in lines if f"{test}:" in line]
+    return (raised or named or lines or ["no reason given"])[0]
+
+
+def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
+    from pytest_npudump.config.acl.ge import validate_dump  # noqa: PLC0415 - only for this command
+
+    for reason in validate_dump(dump).reasons:
+        yield f"error: no model is dumped, for GE refuses silently: {reason}"
+
+
+def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
+    from pytest_npudump.config.acl.adump import validate  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.acl.environment import collecting_words  # noqa: PLC0415 - the same
+    from pytest_npudump.config.acl.installed import rules_version  # noqa: PLC0415 - the same
+    from pytest_npudump.config.acl.soc import soc_warnings  # noqa: PLC0415 - the same
+
+    # The folder of the dump is made when the test runs; any that exists stands in for it.
+    text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()
+    for warning in validate(text, version=rules_version(), cwd=rootdir).warnings:
+        yield f"warning: {warning}"
+    for warning in soc_warnings(test["dump"], ""):
+        yield f"warning: {warning}"
+    if refused := collecting_words(os.environ):
+        yield f"warning: {refused}"
+    if test["globs"]:
+        globs = ", ".join(map(repr, test["globs"]))
+        yield f"warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards"
+
+
+def _mindspore_errors(settings: Mapping[str, Any], device: str) -> Iterator[str]:
+    for reason in _mindspore(settings, device).reasons:
+        yield f"error: MindSpore refuses it on {device}: {reason}"
+
+
+def _mindspore_warnings(settings: Mapping[str, Any], device: str) -> Iterator[str]:
+    for warning in _mindspore(settings, device).warnings:
+        yield f"warning: {warning}"
+
+
+def _mindspore(settings: Mapping[str, Any], device: str) -> Verdict:
+    from pytest_npudump.config.mindspore.data_dump import rules_version  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.mindspore.parser import validate  # noqa: PLC0415 - the same
+
+    return validate(json.dumps(settings).encode(), device=device, environ={}, version=rules_version())

@@ -1,0 +1,135 @@
+"""``npudump convert``: the tensors of a dump as files that numpy and safetensors read."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.executors import add_executor_option, open_workers, run_tasks
+from pytest_npudump.cli.common.layout_option import add_layout_option
+from pytest_npudump.cli.common.output import byte_size, emit, to_stderr
+from pytest_npudump.cli.common.progress import Tally, progress
+from pytest_npudump.cli.common.reading import add_latest_option, read_source, report_problems
+from pytest_npudump.cli.convert.names import plan_files, write_mappings
+from pytest_npudump.cli.convert.tasks import convert
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_npudump.cli.common.executors import Workers
+    from pytest_npudump.cli.convert.tasks import Converted, OutputFile
+    from pytest_npudump.dump.records import Dump
+
+DESCRIPTION = (
+    "Write the tensors of a dump as npy (FILE.output.0.npy for each) or safetensors (one for each file of "
+    "the dump), in the dump's directories and the host's layout. In npy, types that numpy lacks become the "
+    "next wider one: bf16, fp8, hifloat8 and float4 float32, int4 and int2 int8, complex32 complex64. "
+    "Exit 0; 2 where something could not be converted, after converting the rest, or where no tensor of the "
+    "dump holds data."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("dump", type=Path, metavar="PATH", help="a dump's directory, or one file of a dump")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="OUT",
+        help="directory to write to; made if missing",
+    )
+    parser.add_argument(
+        "--to", choices=("npy", "safetensors"), default="npy", help="kind of file; default npy"
+    )
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="no conversion: the device's layout, and types that numpy lacks as their bits (bf16 as uint16, "
+        "packed and opaque ones as bytes)",
+    )
+    add_layout_option(parser)
+    add_latest_option(parser)
+    add_executor_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Convert what can be converted; 0, or 2 where something could not be, or nothing could."""
+    output: Path = arguments.output.absolute()
+    files: list[OutputFile] = []
+    with _leaving_nothing_behind(files), open_workers(arguments.executor) as workers:
+        dump = read_source(arguments.dump, workers, stats=False, latest=arguments.latest)
+        layout = "" if arguments.raw else arguments.layout
+        plan = plan_files(dump, output, arguments.to, layout)
+        files += plan.files
+        with progress("converting") as report:
+            results = [*plan.refused, *_converted(files, workers, report)]
+        write_mappings({path: name for path, name in plan.shortened.items() if path.exists()})
+    if dump.records and not results:
+        to_stderr(f"npudump: {_nothing(dump)}")
+        report_problems(dump.problems)
+        return 2
+    emit(f"note: {result.note}" for result in results if result.note)
+    emit([_summary(dump, results, output)])
+    failures = [text for result in results for text in result.failures]
+    for text in failures:
+        to_stderr(f"npudump: not converted: {text}")
+    report_problems(dump.problems)
+    return 2 if failures or dump.problems else 0
+
+
+@contextmanager
+def _leaving_nothing_behind(files: Sequence[OutputFile]) -> Iterator[None]:
+    """Remove what workers that were killed, lost or left at work have begun to write."""
+    try:
+        yield
+    except BaseException:
+        for file in files:
+            with suppress(OSError):
+                file.temporary.unlink(missing_ok=True)
+        raise
+
+
+def _converted(
+    files: Sequence[OutputFile], workers: Workers, report: Callable[[int, int], None]
+) -> Iterator[Converted]:
+    """Yield what becomes of each file, reporting bytes; files where the work is done elsewhere."""
+    if not workers.here:
+        return run_tasks(convert, files, workers, weight=_weight, progress=report)
+    tally = Tally(report, sum(map(_weight, files)))
+    work = partial(convert, reached=tally.reached)
+    return run_tasks(work, files, workers, weight=_weight, progress=_untold)
+
+
+def _weight(file: OutputFile) -> int:
+    return file.nbytes
+
+
+def _untold(_done: int, _total: int) -> None:
+    """Bytes are reported, and not files."""
+
+
+def _nothing(dump: Dump) -> str:
+    """Say why a dump of which no tensor holds data cannot be converted."""
+    count = len(dump.records)
+    if all(record.stats is not None for record in dump.records):
+        return (
+            f"nothing to convert: {dump.root} is a dump of statistics, and none of its {count} tensors has "
+            f"data; collect it with dump_data=tensor (MindSpore: saved_data tensor)"
+        )
+    notes = dict.fromkeys(record.note for record in dump.records if record.note)
+    why = f" ({'; '.join(notes)})" if notes else ""
+    return (
+        f"nothing to convert: none of the {count} tensors of {dump.root} has data{why}; npudump ls lists them"
+    )
+
+
+def _summary(dump: Dump, results: list[Converted], output: Path) -> str:
+    written, nbytes = sum(r.tensors for r in results), sum(r.nbytes for r in results)
+    bare = sum(record.payload is None for record in dump.records)
+    rest = f"; {bare} of the dump have no data to convert" if bare else ""
+    return f"{written} tensors ({byte_size(nbytes)}) written to {output}{rest}"

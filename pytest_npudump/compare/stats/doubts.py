@@ -1,0 +1,143 @@
+"""What agrees and was not judged, or not all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.dump.table import (
+    EXTREMES,
+    MEASURED,
+    NEEDED,
+    STATISTICS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.compare.stats.digests import Digests
+    from pytest_npudump.compare.stats.pairing import Pairs
+
+_BARE = "no statistic on both sides, so that only dtype and shape were compared"
+_ODD = "NaN or Inf in the golden's max, min or avg, which then say little of all other elements"
+_HIDDEN = (
+    "max and min not compared: CANN prints NaN for both where the first element is NaN, and the other side "
+    "was computed from the tensors"
+)
+_DIGEST = "hashes differ, so that not all bits are equal, while the statistics agree within tolerance"
+BELOW_ATOL = "all values are below the absolute tolerance, so that any others of that size would pass"
+ATOL_ADVICE = "; give these layers a rule with a smaller atol"
+_ODD_ADVICE = '; compare these tensors element by element, with dump_data="tensor" and golden_tensors'
+_NAN = STATISTICS.index("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One reason for which tensors agree without having been judged in full.
+
+    Attributes:
+        text: the reason.
+        keys: keys of the tensors, by position in the comparison's alignment and in its order.
+        unjudged: positions of those that pass without any of their values judged.
+        advice: what to do about it, with the sign that parts it from what is before; "" if nothing.
+    """
+
+    text: str
+    keys: dict[int, str]
+    unjudged: frozenset[int]
+    advice: str = ""
+
+    def without(self, positions: Collection[int]) -> Doubt:
+        """Return the doubt about all other tensors."""
+        keys = {at: key for at, key in self.keys.items() if at not in positions}
+        return replace(self, keys=keys, unjudged=self.unjudged - frozenset(positions))
+
+    def describe(self, compared: int) -> str:
+        """The doubt in one line; ``compared`` is how many tensors both sides have."""
+        first = next(iter(self.keys.values()))
+        return f"{self.text}: {len(self.keys)} of {compared} tensors (first: {first}){self.advice}"
+
+
+def doubts_of(
+    pairs: Pairs,
+    judged: NDArray[np.bool_],
+    agree: NDArray[np.bool_],
+    *,
+    hidden: NDArray[np.bool_],
+    digests: Digests,
+    small: NDArray[np.bool_],
+    positions: NDArray[np.intp],
+) -> tuple[Doubt, ...]:
+    """Return the doubts about the tensors that both sides have.
+
+    Args:
+        pairs: the n tensors.
+        judged: (n, 7), the statistics that were compared.
+        agree: (n,), the tensors that pass.
+        hidden: (n,), those of which :func:`hidden_by_print` holds.
+        digests: what their hashes say: where they are equal there is no doubt.
+        small: (n,), those that differ, and have no value beyond the absolute tolerance.
+        positions: (n,), where the tensors are in the comparison's alignment.
+    """
+    empty = np.array([count == 0 for count in pairs.golden.counts], dtype=np.bool_)[pairs.here]
+    settled = empty | digests.equal
+    bare = agree & ~judged.any(axis=1) & ~settled
+    odd, blind = _not_finite(pairs)
+    none = np.zeros_like(bare)
+    found = (
+        (bare, bare, _BARE, ""),
+        (odd & ~settled, agree & blind, _ODD, _ODD_ADVICE),
+        (hidden & ~settled, agree, _HIDDEN, ""),
+        (digests.differ & agree, none, _DIGEST, ""),
+        (small & agree, none, BELOW_ATOL, ATOL_ADVICE),
+    )
+    return tuple(
+        Doubt(
+            text,
+            {int(positions[row]): pairs.key(row) for row in np.flatnonzero(rows).tolist()},
+            frozenset(positions[rows & passing].tolist()),
+            advice,
+        )
+        for rows, passing, text, advice in found
+        if rows.any()
+    )
+
+
+def _not_finite(pairs: Pairs) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Pairs, (m,), with NaN or infinity among the golden's max, min and avg; those with none finite, (m,).
+
+    One such element decides these three, whatever the others are: a change of theirs does not show. Where
+    all elements are NaN or infinite there are no others, nor where max and min are one infinity, which is
+    what all elements are then.
+    """
+    cells, known = pairs.golden.values[pairs.here], pairs.golden.known[pairs.here]
+    finite = known & np.isfinite(cells)
+    odd: NDArray[np.bool_] = np.asarray((known & ~finite)[:, :NEEDED].any(axis=1))
+    odd &= ~(known[:, :EXTREMES].all(axis=1) & np.isinf(cells[:, 0]) & (cells[:, 0] == cells[:, 1]))
+    for row in np.flatnonzero(odd).tolist():
+        count = pairs.golden.counts[int(pairs.here[row])]
+        odd[row] = count is None or cells[row, MEASURED:][known[row, MEASURED:]].sum() < count
+    return odd, odd & ~np.asarray(finite[:, :NEEDED].any(axis=1))
+
+
+def hidden_by_print(pairs: Pairs) -> NDArray[np.bool_]:
+    """Pairs, (m,), of which one side is CANN's print with NaN for max and min, which the other side computed.
+
+    CANN's writer prints that where the first element is NaN, whatever the others are. Both sides have to have
+    the same number of NaN: where there are more, or not known to be as many, a NaN is a difference.
+    """
+    golden, actual = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
+    here, there = pairs.known()
+    known = (here & there)[:, [*range(EXTREMES), _NAN]].all(axis=1)
+    same = known & (golden[:, _NAN] == actual[:, _NAN]) & (golden[:, _NAN] > 0)
+    printed = [pairs.golden.digits[pairs.here] > 0, pairs.actual.digits[pairs.there] > 0]
+    nan = [np.isnan(values[:, :EXTREMES]) for values in (golden, actual)]
+    hidden = [
+        printed[side] & nan[side].all(axis=1) & ~printed[1 - side] & ~nan[1 - side].any(axis=1)
+        for side in (0, 1)
+    ]
+    return np.asarray(same & (hidden[0] | hidden[1]))

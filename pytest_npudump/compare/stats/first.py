@@ -1,0 +1,113 @@
+"""Where a difference began: the first divergence in execution order, and what is known of its origin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.regression.random_operators import draws_random
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
+
+LAYER = "layer"
+UNSEEN = "unseen"
+BEFORE = "before"
+STRUCTURE = "structure"
+GRAPH_INPUT = "Data"
+"""Operator type of GE's graphs whose output is what the model was given."""
+
+
+def first_divergence(failing: Sequence[Verdict]) -> Verdict | None:
+    """The verdict to look at first.
+
+    An input that only one side has tells that other tensors were dumped, not that a value changed: it is
+    the first divergence only if there is no other. In a dump's order a failing output stands before the
+    inputs it feeds, and a layer's inputs before its outputs; should they not, its failing input counts.
+
+    Args:
+        failing: verdicts other than ``pass`` in execution order.
+    """
+    telling = (v for v in failing if v.status == FAIL or v.key.io != "input")
+    first = next(telling, failing[0] if failing else None)
+    if first is None or first.status != FAIL or first.key.io == "input":
+        return first
+    fed = execution(first.key)
+    inputs = (v for v in failing if v.status == FAIL and v.key.io == "input" and execution(v.key) == fed)
+    return next(inputs, first)
+
+
+def execution(key: TensorKey) -> TensorKey:
+    """The key all tensors of one execution of a layer share."""
+    return replace(key, io="", slot=0)
+
+
+def origin_of(first: Verdict | None, compared: Iterable[str]) -> str:
+    """What is known of where ``first`` comes from.
+
+    Args:
+        first: the first divergence.
+        compared: texts of the keys, on either side, of the tensors that both sides have.
+
+    Returns:
+        ``layer``: its inputs agree, its output does not. ``unseen``: its inputs were not compared.
+        ``before``: it is an input: the difference was there already. ``structure``: the tensor is on one
+        side only. "" where nothing diverges.
+    """
+    if first is None:
+        return ""
+    if first.status in {MISSING, EXTRA}:
+        return STRUCTURE
+    if first.key.io == "input":
+        return BEFORE
+    fed = execution(first.key.sanitised)
+    inputs = (TensorKey.parse(text).sanitised for text in compared if ":input." in text)
+    return LAYER if any(execution(key) == fed for key in inputs) else UNSEEN
+
+
+def explain_first(comparison: Comparison) -> str:
+    """One sentence on the first divergence and its origin; "" where nothing diverges."""
+    first = comparison.first
+    if first is None:
+        return ""
+    words = _explained(comparison, first)
+    if not draws_random(first.op_type):
+        return words
+    return (
+        f"{words}; {first.key.layer} draws random numbers: without a seed of its own they differ in every "
+        f"process"
+    )
+
+
+def _explained(comparison: Comparison, first: Verdict) -> str:
+    key = first.key
+    tensor = f"{key.io} {key.slot} of {key.layer}"
+    differs = f"{tensor} is the first tensor that differs"
+    if comparison.origin == STRUCTURE:
+        side = "only in the golden" if first.status == MISSING else "only in the dump"
+        return f"{tensor} is {side}: the model or what is dumped of it has changed there"
+    if comparison.origin == LAYER:
+        return f"{differs}, and the inputs of {key.layer} agree"
+    if first.op_type == GRAPH_INPUT:
+        return f"{differs}: it is an input of the graph, so what the test feeds in has changed"
+    if comparison.origin == BEFORE:
+        return (
+            f"{differs}: the difference comes from before {key.layer}, from a layer that was not dumped or "
+            f"from what the test fed in"
+        )
+    on_both = "" if comparison.failing[0] is first else " that both sides have"
+    inputs = "" if _inputs_dumped(comparison, key) else "; its own inputs were not dumped"
+    return f"{differs}; every tensor dumped before it{on_both} agrees{inputs}"
+
+
+def _inputs_dumped(comparison: Comparison, key: TensorKey) -> bool:
+    """Whether either side holds an input of the execution that ``key`` belongs to."""
+    fed = execution(key.sanitised)
+    texts = (
+        text for side in (comparison.golden, comparison.actual) for text in side.keys if ":input." in text
+    )
+    return any(execution(TensorKey.parse(text).sanitised) == fed for text in texts)

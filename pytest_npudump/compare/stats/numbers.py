@@ -1,0 +1,196 @@
+"""The arithmetic of a comparison: which statistics differ by more than they may.
+
+Everything is float64 and evaluated as written. Integers of 2**53 and beyond are compared as integers.
+Values that were printed with d significant digits stand for anything that rounds to them: each such side
+adds half a unit of its last digit to the allowance. Where both sides are printed and the tolerance is zero,
+equal text is asked for: runs without noise print the same.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import (
+    EXTREMES,
+    MEASURED,
+    STATISTICS,
+    layer_of,
+)
+from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.compare.stats.pairing import Pairs
+    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+
+_L2NORM = STATISTICS.index("l2norm")
+_ROUNDING = 1e-12
+"""Relative difference between ways to sum integers in float64: numpy's result depends on the CPU."""
+
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+def differing(
+    pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances
+) -> Iterator[tuple[int, int, float, Rule]]:
+    """Cells that fail, as (position among the pairs, column, allowed difference, rule that decided).
+
+    Args:
+        pairs: the tensors both sides have.
+        judged: bool (m, 7), the cells to look at.
+        tolerances: what they may differ by.
+    """
+    here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
+    same = (here == there) | (np.isnan(here) & np.isnan(there))
+    unequal = judged & ~same
+    wide = _wide_cells(pairs, judged)
+    for row, column in wide:
+        unequal[row, column] = False
+    if unequal.any():
+        yield from _judge(pairs, unequal, tolerances)
+    for row, column in wide:
+        yield from _judge_integers(pairs, row, column, tolerances)
+
+
+def _judge(
+    pairs: Pairs, unequal: NDArray[np.bool_], tolerances: Tolerances
+) -> Iterator[tuple[int, int, float, Rule]]:
+    rows, columns = np.nonzero(unequal)
+    golden = pairs.golden.values[pairs.here[rows], columns]
+    actual = pairs.actual.values[pairs.there[rows], columns]
+    dtypes = [dtype_at(pairs, row) for row in rows.tolist()]
+    exact = np.fromiter(map(is_exact, dtypes), np.bool_, len(dtypes))
+    rules = _rules(pairs, rows, columns, dtypes, tolerances)
+    rtol = np.array([rule.rtol for rule in rules])
+    atol = np.array([rule.atol for rule in rules])
+    scale = _scales(pairs, golden, rows, columns)
+    printed = [
+        np.where((columns >= MEASURED) | (exact & (columns < EXTREMES)), 0, digits)
+        for digits in (pairs.golden.digits[pairs.here[rows]], pairs.actual.digits[pairs.there[rows]])
+    ]
+    with np.errstate(over="ignore"):
+        allowed = atol + rtol * scale
+        text_decides = (allowed == 0) & (printed[0] > 0) & (printed[1] > 0)
+        computed = exact & (columns >= EXTREMES) & (columns < MEASURED)
+        slack = np.where(computed & ~text_decides, _ROUNDING * scale, 0.0)
+        units = half_unit(golden, printed[0]) + half_unit(actual, printed[1])
+        allowed = np.minimum(allowed + slack + np.where(text_decides, 0.0, units), _LARGEST)
+        finite = np.isfinite(golden) & np.isfinite(actual)
+        difference = np.where(finite, actual, 0.0) - np.where(finite, golden, 0.0)
+    fails = ~finite | ((np.abs(difference) > allowed) & _on_judged_side(difference, rules))
+    for index in np.flatnonzero(fails).tolist():
+        yield int(rows[index]), int(columns[index]), float(allowed[index]), rules[index]
+
+
+def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:
+    """Pairs, (m,), whose statistics differ and whose golden extremes are within the absolute tolerance of 0.
+
+    Whatever else of that size would pass as well.
+    """
+    here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
+    extremes = np.abs(np.where(pairs.golden.known[pairs.here] & np.isfinite(here), here, 0.0))
+    magnitude = extremes[:, :EXTREMES].max(axis=1, initial=0.0)
+    differ = (judged & (here != there))[:, :MEASURED].any(axis=1)
+    rows = np.flatnonzero(differ & (magnitude > 0) & (magnitude <= tolerances.largest_atol()))
+    found = np.zeros(len(here), dtype=np.bool_)
+    dtypes = [dtype_at(pairs, row) for row in rows.tolist()]
+    rules = _rules(pairs, rows, np.zeros_like(rows), dtypes, tolerances)
+    found[rows] = magnitude[rows] <= np.array([rule.atol for rule in rules])
+    return found
+
+
+def half_unit(values: NDArray[np.float64], digits: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Half a unit of the last of ``digits`` significant digits of ``values``; 0 where digits is 0.
+
+    Zero is printed as it is, and so are NaN and infinities.
+    """
+    size = np.abs(values)
+    rounded = (digits > 0) & (size > 0) & np.isfinite(size)
+    # The logarithm of a power of ten may come out a hair below its integer; the next smaller number of 12
+    # digits is further away than this.
+    exponent = np.floor(np.log10(np.where(rounded, size, 1.0)) + 1e-13)
+    with np.errstate(under="ignore"):
+        unit = 10.0 ** (exponent - np.where(rounded, digits, 1) + 1)
+    return np.where(rounded, 0.5 * unit, 0.0)
+
+
+def _scales(
+    pairs: Pairs, golden: NDArray[np.float64], rows: NDArray[np.intp], columns: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Magnitude of each cell's golden tensor: of its finite extremes, for a norm (or without any) its own."""
+    table, at = pairs.golden, pairs.here[rows]
+    extremes = np.abs(table.values[at, :EXTREMES])
+    usable = table.known[at, :EXTREMES] & np.isfinite(extremes)
+    own = np.where(np.isfinite(golden), np.abs(golden), 0.0)
+    magnitude = np.where(usable, extremes, 0.0).max(axis=1)
+    return np.where((columns == _L2NORM) | ~usable.any(axis=1), own, magnitude)
+
+
+def _on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArray[np.bool_]:
+    above = np.array([rule.one_sided != "below" for rule in rules])
+    below = np.array([rule.one_sided != "above" for rule in rules])
+    return (above & (difference > 0)) | (below & (difference < 0))
+
+
+def dtype_at(pairs: Pairs, row: int) -> str:
+    """The type of a pair: the golden's, or the actual's where the golden does not know it."""
+    found = pairs.golden.dtypes[int(pairs.here[row])]
+    return pairs.actual.dtypes[int(pairs.there[row])] if found == UNKNOWN else found
+
+
+def layer_at(pairs: Pairs, row: int) -> str:
+    """The name of a pair's layer, raw where either side knows that."""
+    golden = layer_of(pairs.golden.keys[int(pairs.here[row])])
+    actual = layer_of(pairs.actual.keys[int(pairs.there[row])])
+    return golden if golden == actual or sanitise(golden) != golden else actual
+
+
+def _rules(
+    pairs: Pairs,
+    rows: NDArray[np.intp],
+    columns: NDArray[np.intp],
+    dtypes: list[str],
+    tolerances: Tolerances,
+) -> list[Rule]:
+    decided: dict[tuple[str, str, int], Rule] = {}
+    rules = []
+    for row, column, dtype in zip(rows.tolist(), columns.tolist(), dtypes, strict=True):
+        layer = layer_at(pairs, row) if tolerances.rules else ""
+        key = (layer, dtype, column)
+        if key not in decided:
+            decided[key] = tolerances.decide(layer, dtype, STATISTICS[column])
+        rules.append(decided[key])
+    return rules
+
+
+def _wide_cells(pairs: Pairs, judged: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Judged cells that hold an integer of 2**53 or more on either side."""
+    cells: set[tuple[int, int]] = set()
+    for wide, rows in ((pairs.golden.wide, pairs.here), (pairs.actual.wide, pairs.there)):
+        position = {row: index for index, row in enumerate(rows.tolist())} if wide else {}
+        cells |= {(position[row], column) for row, column in wide if row in position}
+    return sorted(cell for cell in cells if judged[cell])
+
+
+def _judge_integers(
+    pairs: Pairs, row: int, column: int, tolerances: Tolerances
+) -> Iterator[tuple[int, int, float, Rule]]:
+    golden = pairs.golden.value(int(pairs.here[row]), column)
+    actual = pairs.actual.value(int(pairs.there[row]), column)
+    if golden is None or actual is None or golden == actual:
+        return
+    rule = tolerances.decide(layer_at(pairs, row), dtype_at(pairs, row), STATISTICS[column])
+    at = np.array([row]), np.array([column])
+    scale = float(_scales(pairs, pairs.golden.values[pairs.here[at[0]], column], *at)[0])
+    allowed = min(rule.atol + rule.rtol * scale, _LARGEST)
+    skipped = {"above": actual < golden, "below": actual > golden}.get(rule.one_sided, False)
+    finite = math.isfinite(golden) and math.isfinite(actual)
+    if not finite or (abs(actual - golden) > allowed and not skipped):
+        yield row, column, allowed, rule

@@ -1,0 +1,40 @@
+"""The tensors that both sides of a comparison of statistics have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_npudump.dump.table import StatsTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """The tensors both sides have.
+
+    Attributes:
+        golden, actual: the two tables.
+        here, there: (m,) their rows, in execution order.
+    """
+
+    golden: StatsTable
+    actual: StatsTable
+    here: NDArray[np.intp]
+    there: NDArray[np.intp]
+
+    def known(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which statistics either side tells, (m, 7) each."""
+        return self.golden.known[self.here], self.actual.known[self.there]
+
+    def key(self, row: int) -> str:
+        """The golden's key of the pair at position ``row``."""
+        return self.golden.keys[int(self.here[row])]
+
+    def values(self, row: int, column: int) -> tuple[float | int | None, float | int | None]:
+        """One statistic of the pair at position ``row``, on either side."""
+        golden = self.golden.value(int(self.here[row]), column)
+        return golden, self.actual.value(int(self.there[row]), column)

@@ -1,0 +1,226 @@
+"""Statistics of a dump against those of a golden.
+
+Counts, shapes, dtypes and integers must be equal. A float passes where ``|actual - golden| <= atol +
+rtol * scale``; the scale is the golden tensor's own magnitude, as a mean near zero has no meaningful
+relative error. NaN equals NaN, an infinity the same infinity, and neither equals a number. A value that
+only one side has is no agreement: see :func:`compare_tables`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.stats.digests import compare_digests
+from pytest_npudump.compare.stats.doubts import doubts_of, hidden_by_print
+from pytest_npudump.compare.stats.first import first_divergence, origin_of
+from pytest_npudump.compare.stats.numbers import below_atol, differing
+from pytest_npudump.compare.stats.order import ABSENT, align
+from pytest_npudump.compare.stats.pairing import Pairs
+from pytest_npudump.compare.stats.verdict import (
+    EXTRA,
+    FAIL,
+    MISSING,
+    Comparison,
+    Reason,
+    Verdict,
+    key_at,
+    type_at,
+)
+from pytest_npudump.dump.table import (
+    EXTREMES,
+    NEEDED,
+    STATISTICS,
+    UNKNOWN_SHAPE,
+)
+from pytest_npudump.dump.values.dtypes import UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.compare.stats.order import Alignment
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.table import StatsTable
+
+    _Cells = Sequence[str | int | None]
+    _Property = tuple[str, _Cells, _Cells, str | None]
+
+_LOST = "the golden has a value, the dump does not tell it"
+_UNAPPROVED = "the golden has no value to compare with: approve anew"
+_EQUAL = "must be equal"
+
+
+def compare_tables(
+    golden: StatsTable, actual: StatsTable, tolerances: Tolerances, *, approved: bool = True
+) -> Comparison:
+    """Judge every tensor of ``actual`` against its counterpart in ``golden``.
+
+    A max, min or avg that only ``actual`` tells fails its tensor; an l2norm or a count that only ``actual``
+    tells is noted. What only ``golden`` tells fails, unless no tensor of ``actual`` has that statistic.
+
+    Args:
+        golden: approved statistics.
+        actual: statistics of the run.
+        tolerances: what measured statistics may differ by.
+        approved: False where ``golden`` is the dump of another run, whose producer may compute less: then
+            whatever only ``actual`` tells is noted.
+
+    Returns:
+        The verdicts and what was not judged; never an exception for odd values.
+    """
+    alignment = align(golden.keys, actual.keys)
+    both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
+    pairs = Pairs(golden, actual, alignment.golden[both], alignment.actual[both])
+    judged, lost, gained, notes = _judgeable(pairs, approved=approved)
+    hidden = hidden_by_print(pairs)
+    judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
+    digests = compare_digests(pairs, judged, tolerances)
+    reasons = _reasons(pairs, judged, lost | gained, tolerances)
+    for row, reason in digests.reasons.items():
+        reasons.setdefault(row, []).append(reason)
+    failing = tuple(_failing(golden, actual, alignment, both, reasons))
+    first = first_divergence(failing)
+    agree = np.ones(len(pairs.here), dtype=np.bool_)
+    agree[list(reasons)] = False
+    return Comparison(
+        golden=golden,
+        actual=actual,
+        alignment=alignment,
+        failing=failing,
+        expected=len(golden),
+        compared=len(pairs.here),
+        passed=int(agree.sum()),
+        first=first,
+        origin=origin_of(first, [golden.keys[row] for row in pairs.here.tolist()] if first else ()),
+        remarks=(*alignment.notes, *notes, *digests.remarks),
+        doubts=doubts_of(
+            pairs,
+            judged,
+            agree,
+            hidden=hidden,
+            digests=digests,
+            small=below_atol(pairs, judged, tolerances),
+            positions=np.flatnonzero(both),
+        ),
+    )
+
+
+def _judgeable(
+    pairs: Pairs, *, approved: bool
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], list[str]]:
+    """Cells both sides tell; those that fail as only the golden or only the dump tells them; notes."""
+    here, there = pairs.known()
+    computed = np.asarray(pairs.actual.known.any(axis=0))
+    left_out: NDArray[np.bool_] = np.logical_not(computed) & bool(computed[:NEEDED].all())
+    notes = []
+    dropped = np.asarray(left_out & here.any(axis=0))
+    if dropped.any():
+        names = ", ".join(_names(dropped))
+        notes.append(f"not compared, as no tensor of this dump has it but the golden does: {names}")
+    gained: NDArray[np.bool_] = ~here & there
+    new = gained.copy()
+    if approved:
+        new[:, :NEEDED] = False
+    if note := _not_approved(pairs, new):
+        notes.append(note)
+    return here & there, here & ~there & ~left_out, gained & ~new, notes
+
+
+def _not_approved(pairs: Pairs, new: NDArray[np.bool_]) -> str:
+    """Say what the golden leaves open that the dump tells, "" for nothing.
+
+    Args:
+        pairs: the m tensors.
+        new: (m, 7), statistics that only the dump tells.
+    """
+    open_cells = {name: frozenset(rows) for name, rows in _unapproved(pairs)}
+    names = [name for name, rows in open_cells.items() if rows] + _names(np.asarray(new.any(axis=0)))
+    if not names:
+        return ""
+    rows = sorted(frozenset(np.flatnonzero(new.any(axis=1)).tolist()).union(*open_cells.values()))
+    first = f"first: {pairs.key(rows[0])}"
+    return f"not compared, as the golden does not have it ({len(rows)} tensors, {first}): {', '.join(names)}"
+
+
+def _unapproved(pairs: Pairs) -> Iterator[tuple[str, Iterator[int]]]:
+    """Properties, with the pairs of which only the dump tells them."""
+    for name, golden, actual, unknown in _properties(pairs):
+        if unknown in golden:
+            rows = zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)
+            yield (
+                name,
+                (at for at, (here, there) in enumerate(rows) if golden[here] == unknown != actual[there]),
+            )
+
+
+def _names(columns: NDArray[np.bool_]) -> list[str]:
+    return [name for name, chosen in zip(STATISTICS, columns.tolist(), strict=True) if chosen]
+
+
+def _reasons(
+    pairs: Pairs, judged: NDArray[np.bool_], one_sided: NDArray[np.bool_], tolerances: Tolerances
+) -> dict[int, list[Reason]]:
+    """Reasons by position among the pairs: dtype, shape and count before statistics in their own order."""
+    reasons: dict[int, list[Reason]] = {}
+    for position, reason in _unequal(pairs):
+        reasons.setdefault(position, []).append(reason)
+    cells = {(row, column): _one_sided(pairs, row, column) for row, column in np.argwhere(one_sided).tolist()}
+    for row, column, allowed, rule in differing(pairs, judged, tolerances):
+        golden, actual = pairs.values(row, column)
+        cells[row, column] = Reason(STATISTICS[column], golden, actual, allowed, rule.describe())
+    for row, column in sorted(cells):
+        reasons.setdefault(row, []).append(cells[row, column])
+    return reasons
+
+
+def _one_sided(pairs: Pairs, row: int, column: int) -> Reason:
+    golden, actual = pairs.values(row, column)
+    return Reason(STATISTICS[column], golden, actual, None, _UNAPPROVED if golden is None else _LOST)
+
+
+def _unequal(pairs: Pairs) -> Iterator[tuple[int, Reason]]:
+    """Pairs whose dtype, shape or count differ; what the golden does not know is not judged, but noted."""
+    for name, golden, actual, unknown in _properties(pairs):
+        if golden == actual and np.array_equal(pairs.here, pairs.there):
+            continue
+        rows = zip(pairs.here.tolist(), pairs.there.tolist(), strict=True)
+        for position, (here, there) in enumerate(rows):
+            before, now = golden[here], actual[there]
+            if before not in (now, unknown):
+                found = None if now == unknown else now
+                yield position, Reason(name, before, found, None, _EQUAL if found is not None else _LOST)
+
+
+def _properties(pairs: Pairs) -> tuple[_Property, ...]:
+    """Name, values of both sides, and what stands for unknown."""
+    golden, actual = pairs.golden, pairs.actual
+    return (
+        ("dtype", golden.dtypes, actual.dtypes, UNKNOWN),
+        ("shape", golden.shapes, actual.shapes, UNKNOWN_SHAPE),
+        ("count", golden.counts, actual.counts, None),
+    )
+
+
+def _failing(
+    golden: StatsTable,
+    actual: StatsTable,
+    alignment: Alignment,
+    both: NDArray[np.bool_],
+    reasons: dict[int, list[Reason]],
+) -> Iterator[Verdict]:
+    position = np.cumsum(both) - 1
+    wrong = ~both
+    if reasons:
+        wrong[np.flatnonzero(both)[sorted(reasons)]] = True
+    for index in np.flatnonzero(wrong).tolist():
+        here, there = int(alignment.golden[index]), int(alignment.actual[index])
+        key, op_type = key_at(golden, actual, here, there), type_at(golden, actual, here, there)
+        if here == ABSENT:
+            yield Verdict(key, op_type, EXTRA)
+        elif there == ABSENT:
+            yield Verdict(key, op_type, MISSING)
+        else:
+            yield Verdict(key, op_type, FAIL, tuple(reasons[int(position[index])]))

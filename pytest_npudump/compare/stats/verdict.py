@@ -1,0 +1,205 @@
+"""What a comparison found, as data: a verdict a tensor, its reasons, and the sum of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.dump.records import TensorKey, sanitise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.compare.stats.doubts import Doubt
+    from pytest_npudump.compare.stats.order import Alignment
+    from pytest_npudump.dump.table import StatsTable
+
+Value = str | float | int | None
+
+PASS = "pass"  # noqa: S105 - a verdict, no password
+FAIL = "fail"
+MISSING = "missing"
+EXTRA = "extra"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a tensor fails: one property and the rule that decided.
+
+    Attributes:
+        statistic: ``dtype``, ``shape``, ``count`` or one of :data:`STATISTICS`.
+        golden, actual: the two values; None where unknown.
+        allowed: greatest allowed difference; None where only equality passes.
+        rule: the rule in words, with its reason and source.
+    """
+
+    statistic: str
+    golden: Value
+    actual: Value
+    allowed: float | None
+    rule: str
+
+    @property
+    def difference(self) -> float | None:
+        """``actual - golden`` where both are finite numbers."""
+        numbers = [value for value in (self.golden, self.actual) if isinstance(value, (int, float))]
+        if len(numbers) < len((self.golden, self.actual)) or not all(map(math.isfinite, numbers)):
+            return None
+        return numbers[1] - numbers[0]
+
+    def __str__(self) -> str:
+        """``max: 5.03125 -> 5.5, off by 0.46875, allowed 0.005 [rtol=0.001 ... (preset default)]``."""
+        text = f"{self.statistic}: {_shown(self.golden)} -> {_shown(self.actual)}"
+        if self.allowed is not None and (difference := self.difference) is not None:
+            text += f", off by {abs(difference):.6g}, allowed {self.allowed:.6g}"
+        return f"{text} [{self.rule}]"
+
+
+def _shown(value: Value) -> str:
+    return "unknown" if value is None else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome for one tensor.
+
+    Attributes:
+        key: which tensor, under its raw name where either side knows that.
+        op_type: operator type; "" where unknown.
+        status: ``pass``, ``fail``, ``missing`` (only the golden has it) or ``extra`` (only the dump).
+        reasons: why it fails; empty for the other three.
+    """
+
+    key: TensorKey
+    op_type: str
+    status: str
+    reasons: tuple[Reason, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; ``key`` is there only where layer, io and slot do not tell the tensor."""
+        key = self.key
+        data: dict[str, Any] = {
+            "layer": key.layer,
+            "op_type": self.op_type or None,
+            "io": key.io,
+            "slot": key.slot,
+            "status": self.status,
+            "reasons": [str(reason) for reason in self.reasons],
+        }
+        if key != TensorKey(key.layer, key.io, key.slot):
+            data["key"] = str(key)
+        return data
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """A dump judged against a golden.
+
+    Attributes:
+        golden, actual: the two sides.
+        alignment: their rows in execution order.
+        failing: verdicts other than ``pass``, in execution order.
+        expected: tensors in the golden.
+        compared: tensors that both sides have.
+        passed: those of them that agree.
+        first: the divergence to look at first; None where nothing diverges.
+        origin: what is known of where it comes from: ``layer``, ``unseen``, ``before`` or ``structure``,
+            see :func:`pytest_npudump.compare.stats.first.explain_first`; "" where nothing diverges.
+        remarks: what was decided about pairing, and which statistics were not compared.
+        doubts: what was not judged, or not in full.
+        own_keys: keys of the dump as read, by the key they got here where eager calls were numbered as the
+            golden's, see :mod:`pytest_npudump.compare.stats.calls`.
+    """
+
+    golden: StatsTable
+    actual: StatsTable
+    alignment: Alignment
+    failing: tuple[Verdict, ...]
+    expected: int
+    compared: int
+    passed: int
+    first: Verdict | None
+    origin: str
+    remarks: tuple[str, ...]
+    doubts: tuple[Doubt, ...] = ()
+    own_keys: Mapping[TensorKey, TensorKey] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every tensor of the golden is there and agrees, and no other one is."""
+        return not self.failing
+
+    @property
+    def unjudged(self) -> int:
+        """Those of ``passed`` of whose values nothing was judged, neither statistics nor elements."""
+        return len(frozenset[int]().union(*(doubt.unjudged for doubt in self.doubts)))
+
+    @property
+    def nothing_judged(self) -> bool:
+        """Whether all tensors that hold elements agree, and nothing was judged of the values of any."""
+        if self.failing or not self.unjudged:
+            return False
+        here, there = self.alignment.golden, self.alignment.actual
+        shared = here[(here != ABSENT) & (there != ABSENT)].tolist()
+        holding = [row for row in shared if self.golden.counts[row] != 0]
+        return self.unjudged == len(holding)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not judged, and what was decided about pairing."""
+        return (*self.remarks, *(doubt.describe(self.compared) for doubt in self.doubts))
+
+    def count(self, status: str) -> int:
+        """Number of failing verdicts with that status."""
+        return sum(verdict.status == status for verdict in self.failing)
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """All verdicts in execution order."""
+        failing = {verdict.key: verdict for verdict in self.failing}
+        for key, op_type in aligned_keys(self.golden, self.actual, self.alignment):
+            yield failing.get(key) or Verdict(key, op_type, PASS)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data: summary, first divergence and all verdicts."""
+        return {
+            "summary": {
+                "expected": self.expected,
+                "compared": self.compared,
+                "passed": self.passed,
+                "failed": self.count(FAIL),
+                "missing": self.count(MISSING),
+                "extra": self.count(EXTRA),
+                "unjudged": self.unjudged,
+                "notes": list(self.notes),
+            },
+            "first_divergence": None
+            if self.first is None
+            else {"layer": self.first.key.layer, "io": self.first.key.io, "slot": self.first.key.slot},
+            "verdicts": [verdict.to_json() for verdict in self.verdicts()],
+        }
+
+
+def aligned_keys(
+    golden: StatsTable, actual: StatsTable, alignment: Alignment
+) -> Iterator[tuple[TensorKey, str]]:
+    """Key and operator type of each tensor in execution order."""
+    for here, there in zip(alignment.golden.tolist(), alignment.actual.tolist(), strict=True):
+        yield key_at(golden, actual, here, there), type_at(golden, actual, here, there)
+
+
+def key_at(golden: StatsTable, actual: StatsTable, here: int, there: int) -> TensorKey:
+    """The key of golden row ``here`` and actual row ``there`` (-1: none), raw where either side is."""
+    if here == ABSENT:
+        return TensorKey.parse(actual.keys[there])
+    key = TensorKey.parse(golden.keys[here])
+    if there == ABSENT or golden.keys[here] == actual.keys[there] or sanitise(key.layer) != key.layer:
+        return key
+    return TensorKey.parse(actual.keys[there])
+
+
+def type_at(golden: StatsTable, actual: StatsTable, here: int, there: int) -> str:
+    """The operator type either side knows; "" where neither does."""
+    found = actual.op_types[there] if there != ABSENT else ""
+    return found or (golden.op_types[here] if here != ABSENT else "")

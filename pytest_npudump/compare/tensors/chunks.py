@@ -1,0 +1,34 @@
+"""Two arrays of one shape, cut into the same contiguous pieces in C order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.dump.bytes.chunks import pieces_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_npudump.dump.arrays.layouts_join import JoinedTensor
+    from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
+
+    Values = np.ndarray | PackedTensor | CodedTensor | JoinedTensor
+
+CHUNK = 1 << 18
+"""Elements compared at a time: the dozen buffers this takes stay in a last-level cache."""
+
+
+def paired_chunks(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pieces of one axis and equal length, aligned and native; either none is packed, or both are."""
+    sides = (golden, actual)
+    flat = all(isinstance(side, np.ndarray) and side.flags.c_contiguous for side in sides)
+    yield from zip(*(value_chunks(side, flat=flat) for side in sides), strict=True)
+
+
+def value_chunks(values: Values, *, flat: bool = False) -> Iterator[np.ndarray]:
+    """Pieces of one axis in C order, aligned and native; ``flat`` is as for :func:`c_order_chunks`."""
+    for piece in pieces_of(values, CHUNK, flat=flat):
+        ready = piece.flags.aligned and piece.dtype.isnative
+        yield piece if ready else piece.astype(piece.dtype.newbyteorder("="))

@@ -1,0 +1,177 @@
+"""How a comparison element by element and one of statistics become one verdict.
+
+A tensor passes only if both do. Of two floating-point tensors two things are asked for, with the tolerance
+of the layer's extremes and their own scale, the greatest finite magnitude of the golden tensor's elements:
+
+* no element is farther off than its extremes may be: ``max_abs <= atol + rtol * scale``;
+* the tensor as a vector is not farther off than each of its elements may be: ``relative_l2 <= rtol + atol *
+  sqrt(count) / l2norm``. A permutation or a flipped sign of elements far below the scale shows here.
+
+Asking that each element be within ``rtol`` of itself would fail on noise: the error of a sum is that of its
+terms, however small the sum. The share that is so is a column of the report. NaN and infinities must be at
+the same places. Types that are exact by the rules must be equal, as must bytes of types without values.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.stats.doubts import ATOL_ADVICE, BELOW_ATOL, Doubt
+from pytest_npudump.compare.stats.first import first_divergence, origin_of
+from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.compare.stats.verdict import (
+    FAIL,
+    Comparison,
+    Reason,
+    Verdict,
+    aligned_keys,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.compare.tensors.pairs import Elements
+    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+
+SPECIAL = "NaN and Inf"
+MAX_ABS = "max_abs"
+RELATIVE_L2 = "relative_l2"
+ELEMENTS = "elements"
+BYTES = "bytes"
+"""What :class:`Reason` calls the findings of elements."""
+
+_EQUAL = "must be equal"
+_MOST = 0.5
+_LOOSE = (
+    "most elements are farther off than rtol of themselves, and pass beside a few large ones, whose size is "
+    "the scale"
+)
+
+
+def with_elements(
+    comparison: Comparison, elements: Mapping[int, Elements], tolerances: Tolerances
+) -> Comparison:
+    """Return ``comparison`` with what the elements say.
+
+    Args:
+        comparison: the verdicts of the statistics.
+        elements: findings by position in the comparison's alignment.
+        tolerances: the rules that decide.
+    """
+    if not elements:
+        return comparison
+    known = {verdict.key: verdict for verdict in comparison.failing}
+    failing: list[Verdict] = []
+    told: set[int] = set()
+    small: dict[int, str] = {}
+    loose: dict[int, str] = {}
+    newly = 0
+    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
+    for position, (key, op_type) in enumerate(rows):
+        found, verdict = elements.get(position), known.get(key)
+        reasons: tuple[Reason, ...] = ()
+        if found is not None and (found.difference is not None or found.unequal_bytes is not None):
+            dtype = comparison.golden.dtypes[int(comparison.alignment.golden[position])]
+            rule = tolerances.decide(key.layer, dtype, "max")
+            reasons = element_reasons(found, rule)
+            told.add(position)
+            if not reasons and found.difference is not None:
+                if _is_below_atol(found.difference, rule):
+                    small[position] = str(key)
+                elif _is_loose(found.difference):
+                    loose[position] = str(key)
+        if reasons and verdict is None:
+            newly += 1
+            verdict = Verdict(key, op_type, FAIL)
+        if verdict is not None:
+            failing.append(replace(verdict, reasons=_in_order(verdict.reasons, reasons)))
+    doubts = [one.without(told) for one in comparison.doubts]
+    doubts += [Doubt(BELOW_ATOL, small, frozenset(), ATOL_ADVICE), Doubt(_LOOSE, loose, frozenset())]
+    summed = _summed(comparison, tuple(failing), newly)
+    return replace(summed, doubts=tuple(doubt for doubt in doubts if doubt.keys))
+
+
+def _is_below_atol(difference: TensorDifference, rule: Rule) -> bool:
+    """Whether two different tensors pass for being small, whatever they hold."""
+    return difference.max_abs > 0 and 0 < difference.magnitude <= rule.atol
+
+
+def _is_loose(difference: TensorDifference) -> bool:
+    """Whether most elements are farther off than the tolerance allows for their own magnitude."""
+    return bool(difference.rtol or difference.atol) and difference.within < _MOST
+
+
+def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    """Put where NaN are before what they make of the statistics, so that it is what a report shows."""
+    special = tuple(reason for reason in elements if reason.statistic == SPECIAL)
+    return (*special, *statistics, *elements[len(special) :])
+
+
+def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int) -> Comparison:
+    first = first_divergence(failing)
+    here, there = comparison.alignment.golden, comparison.alignment.actual
+    shared = here[(here != ABSENT) & (there != ABSENT)]
+    keys = [comparison.golden.keys[row] for row in shared.tolist()] if first else ()
+    return replace(
+        comparison,
+        failing=failing,
+        passed=comparison.passed - newly,
+        first=first,
+        origin=origin_of(first, keys),
+    )
+
+
+def element_reasons(found: Elements, rule: Rule) -> tuple[Reason, ...]:
+    """Why the elements of a tensor fail; empty where they do not."""
+    if found.unequal_bytes:
+        size = found.golden.payload.nbytes if found.golden and found.golden.payload else 0
+        return (Reason(BYTES, f"{size} equal", f"{found.unequal_bytes} differ", None, _EQUAL),)
+    difference = found.difference
+    if difference is None:
+        return ()
+    reasons = []
+    if not difference.special_equal:
+        reasons.append(_special(difference))
+    if not rule.rtol and not rule.atol:
+        reasons += _unequal(difference, rule)
+    else:
+        reasons += _distant(difference, rule)
+    return tuple(reasons)
+
+
+def _special(difference: TensorDifference) -> Reason:
+    d = difference
+    golden, actual = specials(d.nan_golden, d.inf_golden), specials(d.nan_actual, d.inf_actual)
+    places = f", {d.special_different} places differ" if d.nan_golden or d.inf_golden else ""
+    found = f"{actual}{places}, first at {list(d.first_special_different or ())}"
+    return Reason(SPECIAL, golden, found, None, "must be at the same places")
+
+
+def specials(nan: int, infinite: int) -> str:
+    """Numbers of NaN and infinities in words: ``12 NaN, 3 Inf``, ``3 Inf``, ``none``."""
+    counts = ((nan, "NaN"), (infinite, "Inf"))
+    return ", ".join(f"{number} {name}" for number, name in counts if number) or "none"
+
+
+def _unequal(difference: TensorDifference, rule: Rule) -> list[Reason]:
+    differ = difference.outside - difference.special_different
+    if differ <= 0:
+        return []
+    at = f"{differ} of {difference.count} differ, by {difference.max_abs:.6g} at most"
+    return [Reason(ELEMENTS, "equal", at, None, rule.describe())]
+
+
+def _distant(difference: TensorDifference, rule: Rule) -> list[Reason]:
+    reasons = []
+    allowed = rule.atol + rule.rtol * min(difference.magnitude, sys.float_info.max)
+    if difference.max_abs > allowed:
+        reasons.append(Reason(MAX_ABS, 0.0, float(difference.max_abs), allowed, rule.describe()))
+    slack = rule.atol * math.sqrt(difference.count) / difference.norm if difference.norm else 0.0
+    if math.isfinite(difference.relative_l2) and difference.relative_l2 > rule.rtol + slack:
+        allowed = rule.rtol + slack
+        reasons.append(Reason(RELATIVE_L2, 0.0, difference.relative_l2, allowed, rule.describe()))
+    return reasons

@@ -1,0 +1,245 @@
+"""One tensor of a golden against its counterpart, element by element: what a worker is given and returns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors, values_stats
+from pytest_npudump.dump.arrays.decode import load, raw_bytes, why_opaque
+from pytest_npudump.dump.arrays.host import has_axes, host_values, is_private
+from pytest_npudump.dump.arrays.layouts import LayoutError
+from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
+from pytest_npudump.dump.bytes.chunks import c_order_chunks
+from pytest_npudump.dump.records import Stats, TensorRecord
+from pytest_npudump.dump.stats.files import payload_stats
+from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
+from pytest_npudump.golden.tensors import load_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_npudump.compare.tensors.chunks import Values
+    from pytest_npudump.compare.tensors.difference import TensorDifference
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
+"""Types whose bytes are addresses, which differ from run to run."""
+
+_WORST = 5
+_PIECE = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor kept beside a golden file.
+
+    Attributes:
+        path: the safetensors file.
+        key: its name in there.
+    """
+
+    path: Path
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a worker is to compare.
+
+    Attributes:
+        golden, actual: the two tensors; None where only one side has its elements.
+        layout: host layout to compare in; ``ND`` is that of the first tensor whose layout names its axes.
+        shape: where only one side has elements, the shape that the other side tells; None where unknown.
+        rtol, atol: for the single elements, ``|actual - golden| <= atol + rtol * |golden|``.
+    """
+
+    golden: TensorRecord | StoredTensor | None
+    actual: TensorRecord | None
+    layout: str
+    rtol: float = 0.0
+    atol: float = 0.0
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """How much there is to read."""
+        sides = [side for side in (self.golden, self.actual) if isinstance(side, TensorRecord)]
+        return sum(side.payload.nbytes for side in sides if side.payload is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What a comparison element by element found.
+
+    Attributes:
+        golden, actual: the records in the layout they were compared in, with its statistics; None where the
+            side was not given, or is no record.
+        difference: None where there was nothing to compare with, or the elements have no values.
+        layout: ``host`` or ``device``: what the elements were compared in.
+        unequal_bytes: of a type without values, bytes that differ; None elsewhere.
+        note: why the elements were not compared, or not in the host's layout; "" otherwise.
+        problems: what could not be read.
+    """
+
+    golden: TensorRecord | None = None
+    actual: TensorRecord | None = None
+    difference: TensorDifference | None = None
+    layout: str = "host"
+    unequal_bytes: int | None = None
+    note: str = ""
+    problems: tuple[FormatError, ...] = ()
+
+
+def compare_pair(pair: Pair) -> Elements:
+    """Compare two tensors, or compute the statistics of one; whatever cannot be read is a problem."""
+    try:
+        if pair.golden is not None and pair.actual is not None:
+            return _both(pair, pair.golden, pair.actual)
+        golden = _alone(pair.golden, pair) if isinstance(pair.golden, TensorRecord) else None
+        return Elements(golden, None if pair.actual is None else _alone(pair.actual, pair))
+    except FormatError as error:
+        return Elements(problems=(error,))
+    except NpudumpError as error:
+        return Elements(problems=(FormatError(_path(pair), str(error)),))
+
+
+def _path(pair: Pair) -> Path | str:
+    side = pair.actual or pair.golden
+    return "" if side is None else side.path
+
+
+def _alone(record: TensorRecord, pair: Pair) -> TensorRecord:
+    """Statistics of a tensor as it lies on the device, or on the host where the other side has that shape."""
+    if record.payload is None or record.shape is None or record.stats is not None:
+        return record
+    if pair.shape is not None and pair.shape == record.original_shape != record.shape and is_private(record):
+        try:
+            coded = coded_tensor(record, pair.layout)
+            values: Values = coded or host_values(_array(record), record, pair.layout)
+            return replace(record, stats=values_stats(values), shape=values.shape, format=pair.layout)
+        except LayoutError:
+            pass
+    return replace(record, stats=payload_stats(record.payload, record.dtype, math.prod(record.shape)))
+
+
+def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord) -> Elements:
+    if isinstance(golden, StoredTensor):
+        one, other = _stored(golden.path)[golden.key], _array(actual)
+        return _difference(pair, one, other, Elements(actual=_alone(actual, pair), layout="device"))
+    why = _why_bytes(golden) or _why_bytes(actual)
+    if why:
+        return _bytes(golden, actual, why)
+    named = [record.format for record in (golden, actual) if has_axes(record)]
+    layout = named[0] if named and pair.layout == "ND" else pair.layout
+    packed = packed_tensor(golden, layout), packed_tensor(actual, layout)
+    if packed[0] is not None and packed[1] is not None:
+        return _examined(pair, golden, actual, (packed[0], packed[1]), Elements(golden, actual))
+    found = Elements(golden, actual)
+    try:
+        values = _host_pair(golden, actual, layout)
+    except LayoutError as error:
+        values = _array(golden), _array(actual)
+        found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
+    return _examined(replace(pair, layout=layout), golden, actual, values, found)
+
+
+def _host_pair(golden: TensorRecord, actual: TensorRecord, layout: str) -> tuple[Values, Values]:
+    """Both tensors in a host layout; decoded piece by piece where neither is a view of its file."""
+    one, other = coded_tensor(golden, layout), coded_tensor(actual, layout)
+    if one is not None and other is not None:
+        return one, other
+    return host_values(_array(golden), golden, layout), host_values(_array(actual), actual, layout)
+
+
+def _why_bytes(record: TensorRecord) -> str:
+    """Why only the bytes of a tensor can be compared; "" where it has values."""
+    why = why_opaque(record.dtype)
+    if why or record.shape is not None:
+        return why
+    return record.note or "its header has no shape"
+
+
+def _examined(
+    pair: Pair, golden: TensorRecord, actual: TensorRecord, values: tuple[Values, Values], found: Elements
+) -> Elements:
+    """Return ``found`` with the statistics of both tensors, and how far one is from the other."""
+    difference, note = None, found.note
+    try:
+        examined = examine_tensors(*values, rtol=pair.rtol, atol=pair.atol, worst=_WORST)
+        first, second, difference = examined.golden, examined.actual, examined.difference
+    except RequestError as error:
+        first, second = values_stats(values[0]), values_stats(values[1])
+        note = "; ".join(filter(None, (note, f"elements not compared: {error}")))
+    return replace(
+        found,
+        golden=_described(golden, first, values[0].shape, pair, found.layout),
+        actual=_described(actual, second, values[1].shape, pair, found.layout),
+        difference=difference,
+        note=note,
+    )
+
+
+def _array(record: TensorRecord) -> Array:
+    if record.payload is None:
+        raise DumpError(f"{record.path}: no data for {record.key}")
+    return load(record.payload, record.dtype, record.shape)
+
+
+def _described(
+    record: TensorRecord, stats: Stats, shape: tuple[int, ...], pair: Pair, layout: str
+) -> TensorRecord:
+    if layout == "device" or not (is_private(record) or shape != record.shape):
+        return replace(record, stats=stats)
+    return replace(record, stats=stats, shape=shape, format=pair.layout)
+
+
+def _difference(pair: Pair, one: Array, other: Array, found: Elements) -> Elements:
+    try:
+        difference = compare_tensors(one, other, rtol=pair.rtol, atol=pair.atol, worst=_WORST)
+    except RequestError as error:
+        note = f"elements not compared: {error}"
+        return replace(found, note="; ".join(filter(None, (found.note, note))))
+    return replace(found, difference=difference)
+
+
+def _unequal_bytes(one: Array, other: Array) -> Iterator[int]:
+    """Yield how many bytes differ, a piece of two contiguous arrays of one size at a time."""
+    left, right = one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)
+    pieces = (c_order_chunks(array, _PIECE, flat=True) for array in (left, right))
+    for first, second in zip(*pieces, strict=True):
+        yield 0 if np.array_equal(first, second) else int(np.count_nonzero(first != second))
+
+
+def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
+    """Compare tensors of a type without values, or without a shape, byte by byte."""
+    found = Elements(golden, actual, layout="device")
+    if golden.key.io == "workspace":
+        why = "a workspace is scratch memory, which no operator has to leave in any state"
+        return replace(found, note=f"bytes not compared: {why}")
+    if {golden.dtype, actual.dtype} & _ADDRESSES:
+        return replace(found, note=f"elements not compared: {why}")
+    if golden.payload is None or actual.payload is None or golden.dtype != actual.dtype:
+        return replace(found, note=f"elements not compared: {why}")
+    one, other = raw_bytes(golden.payload), raw_bytes(actual.payload)
+    if one.size != other.size:
+        return replace(found, unequal_bytes=abs(one.size - other.size), note=f"compared byte by byte: {why}")
+    unequal = sum(_unequal_bytes(one, other))
+    return replace(found, unequal_bytes=unequal, note=f"compared byte by byte: {why}")
+
+
+def _stored(path: Path) -> dict[str, Array]:
+    found = path.stat()
+    return _mapped(path, (found.st_ino, found.st_mtime_ns, found.st_size))
+
+
+@lru_cache(maxsize=8)
+def _mapped(path: Path, _version: tuple[int, int, int]) -> dict[str, Array]:
+    """Map a file's tensors, once for each version of it: an update of the same process may replace it."""
+    return load_tensors(path)

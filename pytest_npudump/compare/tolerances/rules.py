@@ -1,0 +1,167 @@
+"""Tolerance rules as people write them: mappings in a marker or in a YAML file.
+
+A rule that allows more than the preset must say why: the reason is what a reviewer reads, and what a
+report quotes where the rule decided.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.tolerances.presets import bound
+from pytest_npudump.compare.tolerances.tolerance import (
+    AGAINST,
+    ANY,
+    GOLDEN,
+    SIDES,
+    Rule,
+    Tolerances,
+)
+from pytest_npudump.dump.table import MEASURED, STATISTICS
+from pytest_npudump.dump.values.dtypes import ALL, UNKNOWN
+from pytest_npudump.errors import RequestError
+from pytest_npudump.storage import safeyaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+_KEYS = ("layer", "dtype", "statistic", "rtol", "atol", "one_sided", "reason", "against")
+_FILE_KEYS = ("preset", "rules")
+
+REFERENCE_PRESET = "om-net"
+"""The preset of comparisons with an ONNX reference, unless a marker names another."""
+
+
+def parse_rules(
+    items: Iterable[Mapping[str, Any]], *, preset: str, source: str, against: str = GOLDEN
+) -> tuple[Rule, ...]:
+    """Rules from mappings with the keys layer, dtype, statistic, rtol, atol, one_sided, reason and against.
+
+    Args:
+        items: one mapping a rule; ``rtol`` and ``atol`` are required, the others have defaults.
+        preset: the preset the rules stand on: one that allows more needs a reason.
+        source: where they were given, quoted in errors and verdicts.
+        against: rules of the other comparison are left out.
+
+    Raises:
+        RequestError: an unknown key, a value out of range, or a missing reason.
+    """
+    other = [side for side in AGAINST if side != against]
+    return tuple(
+        _rule(item, preset, source, number)
+        for number, item in enumerate(items, start=1)
+        if item.get("against", GOLDEN) not in other
+    )
+
+
+def load_tolerances(path: Path, *, against: str = GOLDEN) -> Tolerances:
+    """Read a YAML file with the keys ``preset`` (a name) and ``rules`` (a list of mappings).
+
+    Args:
+        path: the file.
+        against: rules of the other comparison are checked and left out; the preset is that of goldens.
+
+    Raises:
+        RequestError: the file cannot be read, is not YAML, or holds a rule that is refused.
+    """
+    try:
+        data = safeyaml.read_mapping(path).data
+    except safeyaml.YamlError as error:
+        raise RequestError(f"{path}, line {error.line}: {error.reason}") from error
+    except OSError as error:
+        raise RequestError(f"{path}: the tolerance file cannot be read: {error}") from error
+    unknown = [key for key in data if key not in _FILE_KEYS]
+    if unknown:
+        raise RequestError(f"{path}: unknown key {unknown[0]!r}, expected {' or '.join(_FILE_KEYS)}")
+    preset = data.get("preset", "default")
+    rules = data.get("rules", [])
+    if not isinstance(preset, str):
+        raise RequestError(f"{path}: preset is {preset!r}, expected a name such as default")
+    if not isinstance(rules, list) or not all(isinstance(item, dict) for item in rules):
+        raise RequestError(f"{path}: rules must be a list of mappings with the keys {', '.join(_KEYS)}")
+    base = Tolerances(preset)
+    parsed = {
+        side: parse_rules(
+            rules, preset=preset if side == GOLDEN else REFERENCE_PRESET, source=path.name, against=side
+        )
+        for side in AGAINST
+    }
+    return base.extended(parsed[against])
+
+
+def _rule(item: Mapping[str, Any], preset: str, source: str, number: int) -> Rule:
+    where = f"{source}, rule {number}"
+    unknown = [key for key in item if key not in _KEYS]
+    if unknown:
+        raise RequestError(f"{where}: unknown key {unknown[0]!r}, expected {', '.join(_KEYS)}")
+    rule = Rule(
+        rtol=_bound(item, "rtol", where),
+        atol=_bound(item, "atol", where),
+        layer=_text(item, "layer", where, ANY),
+        dtype=_text(item, "dtype", where, ANY),
+        statistic=_choice(item, "statistic", where, (ANY, *STATISTICS)),
+        one_sided=_choice(item, "one_sided", where, SIDES),
+        reason=_text(item, "reason", where, ""),
+        source=source,
+        against=_choice(item, "against", where, AGAINST),
+    )
+    if not rule.reason and (loosened := _loosened(rule, preset)):
+        raise RequestError(
+            f"{where} allows more than the preset {preset!r} ({loosened}): say why with "
+            f"reason='...', or tighten it"
+        )
+    return rule
+
+
+def _bound(item: Mapping[str, Any], key: str, where: str) -> float:
+    if key not in item:
+        raise RequestError(f"{where}: {key} is missing, expected both rtol and atol (0 for none)")
+    value = item[key]
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not good or not 0 <= value <= sys.float_info.max:
+        raise RequestError(f"{where}: {key} is {_shown(value)}, expected a finite number, 0 or greater")
+    return float(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)[:80]
+    except ValueError:  # Python prints no integer of so many digits
+        return "an integer of thousands of digits"
+
+
+def _text(item: Mapping[str, Any], key: str, where: str, default: str) -> str:
+    value = item.get(key, default)
+    if not isinstance(value, str) or (not value.strip() and default):
+        raise RequestError(f"{where}: {key} is {_shown(value)}, expected text")
+    return value.strip() if key == "reason" else value
+
+
+def _choice(item: Mapping[str, Any], key: str, where: str, allowed: tuple[str, ...]) -> str:
+    value = item.get(key, allowed[0])
+    if value not in allowed:
+        raise RequestError(f"{where}: {key} is {_shown(value)}, expected one of {', '.join(allowed)}")
+    return str(value)
+
+
+def _loosened(rule: Rule, preset: str) -> str:
+    """Say where ``rule`` allows more than the preset does; "" where it nowhere does.
+
+    Types that no preset forgives anything, such as float8_e8m0fnu, count only where the rule names them: any
+    rule at all allows more than nothing.
+    """
+    for dtype in (*(d.name for d in ALL), UNKNOWN):
+        for statistic in STATISTICS:
+            if not rule.covers(dtype, statistic):
+                continue
+            measured = STATISTICS.index(statistic) < MEASURED
+            if measured and not rule.names_dtype and bound("default", dtype, statistic) == (0.0, 0.0):
+                continue
+            rtol, atol = bound(preset, dtype, statistic)
+            if rule.one_sided != "both":
+                return f"{rule.one_sided} only"
+            if rule.rtol > rtol or rule.atol > atol:
+                return f"rtol={rtol:g} atol={atol:g} for {statistic} of {dtype}"
+    return ""

@@ -1,0 +1,173 @@
+"""What statistics may differ by: a preset by data type, and rules by layer, data type and statistic.
+
+The last rule that matches decides, alone: rules of the run's file come before those of the marker, so the
+marker has the last word. Integers, bools and counts are exact unless a rule names their type or statistic:
+a ``*``, or a glob that begins with one (``*16``), never loosens them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from fnmatch import translate
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import MEASURED, STATISTICS, layer_of
+from pytest_npudump.dump.values.dtypes import is_exact
+from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_npudump.dump.table import StatsTable
+
+ANY = "*"
+_WILD = ("*", "?", "[")
+SIDES = ("both", "above", "below")
+GOLDEN = "golden"
+REFERENCE = "reference"
+AGAINST = (GOLDEN, REFERENCE)
+"""What a rule may be about: comparisons with the golden, or with an ONNX reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One tolerance.
+
+    Attributes:
+        rtol: allowed difference relative to the golden tensor's magnitude.
+        atol: allowed difference on top of it, in the tensor's own unit.
+        layer: layer name or glob, raw or as file names carry it.
+        dtype: data type name or glob.
+        statistic: one of :data:`STATISTICS`, or ``*`` for max, min, avg and l2norm.
+        one_sided: ``above``: only values above the golden can fail; ``below``: only those below; ``both``.
+        reason: why the difference is allowed.
+        source: where the rule was given: ``marker``, ``tolerances.yaml, rule 2``, ``preset default``.
+        against: one of :data:`AGAINST`.
+    """
+
+    rtol: float
+    atol: float
+    layer: str = ANY
+    dtype: str = ANY
+    statistic: str = ANY
+    one_sided: str = "both"
+    reason: str = ""
+    source: str = ""
+    against: str = GOLDEN
+
+    def describe(self) -> str:
+        """The rule in one line, as a verdict quotes it."""
+        where = [f"{n}={v}" for n in ("layer", "dtype", "statistic") if (v := getattr(self, n)) != ANY]
+        if self.one_sided != "both":
+            where.append(f"one_sided={self.one_sided}")
+        if self.against != GOLDEN:
+            where.append(f"against={self.against}")
+        reason = f": {self.reason}" if self.reason else ""
+        text = " ".join([f"rtol={self.rtol:g} atol={self.atol:g}", *where])
+        return f"{text} ({self.source}{reason})" if self.source or reason else text
+
+    @property
+    def names_dtype(self) -> bool:
+        """Whether the rule says which types it means; a glob that begins with a wildcard does not."""
+        return self.dtype[:1] not in _WILD
+
+    def covers(self, dtype: str, statistic: str) -> bool:
+        """Whether the rule speaks about a statistic of tensors of that type."""
+        if self.statistic not in (ANY, statistic):
+            return False
+        if self.statistic == ANY and STATISTICS.index(statistic) >= MEASURED:
+            return False
+        if STATISTICS.index(statistic) >= MEASURED and self.dtype == ANY:
+            return True
+        return (self.names_dtype or not is_exact(dtype)) and bool(_pattern(self.dtype).match(dtype))
+
+    def reaches(self, layer: str) -> bool:
+        """Whether the rule is about the layer; a raw and a sanitised spelling of one name are the same."""
+        if self.layer in (ANY, layer):
+            return True
+        plain = sanitise(layer)
+        if plain == layer:
+            spelling = sanitise(self.layer)
+            return spelling == layer or bool(_pattern(spelling).match(layer))
+        glob = _pattern(self.layer)
+        return self.layer == plain or bool(glob.match(layer) or glob.match(plain))
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """A preset and the rules on top of it, the last matching one deciding.
+
+    Attributes:
+        preset: name of one of :data:`PRESETS`.
+        rules: in the order they were given.
+    """
+
+    preset: str = "default"
+    rules: tuple[Rule, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a preset that does not exist."""
+        if self.preset not in PRESETS:
+            known = ", ".join(f"{name} ({DESCRIPTIONS[name]})" for name in PRESETS)
+            raise RequestError(f"unknown tolerance preset {self.preset!r}, expected one of {known}")
+
+    def extended(self, rules: Iterable[Rule]) -> Tolerances:
+        """The same with ``rules`` behind the present ones, which they override."""
+        return replace(self, rules=(*self.rules, *rules))
+
+    def decide(self, layer: str, dtype: str, statistic: str) -> Rule:
+        """The rule for one statistic of a layer's tensors; the preset's where no other matches."""
+        for rule in reversed(self.rules):
+            if rule.covers(dtype, statistic) and rule.reaches(layer):
+                return rule
+        return _preset_rule(self.preset, dtype, statistic)
+
+    def largest_atol(self) -> float:
+        """An absolute tolerance that none of the rules, nor any of the preset, exceeds."""
+        return max([rule.atol for rule in self.rules] + [atol for _, atol in PRESETS[self.preset].values()])
+
+    def elements(self, layer: str, dtype: str) -> tuple[float, float]:
+        """``(rtol, atol)`` for the single elements of a layer's tensors: that of their extremes."""
+        rule = self.decide(layer, dtype, "max")
+        return rule.rtol, rule.atol
+
+    def unmatched(self, *tables: StatsTable) -> tuple[Rule, ...]:
+        """Rules that are about no tensor of any of ``tables``: a misspelt layer, most of the time."""
+        if not self.rules:
+            return ()
+        tensors = {
+            (layer_of(key), dtype)
+            for table in tables
+            for key, dtype in zip(table.keys, table.dtypes, strict=True)
+        }
+        return tuple(rule for rule in self.rules if not _matches_any(rule, tensors))
+
+
+def _matches_any(rule: Rule, tensors: Iterable[tuple[str, str]]) -> bool:
+    statistics = STATISTICS if rule.statistic == ANY else (rule.statistic,)
+    covered: dict[str, bool] = {}
+    for layer, dtype in tensors:
+        if dtype not in covered:
+            covered[dtype] = any(rule.covers(dtype, statistic) for statistic in statistics)
+        if covered[dtype] and rule.reaches(layer):
+            return True
+    return False
+
+
+@lru_cache(maxsize=512)
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile(translate(glob))
+
+
+@lru_cache(maxsize=1024)
+def _preset_rule(preset: str, dtype: str, statistic: str) -> Rule:
+    rtol, atol = bound(preset, dtype, statistic)
+    if STATISTICS.index(statistic) >= MEASURED:
+        return Rule(rtol, atol, source="counts of NaN and infinities are exact")
+    if is_exact(dtype):
+        return Rule(rtol, atol, dtype=dtype, source="integers, bools and types of no float value are exact")
+    return Rule(rtol, atol, dtype=dtype, source=f"preset {preset}")

@@ -1,0 +1,198 @@
+"""From a request to acl.json, the file that ``acl.mdl.set_dump`` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.config.acl import ge
+from pytest_npudump.config.acl.adump import validate
+from pytest_npudump.config.acl.environment import collecting_words
+from pytest_npudump.config.acl.profile import profile_for
+from pytest_npudump.errors import ConfigError
+from pytest_npudump.request import EXCEPTION_SCENES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.config.verdict import Verdict
+    from pytest_npudump.request import DumpRequest
+
+_ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")
+_TOP_KEYS = ("dump_level", "dump_step", "dump_stats", "dump_kernel_data")
+_MODELS_ONLY = frozenset({"8.5.0", "9.0.0"})
+# GE, which dumps models, knows fewer characters than the call that accepts the path, and then dumps
+# nothing without a word (spec of aclmdlSetDump, second validation in dump_callback.cc).
+_GE_PATH = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*\Z")
+
+
+def dump_section(
+    request: DumpRequest, dump_path: str, *, layers: Sequence[str] | None = None, dump_data: str | None = None
+) -> dict[str, Any]:
+    """Return the value of the key ``dump``.
+
+    Args:
+        request: what the test asks for.
+        dump_path: directory the dump goes to.
+        layers: raw operator names to dump instead of the request's; empty for all of them.
+        dump_data: ``stats`` or ``tensor`` instead of the request's.
+    """
+    if request.scene in _SCENE_SECTIONS:
+        return {"dump_path": dump_path, **_SCENE_SECTIONS[request.scene](request)}
+    data = dump_data or request.dump_data or ("tensor" if request.transport == "callback" else "stats")
+    section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
+    for key in _TOP_KEYS:
+        value = getattr(request, key)
+        if value and not (key == "dump_stats" and data != "stats"):
+            section[key] = list(value) if isinstance(value, tuple) else value
+    if request.scene == "op":
+        section["dump_op_switch"] = "on"
+        section["dump_list"] = [{}]
+        return section
+    section["dump_list"] = [_dump_list_item(request, layers)]
+    return section
+
+
+def _watcher(request: DumpRequest) -> dict[str, Any]:
+    """Return the watcher's keys: ``dump_mode`` written for 8.5.0, ``dump_data`` not for 9.1.0-beta.3."""
+    item = {"layer": list(request.layers), "watcher_nodes": list(request.watcher_nodes)}
+    section: dict[str, Any] = {"dump_scene": "watcher", "dump_mode": "output", "dump_list": [item]}
+    return {**section, "dump_step": request.dump_step} if request.dump_step else section
+
+
+def _overflow(_: DumpRequest) -> dict[str, Any]:
+    """Return the overflow dump's key; with a ``dump_list`` GE would dump nothing, without a word."""
+    return {"dump_debug": "on"}
+
+
+def _exception(request: DumpRequest) -> dict[str, Any]:
+    return {"dump_scene": request.dump_scene or EXCEPTION_SCENES[0]}
+
+
+_SCENE_SECTIONS: Mapping[str, Callable[[DumpRequest], dict[str, Any]]] = MappingProxyType(
+    {"overflow": _overflow, "watcher": _watcher, "exception": _exception}
+)
+"""Scenes whose keys are all their own; the full tensors they dump are the default of ``dump_data``."""
+
+
+def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[str, Any]:
+    item: dict[str, Any] = {}
+    for key in _ITEM_KEYS:
+        value = getattr(request, key)
+        if value:
+            item[key] = value if isinstance(value, str) else [dict(entry) for entry in value]
+    wanted = layers if layers is not None else (request.layers if request.exact_layers else ())
+    if wanted:
+        item["layer"] = list(wanted)
+    return item
+
+
+def check_request(request: DumpRequest, *, version: str, cwd: Path, runtime: str = "") -> None:
+    """Have the rules of ``aclmdlSetDump``, and of GE behind it, judge what the request would write.
+
+    Args:
+        request: what the test asks for.
+        version: CANN version whose rules apply.
+        cwd: an existing directory, standing in for the dump path.
+        runtime: what runs the test, as in ``--npudump-runtime``; "" where that is not known yet.
+
+    Raises:
+        ConfigError: CANN would refuse it, aloud or without a word; the message has the reason.
+    """
+    section = dump_section(request, ".")
+    verdict = _judged(section, version, cwd)
+    if not verdict.accepted:
+        raise ConfigError(f"CANN {version} refuses this dump: {verdict.message}")
+    second = ge.validate_dump(section)
+    if not second.accepted:
+        raise ConfigError(
+            f"CANN's graph engine refuses this dump without a word, and dumps nothing: {second.message}"
+        )
+    if runtime == "torch_npu" and request.scene == "overflow":
+        refuse_operator_overflow(version)
+
+
+def request_warnings(request: DumpRequest, *, version: str, cwd: Path) -> tuple[str, ...]:
+    """Return what CANN accepts of a request, and yet does nothing or less than it says.
+
+    Args:
+        request: what the test asks for.
+        version: CANN version whose rules apply.
+        cwd: an existing directory, standing in for the dump path.
+    """
+    return _judged(dump_section(request, "."), version, cwd).warnings
+
+
+def _judged(section: Mapping[str, Any], version: str, cwd: Path) -> Verdict:
+    return validate(json.dumps({"dump": section}).encode(), version=version, cwd=cwd)
+
+
+def refuse_operator_overflow(version: str) -> None:
+    """Refuse an overflow dump of aclnn operators where CANN has none.
+
+    CANN 8.5 and 9.0 hand adump ``dumpStatus = off`` for ``dump_debug`` (``dump_config_converter.cpp`` of
+    v9.0.0, line 720), so that only models of GE are looked at.
+
+    Raises:
+        ConfigError: this is such a release.
+    """
+    if profile_for(version) in _MODELS_ONLY:
+        raise ConfigError(
+            f"scene='overflow': in CANN {version} the overflow dump works for models only, and torch_npu "
+            f"runs aclnn operators: no overflow would ever be seen; take CANN 9.1.0 or later, or scene='op', "
+            f"whose statistics count NaN and Inf"
+        )
+
+
+class AclJson:
+    """The part of a runtime that is configured by an acl.json.
+
+    Attributes:
+        refused_while_collecting: scenes of which GE dumps nothing while ``NPU_COLLECT_PATH`` is set.
+    """
+
+    config_name = "acl.json"
+    refused_while_collecting = frozenset({"model", "op", "overflow", "watcher"})
+
+    def write_config(
+        self,
+        path: Path,
+        request: DumpRequest,
+        dump_path: Path,
+        *,
+        layers: Sequence[str] | None = None,
+        dump_data: str | None = None,
+    ) -> None:
+        """Write the acl.json of a request.
+
+        Raises:
+            ConfigError: the dump path is one that CANN would accept and then not use, or the environment
+                has GE dump nothing.
+        """
+        refused = collecting_words(os.environ) if request.scene in self.refused_while_collecting else ""
+        if refused:
+            raise ConfigError(refused)
+        write_acl_json(path, dump_section(request, str(dump_path), layers=layers, dump_data=dump_data))
+
+
+def write_acl_json(path: Path, section: Mapping[str, Any]) -> None:
+    """Write acl.json, readable for its owner only.
+
+    Raises:
+        ConfigError: the dump path is one that CANN would accept and then not use.
+    """
+    dump_path = str(section["dump_path"])
+    if not _GE_PATH.match(dump_path):
+        raise ConfigError(
+            f"dump path {dump_path!r}: CANN's graph engine dumps nothing into a path with spaces or "
+            f"characters other than letters, digits and -=[];\\,./!@#$%^&*()_+{{}}:? "
+            f"(choose another with --npudump-dump-dir, or --basetemp)"
+        )
+    if len(dump_path.encode()) > 512:  # noqa: PLR2004 - the limit of dump_path
+        raise ConfigError(f"dump path {dump_path!r} is longer than the 512 bytes CANN allows")
+    path.write_text(json.dumps({"dump": dict(section)}, indent=2) + "\n", encoding="utf-8")
+    path.chmod(0o600)

@@ -1,0 +1,247 @@
+"""The data_dump.json that makes MindSpore dump what a request asks for, or the reason why it cannot.
+
+MindSpore reads the file that ``MINDSPORE_DUMP_CONFIG`` names once a process, at the first graph compilation,
+and refuses it there with a RuntimeError; much of what it takes it then ignores. Whatever it would refuse or
+ignore is refused here. The keys by version are those of ``dump_json_parser.cc`` of MindSpore 2.0 to 2.10.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import metadata
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_npudump.config.mindspore.common import KEYS as COMMON_KEYS
+from pytest_npudump.config.mindspore.data_dump_kernels import kernels_of
+from pytest_npudump.config.mindspore.e2e import KEYS as E2E_KEYS
+from pytest_npudump.config.mindspore.parser import validate
+from pytest_npudump.config.mindspore.warnings import mindspore_warnings
+from pytest_npudump.config.verdict import one_of
+from pytest_npudump.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.request import DumpRequest
+
+NEWEST: Final = (2, 10)
+"""The newest MindSpore whose rules are known."""
+
+_VERSION = re.compile(r"(\d+)\.(\d+)", re.ASCII)
+_NET_NAME = "net"
+_DEVICES = 16
+_COMMON = "common_dump_settings"
+_E2E = "e2e_dump_settings"
+_INPUT_OUTPUT = MappingProxyType({"all": 0, "input": 1, "output": 2})
+_OVERFLOW = 3
+_CATEGORIES = MappingProxyType(
+    {
+        "Max": "max",
+        "Min": "min",
+        "Avg": "avg",
+        "Nan": "nan count",
+        "Negative Inf": "negative inf count",
+        "Positive Inf": "positive inf count",
+        "L2norm": "l2norm",
+    }
+)
+_SET_BY_US = MappingProxyType(
+    {
+        "path": "the plugin chooses it; --npudump-dump-dir says where failing tests' dumps go",
+        "dump_mode": "use layers",
+        "kernels": "use layers",
+        "iteration": "use dump_step",
+        "input_output": "use dump_mode",
+        "op_debug_mode": "use scene='overflow'",
+    }
+)
+_SINCE = MappingProxyType(
+    {
+        "statistic_category": (2, 3),
+        "save_kernel_args": (2, 3),
+        "sample_mode": (2, 3),
+        "sample_num": (2, 3),
+        "stat_calc_mode": (2, 3),
+        "device_stat_precision_mode": (2, 4),
+        "overflow_number": (2, 4),
+        "initial_iteration": (2, 6),
+    }
+)
+_NOT_IN_MINDSPORE = MappingProxyType(
+    {
+        "model_name": "it dumps every network of the process; select with layers",
+        "dump_level": "it has no such levels; leave it out",
+        "dump_kernel_data": "it has nothing of the kind; leave it out",
+        "optype_blacklist": "it knows no exceptions; select with layers",
+        "opname_blacklist": "it knows no exceptions; select with layers",
+        "opname_range": "it knows no ranges; select with layers",
+        "watcher_nodes": "it has no watcher; run the model's .om file with --npudump-runtime=acl",
+    }
+)
+
+
+def rules_version() -> tuple[int, int]:
+    """Return major and minor of the MindSpore whose rules count here: the installed one, else 2.10."""
+    try:
+        return version_of(metadata.version("mindspore"))
+    except metadata.PackageNotFoundError:
+        return NEWEST
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """Return major and minor of a version such as ``2.7.0rc1``; the newest known for what is none."""
+    match = _VERSION.match(text)
+    return (int(match[1]), int(match[2])) if match else NEWEST
+
+
+def data_dump_settings(
+    request: DumpRequest,
+    dump_path: str,
+    *,
+    layers: Sequence[str] | None = None,
+    dump_data: str | None = None,
+    version: tuple[int, int] = NEWEST,
+) -> dict[str, Any]:
+    """Return the content of the data_dump.json.
+
+    ``e2e_dump_settings`` is always there: without it compilation waits three seconds, and MindSpore 2.6 and
+    later dump nothing on Ascend.
+
+    Args:
+        request: what the test asks for.
+        dump_path: directory the dump goes to.
+        layers: operator names to dump instead of the request's; empty for all of them.
+        dump_data: ``stats`` or ``tensor`` instead of the request's, which mean ``statistic`` and ``tensor``.
+        version: of MindSpore, major and minor.
+    """
+    own = dict(request.data_dump or {})
+    if dump_data is not None:
+        own = {key: value for key, value in own.items() if key not in {"saved_data", "statistic_category"}}
+    kernels = kernels_of(request.layers if layers is None else layers, version=version)
+    saved = "statistic" if (dump_data or request.dump_data) == "stats" else "tensor"
+    common = {
+        "dump_mode": 1 if kernels else 0,
+        "path": dump_path,
+        "net_name": _NET_NAME,
+        "iteration": request.dump_step or "all",
+        "input_output": 0 if request.scene == "overflow" else _INPUT_OUTPUT[request.dump_mode],
+        "kernels": kernels,
+        "support_device": list(range(_DEVICES)),
+        "op_debug_mode": _OVERFLOW if request.scene == "overflow" else 0,
+        "saved_data": saved,
+    }
+    common |= {key: value for key, value in own.items() if key in COMMON_KEYS}
+    if common["saved_data"] != "tensor" and version >= _SINCE["statistic_category"]:
+        wanted = request.dump_stats or tuple(_CATEGORIES)
+        common.setdefault("statistic_category", [_CATEGORIES[name] for name in wanted])
+    e2e = {"enable": True, "trans_flag": True}
+    return {_COMMON: common, _E2E: e2e | {key: value for key, value in own.items() if key in E2E_KEYS}}
+
+
+def check_request(
+    request: DumpRequest, *, device: str = "Ascend", version: tuple[int, int] = NEWEST, path: str = "/dump"
+) -> None:
+    """Refuse what MindSpore cannot do, or would take without effect.
+
+    Args:
+        request: what the test asks for.
+        device: ``device_target``: ``Ascend``, which can do most, ``CPU`` or ``GPU``.
+        version: of MindSpore, major and minor.
+        path: directory the dump goes to.
+
+    Raises:
+        ConfigError: names the argument, and what to write instead.
+    """
+    problems = [*_impossible(request), *_own_keys(request, version), *_device_problems(request, device)]
+    if problems:
+        raise ConfigError("; ".join(problems))
+    if request.scene != "op":
+        check_settings(data_dump_settings(request, path, version=version), device=device, version=version)
+
+
+def check_settings(settings: Mapping[str, Any], *, device: str, version: tuple[int, int]) -> None:
+    """Have MindSpore's own rules judge the content of a data_dump.json.
+
+    Raises:
+        ConfigError: MindSpore would refuse it, or part of it matches nothing.
+    """
+    name = f"MindSpore {version[0]}.{version[1]}"
+    verdict = validate(json.dumps(settings).encode(), device=device, environ={}, version=version)
+    if not verdict.accepted:
+        hint = "; --npudump-dump-dir or --basetemp choose one" if ".path:" in verdict.message else ""
+        raise ConfigError(f"{name} refuses this dump: {verdict.message}{hint}")
+    ignored = mindspore_warnings(dict(settings))
+    if ignored:
+        raise ConfigError(f"{name} would take this dump and ignore part of it: {'; '.join(ignored)}")
+
+
+def write_data_dump(
+    path: Path, settings: Mapping[str, Any], *, device: str, version: tuple[int, int]
+) -> None:
+    """Write a data_dump.json, readable for its owner only.
+
+    Raises:
+        ConfigError: MindSpore would refuse it, or part of it matches nothing.
+    """
+    check_settings(settings, device=device, version=version)
+    path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    path.chmod(0o600)
+
+
+def _impossible(request: DumpRequest) -> Iterator[str]:
+    for name, way_out in _NOT_IN_MINDSPORE.items():
+        if getattr(request, name):
+            yield f"{name}: not with MindSpore: {way_out}"
+    if request.scene == "watcher" and not request.watcher_nodes:
+        yield f"scene='watcher': not with MindSpore: {_NOT_IN_MINDSPORE['watcher_nodes']}"
+    if request.scene == "exception":
+        yield (
+            "scene='exception': not with MindSpore: an operator that fails raises in the test, and the "
+            "exception dump that MindSpore 2.9 and later leave by themselves is CANN's; leave scene out"
+        )
+    if request.transport != "files":
+        yield "transport='callback': not with MindSpore, whose dump goes through files only; leave it out"
+    if request.dump_stats and request.dump_data != "stats":
+        yield (
+            "dump_stats: MindSpore dumps tensors unless dump_data='stats' is given, and all statistics are "
+            "computed from those; add dump_data='stats' (Ascend and GPU only), or leave dump_stats out"
+        )
+
+
+def _own_keys(request: DumpRequest, version: tuple[int, int]) -> Iterator[str]:
+    known = [key for key in (*COMMON_KEYS, *E2E_KEYS) if key not in _SET_BY_US]
+    for key, value in (request.data_dump or {}).items():
+        if key in _SET_BY_US:
+            yield f"data_dump[{key!r}]: not here: {_SET_BY_US[key]}"
+        elif key not in known:
+            yield f"data_dump[{key!r}]: MindSpore ignores this key; {one_of(known, key)}"
+        elif version < _SINCE.get(key, version):
+            since = ".".join(map(str, _SINCE[key]))
+            yield (
+                f"data_dump[{key!r}]: MindSpore {version[0]}.{version[1]} ignores this key, which came with "
+                f"{since}; leave it out"
+            )
+        elif key == "saved_data" and value == "full" and request.dump_data:
+            yield "data_dump['saved_data']: dump_data says it already; leave dump_data out for 'full'"
+        elif key == "saved_data" and value != "full":
+            yield "data_dump['saved_data']: only 'full' here; dump_data is 'stats' or 'tensor'"
+
+
+def _device_problems(request: DumpRequest, device: str) -> Iterator[str]:
+    wants_statistics = request.dump_data == "stats" or "saved_data" in (request.data_dump or {})
+    if device == "CPU" and wants_statistics:
+        yield (
+            "dump_data='stats': MindSpore writes no statistics on CPU; leave it out (and saved_data): "
+            "tensors are dumped then, and their statistics computed here in full precision"
+        )
+    if device != "Ascend" and request.scene != "model":
+        why = {
+            "op": "only aclop kernels, which run on Ascend, heed MS_ACL_DUMP_CFG_PATH",
+            "overflow": "op_debug_mode=3 dumps every operator there, whether it overflowed or not",
+        }.get(request.scene)
+        if why is None:
+            return
+        yield f"scene={request.scene!r}: not with MindSpore on {device}: {why}; use scene='model'"

@@ -1,0 +1,167 @@
+"""From the bytes of a tensor to an array: a view of the file where numpy or ml_dtypes has the type.
+
+Packed types: the first element lies in the low bits of a byte, in UINT1 in the high bit (as msaccucmp
+unpacks it). For float4 the order decides only which of two neighbours comes first, not their values.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+
+from pytest_npudump.dump.bytes.rawfile import open_raw
+from pytest_npudump.dump.files.npy import load_npy
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.dump.values.small_floats import (
+    float4_table,
+    hifloat8_table,
+    sign_extend,
+    unpack,
+)
+from pytest_npudump.errors import DumpError, FormatError
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.records import Payload
+
+VIEWED = frozenset(
+    {
+        "float32",
+        "float16",
+        "float64",
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+    }
+    | {"complex64", "complex128", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"}
+)
+"""Types that are read without a copy."""
+
+_WHY_OPAQUE = {
+    "float6_e3m2fn": "CANN does not document how three bytes hold four FLOAT6 values",
+    "float6_e2m3fn": "CANN does not document how three bytes hold four FLOAT6 values",
+    "hifloat4": "CANN does not document the values of HIFLOAT4",
+}
+
+
+class DecodeError(DumpError):
+    """A tensor whose bytes have no values: an opaque or unknown type, or too few bytes."""
+
+
+def load(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndarray:
+    """The values of a tensor, of ``shape``, or of one axis where ``shape`` is None.
+
+    numpy's types, bf16 and fp8 (as ``ml_dtypes``) are read-only views of the file, of any alignment.
+    bool is bool, or uint8 where a byte is neither 0 nor 1 (ACL's statistics show such bytes as they are).
+    Copies: int4, int2 as int8; uint1, uint2 as uint8; complex32 as complex64; hifloat8, float4 as float32.
+
+    Raises:
+        DecodeError: the type has no values, or the payload is smaller than the shape.
+        FormatError: the file cannot be read or no longer has the bytes.
+    """
+    if payload.kind == "npy":
+        return _load_npy(payload, dtype, shape)
+    why = why_opaque(dtype)
+    if why:
+        raise DecodeError(f"{payload.path}: no values: {why}; the bytes are readable as they are")
+    data = raw_bytes(payload)
+    count = len(data) * 8 // BY_NAME[dtype].bits if shape is None else math.prod(shape)
+    needed = (count * BY_NAME[dtype].bits + 7) // 8
+    if needed > len(data):
+        raise too_short(payload, dtype, count, len(data))
+    return decode(data[:needed], dtype, count).reshape((count,) if shape is None else shape)
+
+
+def too_short(payload: Payload, dtype: str, count: int, nbytes: int) -> DecodeError:
+    """The error for a payload that has ``nbytes``, which are too few for ``count`` elements."""
+    needed = (count * BY_NAME[dtype].bits + 7) // 8
+    return DecodeError(
+        f"{payload.path}, byte {payload.offset}: {count} elements of {dtype} need {needed} bytes, "
+        f"the tensor has {nbytes}"
+    )
+
+
+def raw_bytes(payload: Payload) -> np.ndarray:
+    """The bytes of a payload as a read-only uint8 view of shape (nbytes,).
+
+    Raises:
+        FormatError: the file cannot be read or no longer has the bytes.
+    """
+    with open_raw(payload.path) as file:
+        return file.map(payload.offset, payload.nbytes, "the tensor")
+
+
+def why_opaque(dtype: str) -> str:
+    """Why the type called ``dtype`` has no values; "" if it has."""
+    found = BY_NAME.get(dtype)
+    if found is None:
+        return f"type {dtype} is not known to this version"
+    if found.kind == "opaque":
+        return f"CANN gives {found.cann} no numeric meaning in a dump"
+    if dtype == "float8_e8m0fnu" and not hasattr(ml_dtypes, dtype):
+        return "FLOAT8_E8M0 needs ml_dtypes 0.5 or newer: pip install -U ml_dtypes"
+    return _WHY_OPAQUE.get(dtype, "")
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """The numpy type for one of the types in VIEWED, little-endian."""
+    found: np.dtype
+    if hasattr(np, dtype):
+        found = np.dtype(dtype).newbyteorder("<")
+    elif sys.byteorder == "little":
+        found = np.dtype(getattr(ml_dtypes, dtype))
+    else:
+        raise DecodeError(f"{dtype} is readable on little-endian machines only")
+    return found
+
+
+def _load_npy(payload: Payload, dtype: str, shape: tuple[int, ...] | None) -> np.ndarray:
+    array = load_npy(payload.path, may_be_float32=dtype == "float32")
+    check_npy_type(payload, array.dtype, dtype)
+    if shape is None or array.shape == shape:
+        return array
+    if array.size != math.prod(shape):
+        raise FormatError(payload.path, f"the array has shape {array.shape}, the record says {shape}")
+    return array.reshape(shape)
+
+
+def check_npy_type(payload: Payload, found: np.dtype, dtype: str) -> None:
+    """Raise FormatError where an npy file has float16 and its record says ``dtype`` is bfloat16."""
+    if found == np.float16 and dtype == "bfloat16":
+        raise FormatError(payload.path, "the array is float16, the record says bfloat16")
+
+
+def decode(data: np.ndarray, dtype: str, count: int) -> np.ndarray:
+    """The ``count`` elements, (count,), of a type that has values, which the bytes in ``data`` are.
+
+    Types are those of :func:`load`, which also says what is a view.
+    """
+    values: np.ndarray
+    if dtype in VIEWED:
+        values = data.view(numpy_dtype(dtype))
+    elif dtype == "bool":
+        values = data if data.max(initial=0) > 1 else data.view(np.bool_)
+    elif dtype == "hifloat8":
+        values = hifloat8_table()[data]
+    elif dtype == "complex32":
+        with np.errstate(invalid="ignore"):  # aarch64 reports signalling NaNs of float16
+            values = data.view("<f2").astype(np.float32).view(np.complex64)
+    else:
+        values = _unpacked(data, dtype, count)
+    return values
+
+
+def _unpacked(data: np.ndarray, dtype: str, count: int) -> np.ndarray:
+    bits = BY_NAME[dtype].bits
+    codes = unpack(data, bits, count, high_first=dtype == "uint1")
+    if dtype.startswith("float4"):
+        codes = float4_table(dtype)[codes]
+    return sign_extend(codes, bits) if dtype.startswith("int") else codes

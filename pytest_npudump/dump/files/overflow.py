@@ -1,0 +1,217 @@
+"""Overflow records: what the tensor of an ``Opdebug.Node_OpDebug`` file says.
+
+Two layouts: the old one has three units at fixed places, the new one begins with a magic and has one
+accelerator. Only the first overflow of a step is kept. Sources: msaccucmp's constants (formats.md 4.7).
+
+The old layout has nothing to be known by, and a record whose magic is damaged must not read as one: its ids
+have to be of CANN's 32 bits, and one without overflow has nothing but zeros between its fields.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.dump.arrays.decode import raw_bytes
+from pytest_npudump.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_npudump.dump.records import Payload
+
+MAGIC = 0x5A5A5A5A
+
+STATUS_BITS = (
+    (0x8, "negation of the smallest signed integer"),
+    (0x10, "integer addition, subtraction, multiplication or multiply-add overflow"),
+    (0x20, "floating-point overflow"),
+    (0x80, "negative floating-point value converted to unsigned"),
+    (0x100, "overflow in converting float32 or int32 to float16"),
+    (0x400, "cube accumulation overflow"),
+)
+"""Bits of an AI Core's status, after CANN's documentation."""
+
+_INFO = ("model_id", "stream_id", "task_id", "task_type", "pc_start", "para_base")
+_OLD_SIZE = 2048
+_OLD_UNITS = (
+    ("DHA Atomic Add", 0, 512, ("status",)),
+    ("L2 Atomic Add", 128, 768, ("status",)),
+    ("AI Core", 256, 1024, ("kernel_code", "block_idx", "status")),
+)
+_IDS = _INFO[:4]
+_TASK = (*_IDS, "context_id")
+_CORE = (*_TASK, "thread_id", "pc_start", "para_base", "core_id", "block_id", "status")
+_ACCELERATORS = {
+    0: ("AIC", _CORE),
+    1: ("AIV", _CORE),
+    2: ("AICPU", (*_TASK, "cpu_id", "thread_id", "status")),
+    3: ("SDMA", (*_TASK, "thread_id", "src_addr", "dst_addr", "channel_id", "status")),
+}
+_CORE_UNITS = {"AI Core", "AIC", "AIV"}
+_HEX = {"pc_start", "para_base", "kernel_code", "src_addr", "dst_addr"}
+_HEAD = struct.Struct("<6I")
+_STATUS_WORDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowUnit:
+    """What one unit of the chip reports.
+
+    Attributes:
+        name: ``DHA Atomic Add``, ``L2 Atomic Add``, ``AI Core`` (old layout), ``AIC``, ``AIV``, ``AICPU``
+            or ``SDMA``.
+        fields: CANN's key names and values, without the status.
+        status: one word, or four in version 1 of AIC and AIV.
+    """
+
+    name: str
+    fields: dict[str, int]
+    status: tuple[int, ...]
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether any bit of the status is set."""
+        return any(self.status)
+
+    def describe(self) -> tuple[str, ...]:
+        """The status in words, one text for each bit that is set; nothing where none is."""
+        if self.name not in _CORE_UNITS:
+            return (f"{self.name} overflow (status {self.status[0]:#x})",) if self.overflowed else ()
+        texts = [text for bit, text in STATUS_BITS if self.status[0] & bit]
+        rest = self.status[0] & ~sum(bit for bit, _ in STATUS_BITS)
+        if rest:
+            texts.append(f"undocumented status bits {rest:#x}")
+        texts += [f"status word {i} is {word:#x}" for i, word in enumerate(self.status[1:], 1) if word]
+        return tuple(texts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object CANN's tool writes, key order included."""
+        fields: dict[str, Any] = {k: hex(v) if k in _HEX else v for k, v in self.fields.items()}
+        return {**fields, "status": list(self.status) if len(self.status) > 1 else self.status[0]}
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowRecord:
+    """One overflow record.
+
+    Attributes:
+        units: one of the new layout, three of the old one.
+        version: 0 or 1 in the new layout; None in the old one.
+        valid, rsv, data_len: as in the new layout's header; 0 in the old one.
+    """
+
+    units: tuple[OverflowUnit, ...]
+    version: int | None = None
+    valid: int = 0
+    rsv: int = 0
+    data_len: int = 0
+
+    @property
+    def overflowed(self) -> tuple[OverflowUnit, ...]:
+        """The units that report an overflow."""
+        return tuple(unit for unit in self.units if unit.overflowed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object CANN's tool writes, key order included."""
+        if self.version is None:
+            return {unit.name: unit.to_json() for unit in self.units}
+        (unit,) = self.units
+        accelerator = {"valid": self.valid, "acc_type": unit.name, "rsv": self.rsv, "data_len": self.data_len}
+        return {
+            "magic": hex(MAGIC),
+            "version": self.version,
+            "acc_list": {**accelerator, "data": unit.to_json()},
+        }
+
+    def to_text(self) -> str:
+        """The text of the ``.output.0.json`` file that CANN's tool makes of the record."""
+        return json.dumps(self.to_json(), indent=4)
+
+
+def read_overflow(payload: Payload) -> OverflowRecord:
+    """The overflow record in the bytes of a dumped tensor.
+
+    Raises:
+        FormatError: the bytes are no overflow record.
+    """
+    return parse_overflow(raw_bytes(payload).tobytes(), payload.path, payload.offset)
+
+
+def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRecord:
+    """The overflow record in ``data``, which begins at byte ``offset`` of ``path``.
+
+    Raises:
+        FormatError: too short, an unknown accelerator, a length that is not the accelerator's, or neither
+            the magic of the new layout nor what the old one has.
+    """
+    if len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC:
+        return _new(data, path, offset)
+    if len(data) < _OLD_SIZE:
+        raise FormatError(
+            path, f"an overflow record of {len(data)} bytes, expected {_OLD_SIZE} or a magic", offset=offset
+        )
+    return _old(data, path, offset)
+
+
+def _old(data: bytes, path: Path | str, offset: int) -> OverflowRecord:
+    record = OverflowRecord(tuple(_old_unit(data, *unit) for unit in _OLD_UNITS))
+    damaged = next((offset + at for at in _not_old(data, record)), None)
+    if damaged is not None:
+        raise FormatError(
+            path,
+            f"an overflow record of neither layout: the new one begins with {MAGIC:#x}, and the old one has "
+            f"ids of 32 bits and zeros between its fields, unlike byte {damaged}: the file is damaged, "
+            f"collect the dump again",
+            offset=offset,
+        )
+    return record
+
+
+def _not_old(data: bytes, record: OverflowRecord) -> Iterator[int]:
+    """Yield the bytes that a record of the old layout does not have: wide ids, data without overflow."""
+    for unit, (_, info, _, _) in zip(record.units, _OLD_UNITS, strict=True):
+        for number, name in enumerate(_IDS):
+            if unit.fields[name] >> 32:
+                yield info + 8 * number
+    if not record.overflowed:
+        rest = bytearray(data)
+        for _, info, status, names in _OLD_UNITS:
+            for start, count in ((info, len(_INFO)), (status, len(names))):
+                rest[start : start + 8 * count] = bytes(8 * count)
+        yield from (at for at, byte in enumerate(rest) if byte)
+
+
+def _old_unit(data: bytes, name: str, info: int, status: int, names: tuple[str, ...]) -> OverflowUnit:
+    fields = dict(zip(_INFO, _words(data, info, len(_INFO)), strict=True))
+    fields.update(zip(names, _words(data, status, len(names)), strict=True))
+    return OverflowUnit(name, fields, (fields.pop("status"),))
+
+
+def _new(data: bytes, path: Path | str, offset: int) -> OverflowRecord:
+    _, version, valid, kind, rsv, data_len = _HEAD.unpack_from(data)
+    if kind not in _ACCELERATORS or version > 1:
+        raise FormatError(
+            path,
+            f"overflow record of version {version}, accelerator {kind}, expected 0 or 1 and 0 to 3",
+            offset=offset,
+        )
+    name, names = _ACCELERATORS[kind]
+    words = _STATUS_WORDS if version and name in _CORE_UNITS else 1
+    count = len(names) - 1 + words
+    if data_len != 8 * count or _HEAD.size + data_len > len(data):
+        raise FormatError(
+            path,
+            f"overflow record of {name}: data_len {data_len} in {len(data)} bytes, expected {8 * count}",
+            offset=offset + 20,
+        )
+    values = _words(data, _HEAD.size, count)
+    fields = dict(zip(names[:-1], values[:-words], strict=True))
+    return OverflowRecord((OverflowUnit(name, fields, values[-words:]),), version, valid, rsv, data_len)
+
+
+def _words(data: bytes, offset: int, count: int) -> tuple[int, ...]:
+    return struct.unpack_from(f"<{count}Q", data, offset)

@@ -1,0 +1,190 @@
+"""Cells of statistics CSV files: columns under all their names, and values with every "no value" mark."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.records import Stats
+from pytest_npudump.dump.values.dtypes import ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DIGITS = 6
+"""Significant decimal digits of a float in these files: C++ streams with their defaults."""
+
+NO_VALUE = frozenset({"", "NA", "-", "UNKNOW", "null"})
+"""Device-side writer, host converter, both (type, format, shape), host converter, MindSpore."""
+
+IGNORED = "ignored"
+"""Columns that are known and have no place in a record."""
+
+_COLUMNS = {
+    "input/output": "io",
+    "io": "io",
+    "index": "slot",
+    "slot": "slot",
+    "data size": "size",
+    "data type": "dtype",
+    "format": "format",
+    "shape": "shape",
+    "max value": "max",
+    "min value": "min",
+    "avg value": "avg",
+    "count": "count",
+    "nan count": "nan",
+    "negative inf count": "neg_inf",
+    "positive inf count": "pos_inf",
+    "zero count": "zero",
+    "l2norm": "l2norm",
+    "l2norm value": "l2norm",
+    "l2 value": "l2norm",
+    "op type": "op_type",
+    "op name": "op_name",
+    "task id": "task",
+    "stream id": "stream",
+    "timestamp": "time",
+    # MindSpore's names for the numbers of elements below and above zero: neither counts zeros.
+    "negative zero count": IGNORED,
+    "positive zero count": IGNORED,
+    "md5": "md5",
+    "md5 value": "md5",
+    "sha1": "sha1",
+}
+STATISTICS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
+"""Columns that hold a statistic, in the order of the fields of ``Stats``."""
+
+DIGESTS = ("md5", "sha1")
+"""Columns that hold a hash of the tensor's bytes, in the order in which a digest names them."""
+
+NOT_READ = "were not read"
+"""Part of a record's note about columns that have no place in it."""
+
+VALUES = STATISTICS + DIGESTS
+"""Columns that say something of a tensor's values."""
+
+
+def column(title: str) -> str | None:
+    """Return which column a header's ``title`` is: a field's name, ``ignored``, or None if unknown."""
+    return _COLUMNS.get(title.strip().lower())
+
+
+def unread(titles: Sequence[str]) -> str:
+    """Say which of the columns with these ``titles`` are not read; "" if all are."""
+    unknown = ", ".join(title for title in titles if column(title) is None)
+    ignored = ", ".join(title for title in titles if column(title) == IGNORED)
+    return "; ".join(
+        f"{what} {NOT_READ}: {listed}"
+        for what, listed in (("unknown columns", unknown), ("columns", ignored))
+        if listed
+    )
+
+
+@lru_cache(maxsize=4096)
+def parse_shape(text: str) -> tuple[int, ...] | None:
+    """Return the shape of ``3x4``, ``(3,4)``, ``()`` or ``-`` (a scalar); None for ``NA`` (over 25 dims).
+
+    Raises:
+        ValueError: ``text`` is none of these.
+    """
+    if text in {"-", ""}:
+        return ()
+    if text in NO_VALUE:
+        return None
+    if text.startswith("(") and text.endswith(")"):
+        inner = text[1:-1].rstrip(",")
+        return tuple(_dimension(part) for part in inner.split(",")) if inner.strip() else ()
+    return tuple(_dimension(part) for part in text.split("x"))
+
+
+def _dimension(text: str) -> int:
+    stripped = text.strip()
+    if not (stripped.isdigit() and stripped.isascii()):
+        raise ValueError(f"{text!r} is no dimension of a shape")
+    return int(stripped)
+
+
+@lru_cache(maxsize=4096)
+def parse_count(text: str) -> int | None:
+    """Return a number of elements or bytes, or None where the cell has no value.
+
+    Raises:
+        ValueError: ``text`` is not a decimal number without a sign.
+    """
+    if text in NO_VALUE:
+        return None
+    if text.isdigit() and text.isascii():
+        return int(text)
+    raise ValueError(f"{text[:40]!r} is no count")
+
+
+def parse_float(text: str) -> float | None:
+    """Return a float (``nan``, ``-nan``, ``inf``, ``NaN`` ... included), or None where there is no value.
+
+    Raises:
+        ValueError: ``text`` is not a number.
+    """
+    if text in NO_VALUE:
+        return None
+    if "_" in text:
+        raise ValueError(f"{text[:40]!r} is no number")
+    return float(text)
+
+
+def parse_integer(text: str) -> float | int | None:
+    """Return an extreme of an integer tensor: an int where the text is one, else as :func:`parse_float`.
+
+    Raises:
+        ValueError: as :func:`parse_float`.
+    """
+    if text.removeprefix("-").isdigit() and text.isascii():
+        return int(text)
+    return parse_float(text)
+
+
+_EXTREMES = {found.name: parse_float for found in ALL if not found.exact}
+
+
+def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
+    """Return the statistics in ``cells``, one for each of ``STATISTICS``; None if no cell has a value.
+
+    Raises:
+        ValueError: a cell is neither a number nor a "no value" mark.
+    """
+    count, high, low, avg, l2norm, nan, neg_inf, pos_inf, zero = cells
+    if high in NO_VALUE and NO_VALUE.issuperset(cells):
+        return None
+    extreme = _EXTREMES.get(dtype, parse_integer)
+    # An empty cell, as of a column that the file has not, is told without a call.
+    return Stats(
+        parse_count(count) if count else None,
+        extreme(high),
+        extreme(low),
+        parse_float(avg) if avg else None,
+        parse_float(l2norm) if l2norm else None,
+        parse_count(nan) if nan else None,
+        parse_count(neg_inf) if neg_inf else None,
+        parse_count(pos_inf) if pos_inf else None,
+        parse_count(zero) if zero else None,
+        DIGITS,
+    )
+
+
+def parse_digest(cells: Sequence[str]) -> str:
+    """Return the hashes in ``cells``, one for each of ``DIGESTS``, as ``TensorRecord.digest`` has them.
+
+    Raises:
+        ValueError: a cell is no word of printable ASCII characters.
+    """
+    if NO_VALUE.issuperset(cells):
+        return ""
+    parts = []
+    for name, cell in zip(DIGESTS, cells, strict=True):
+        text = cell.strip()
+        if text in NO_VALUE:
+            continue
+        if not (text.isascii() and text.isalnum()):
+            raise ValueError(f"{text[:40]!r} is no {name} of a tensor, expected hexadecimal digits")
+        parts.append(f"{name}:{text.lower()}")
+    return " ".join(parts)

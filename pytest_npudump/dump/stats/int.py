@@ -1,0 +1,87 @@
+"""Statistics of integers, and of all types of at most 8 bits through a histogram of their codes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.dump.stats.sums import block_dot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_npudump.dump.stats.totals import Totals
+
+_WORTH_PAIRS = 1 << 16
+
+
+class Integer:
+    """Adds chunks of 16, 32 or 64-bit integers to totals. The sum is exact, the squares are float64."""
+
+    def __init__(self, totals: Totals) -> None:
+        self.totals = totals
+
+    def add(self, chunk: np.ndarray) -> None:
+        """Add a contiguous chunk of shape (n,), n > 0."""
+        low, high = int(np.minimum.reduce(chunk)), int(np.maximum.reduce(chunk))
+        self.totals.extend(low, high)
+        self.totals.count += chunk.size
+        if low <= 0 <= high:
+            self.totals.zero += int(chunk.size - np.count_nonzero(chunk))
+        values = chunk.astype(np.float64)
+        self.totals.squares += block_dot(values, values)
+        self.totals.sum += _sum_64(chunk) if chunk.itemsize == 8 else int(np.add.reduce(values))  # noqa: PLR2004 - bytes of a 64-bit integer
+
+
+def _sum_64(chunk: np.ndarray) -> int:
+    """The exact sum of 64-bit integers, whose halves are added apart so that nothing overflows."""
+    upper = np.add.reduce(chunk >> chunk.dtype.type(32))
+    lower = np.add.reduce(chunk & chunk.dtype.type(0xFFFFFFFF))
+    return (int(upper) << 32) + int(lower)
+
+
+class Codes:
+    """Counts the byte codes of chunks."""
+
+    def __init__(self) -> None:
+        self.histogram = np.zeros(256, np.int64)
+
+    def add(self, chunk: np.ndarray) -> None:
+        """Add a contiguous chunk, uint8 of shape (n,)."""
+        if chunk.size < _WORTH_PAIRS:
+            self.histogram += np.bincount(chunk, minlength=256)
+            return
+        # Two neighbours at a time: half the increments, and fewer of one bin in a row.
+        even = chunk.size - chunk.size % 2
+        pairs = (
+            chunk[:even].view(np.uint16) if not chunk.ctypes.data % 2 else chunk[:even].copy().view(np.uint16)
+        )
+        counts = np.bincount(pairs, minlength=1 << 16).reshape(256, 256)
+        self.histogram += counts.sum(axis=0) + counts.sum(axis=1)
+        self.histogram += np.bincount(chunk[even:], minlength=256)
+
+
+def add_histogram(totals: Totals, values: np.ndarray, counts: Iterable[int], *, integer: bool) -> None:
+    """Add elements given as distinct ``values`` (float64 of shape (k,)) and how often each occurs."""
+    squares = []
+    sums = []
+    for value, times in zip(values.tolist(), counts, strict=True):
+        if not times:
+            continue
+        totals.count += times
+        if math.isnan(value):
+            totals.nan += times
+            continue
+        totals.extend(int(value) if integer else value, int(value) if integer else value)
+        if math.isinf(value):
+            totals.pos_inf += times if value > 0 else 0
+            totals.neg_inf += times if value < 0 else 0
+            continue
+        totals.zero += times if value == 0 else 0
+        sums.append(value * times)
+        squares.append(value * value * times)
+    total = math.fsum(sums)
+    totals.sum += int(total) if integer else total
+    totals.squares += math.fsum(squares)

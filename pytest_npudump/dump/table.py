@@ -1,0 +1,196 @@
+"""Statistics of a whole dump in columns: ten thousand tensors are a few arrays, not ten thousand objects."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
+from pytest_npudump.errors import DumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.dump.records import Stats, TensorRecord
+
+STATISTICS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
+"""Columns of :attr:`StatsTable.values`."""
+
+EXTREMES = 2
+"""The first columns, max and min: integers in an integer tensor."""
+
+MEASURED = 4
+"""The first columns, max to l2norm, have tolerances; those behind them count elements."""
+
+NEEDED = 3
+"""The first columns, max, min and avg, that a producer must compute before it may leave out others, and that
+a golden must have where the dump has them."""
+
+UNKNOWN_SHAPE = "?"
+SCALAR_SHAPE = "-"
+EXACT_LIMIT = 2**53
+"""From here on float64 does not hold every integer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatsTable:
+    """Statistics of n tensors in execution order.
+
+    Attributes:
+        keys: text of each :class:`TensorKey`, no two alike.
+        op_types: operator types; "" where unknown.
+        dtypes: names after :mod:`pytest_npudump.dump.values.dtypes`; ``-`` where unknown.
+        shapes: ``1x8x24x96``; ``-`` for a scalar, ``?`` where unknown.
+        counts: numbers of elements; where the producer told none, the shape's product; None without either.
+        values: float64 (n, 7), one column for each of :data:`STATISTICS`; NaN where not known.
+        known: bool (n, 7), which of ``values`` the producer told.
+        digits: int8 (n,), significant decimal digits the float values carry; 0 for full precision.
+        wide: integers of 2**53 and beyond by (row, column), exact; ``values`` holds them rounded. Only
+            cells that are integers by :func:`is_integral`.
+        digests: hashes as :attr:`TensorRecord.digest` has them, n of them, or none where there is no hash.
+    """
+
+    keys: tuple[str, ...]
+    op_types: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[str, ...]
+    counts: tuple[int | None, ...]
+    values: NDArray[np.float64]
+    known: NDArray[np.bool_]
+    digits: NDArray[np.int8]
+    wide: Mapping[tuple[int, int], int]
+    digests: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def value(self, row: int, column: int) -> float | int | None:
+        """One statistic as Python has it: exact int where it is one, None where it is unknown."""
+        if not self.known[row, column]:
+            return None
+        exact = self.wide.get((row, column))
+        if exact is not None:
+            return exact
+        number = float(self.values[row, column])
+        return int(number) if is_integral(self.dtypes[row], column) and number.is_integer() else number
+
+    @classmethod
+    def from_records(cls, records: Iterable[TensorRecord]) -> StatsTable:
+        """Put records into columns; their order is kept.
+
+        Raises:
+            DumpError: two records claim one key, or a value is beyond the range of float64.
+        """
+        rows = tuple(records)
+        keys = tuple([str(record.key) for record in rows])
+        _refuse_duplicates(keys, rows)
+        cells = [_cells(record.stats) for record in rows]
+        dtypes = tuple([record.dtype or UNKNOWN for record in rows])
+        known, values, wide = _columns(cells, dtypes)
+        return cls(
+            keys=keys,
+            op_types=tuple([record.op_type for record in rows]),
+            dtypes=dtypes,
+            shapes=tuple([shape_text(record.shape) for record in rows]),
+            counts=tuple([_count(record) for record in rows]),
+            values=values,
+            known=known,
+            digits=_digits([record.stats for record in rows], known),
+            wide=wide,
+            digests=digests if any(digests := tuple([record.digest for record in rows])) else (),
+        )
+
+
+def is_integral(dtype: str, column: int) -> bool:
+    """Whether a statistic is an integer: a count, or an extreme of a tensor of integers."""
+    return column >= MEASURED or (column < EXTREMES and is_exact(dtype))
+
+
+@lru_cache(maxsize=4096)
+def shape_text(shape: tuple[int, ...] | None) -> str:
+    """``(1, 8)`` as ``1x8``, ``()`` as ``-``, None as ``?``."""
+    if shape is None:
+        return UNKNOWN_SHAPE
+    return "x".join(map(str, shape)) or SCALAR_SHAPE
+
+
+@lru_cache(maxsize=4096)
+def shape_count(shape: str) -> int | None:
+    """Elements of a tensor whose shape reads ``shape``; None where that is unknown."""
+    dims = shape_of(shape)
+    return None if dims is None or any(dim < 0 for dim in dims) else math.prod(dims)
+
+
+def shape_of(shape: str) -> tuple[int, ...] | None:
+    """What :func:`shape_text` makes of a shape, as the shape."""
+    if shape == UNKNOWN_SHAPE:
+        return None
+    return () if shape == SCALAR_SHAPE else tuple([int(dim) for dim in shape.split("x")])
+
+
+def layer_of(key: str) -> str:
+    """Name of the layer in the text of a :class:`TensorKey`."""
+    head = key.rpartition(":")[0].partition("#")[0]
+    return TensorKey.parse(key).layer if "%" in head else head
+
+
+def _cells(stats: Stats | None) -> tuple[float | int | None, ...]:
+    if stats is None:
+        return (None,) * len(STATISTICS)
+    s = stats
+    return (s.max, s.min, s.avg, s.l2norm, s.nan, s.neg_inf, s.pos_inf)
+
+
+def _columns(
+    cells: Sequence[tuple[float | int | None, ...]], dtypes: Sequence[str]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64], dict[tuple[int, int], int]]:
+    grid = np.array(cells, dtype=object).reshape(-1, len(STATISTICS))
+    try:
+        # A signalling NaN makes every operation warn; the values are quiet behind this.
+        with np.errstate(invalid="ignore"):
+            known: NDArray[np.bool_] = np.not_equal(grid, np.array(None, dtype=object)).astype(np.bool_)
+            values = grid.astype(np.float64)
+            values[np.isnan(values)] = np.nan
+    except OverflowError:
+        raise DumpError("a statistic of the dump is an integer beyond the range of float64") from None
+    wide = {}
+    for row, column in np.argwhere(np.abs(values) >= EXACT_LIMIT).tolist():
+        if is_integral(dtypes[row], column) and isinstance(grid[row, column], (int, np.integer)):
+            wide[row, column] = int(grid[row, column])
+    return known, values, wide
+
+
+def _digits(stats: Sequence[Stats | None], known: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Digits of each row; rows that say nothing follow the others where those agree."""
+    digits = np.array([(s.digits or 0) if s else 0 for s in stats], dtype=np.int8)
+    telling = known.any(axis=1)
+    found = digits[telling]
+    if found.size and (found == found[0]).all():
+        digits[~telling] = found[0]
+    return digits
+
+
+def _count(record: TensorRecord) -> int | None:
+    if record.stats is not None and record.stats.count is not None:
+        return record.stats.count
+    return shape_count(shape_text(record.shape))
+
+
+def _refuse_duplicates(keys: tuple[str, ...], rows: tuple[TensorRecord, ...]) -> None:
+    if len(set(keys)) == len(keys):
+        return
+    seen: dict[str, TensorRecord] = {}
+    for key, row in zip(keys, rows, strict=True):
+        if key in seen:
+            raise DumpError(
+                f"{row.path} and {seen[key].path} both claim the tensor {key}: two runs may have dumped "
+                f"into one directory; give each run an empty one"
+            )
+        seen[key] = row

@@ -1,0 +1,251 @@
+"""The files of a dump directory, with what their names and directories say."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
+from pytest_npudump.dump.names import DumpName, parse_name
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.tree.converted import KIND, parse_converted, without_copies
+from pytest_npudump.dump.tree.places import (
+    Place,
+    context,
+    marks_layout,
+    read_place,
+    swapped,
+)
+from pytest_npudump.dump.tree.unnamed import (
+    TLV_MAGIC,
+    is_container,
+    problem_of,
+    unconverted,
+)
+from pytest_npudump.errors import DumpError, FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["MAPPING", "STATISTIC", "DumpFile", "Tree", "find_files", "tree_of"]
+
+STATISTIC = "statistic.csv"
+_SNIFFED = 12
+
+
+class DumpFile(NamedTuple):
+    """One file of a dump.
+
+    Attributes:
+        path: where it lies.
+        place: what its directories say.
+        name: what its name says (its long name, where ``mapping.csv`` has one); None for a container
+            under a name of no known grammar and for a ``statistic.csv``.
+    """
+
+    path: Path
+    place: Place
+    name: DumpName | None
+
+
+@dataclass(slots=True)
+class Tree:
+    """What was found below a dump path.
+
+    Attributes:
+        files: the dump files, in the order of their paths.
+        statistics: MindSpore's and msprobe's merged ``statistic.csv`` files.
+        overflow: overflow records (``Opdebug...``), which hold no tensor of the model.
+        cores: ELF cores of kernels that failed, for CANN's debugger.
+        other: files that are no dump files, or were converted from one, relative to the root.
+        problems: files that had to be read to find the others, and could not; and those that look like data
+            and cannot be assigned to a tensor.
+        notes: what was decided on the way.
+    """
+
+    files: list[DumpFile] = field(default_factory=list)
+    statistics: list[DumpFile] = field(default_factory=list)
+    overflow: list[Path] = field(default_factory=list)
+    cores: list[DumpFile] = field(default_factory=list)
+    other: list[str] = field(default_factory=list)
+    problems: list[FormatError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_files(root: Path) -> Tree:
+    """Find the dump files below ``root``. Symbolic links inside are not followed.
+
+    Raises:
+        DumpError: ``root`` is no directory that can be listed.
+    """
+    if not root.is_dir():
+        what = "is a file, expected a dump's directory" if root.exists() else "does not exist"
+        raise DumpError(f"{root} {what}: was the dump switched on, and is dump_path this directory?")
+    tree = Tree()
+    above = context(root.resolve().parts)
+    for parts, names in _walk(root, tree):
+        place = read_place(parts if marks_layout(parts) else (*above, *parts))
+        _Directory(root, parts, place, tree, len(tree.files), _start).add(names)
+    tree.files, copies = without_copies(tree.files)
+    tree.other += ["/".join(file.path.relative_to(root).parts) for file in copies]
+    return tree
+
+
+def tree_of(root: Path, starts: Mapping[Path, bytes]) -> Tree:
+    """Return the tree that files of these names would make below ``root``, none of which needs to exist.
+
+    Args:
+        root: the dump path.
+        starts: the first 12 bytes of each file, or all of a smaller one, by its path below ``root``.
+    """
+    tree = Tree()
+    folders: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for path in starts:
+        *parts, name = path.relative_to(root).parts
+        folders[tuple(parts)].append(name)
+    above = context(root.resolve().parts)
+    for folder in sorted(folders):
+        place = read_place(folder if marks_layout(folder) else (*above, *folder))
+        _Directory(root, folder, place, tree, len(tree.files), starts.get).add(sorted(folders[folder]))
+    return tree
+
+
+def _walk(root: Path, tree: Tree) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield each directory below ``root`` (its parts) and its files' names, sorted."""
+    pending: list[tuple[str, ...]] = [()]
+    while pending:
+        parts = pending.pop()
+        names, directories = [], []
+        path = os.path.join(root, *parts)  # noqa: PTH118 - os.scandir wants text
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        tree.notes.append(f"symbolic link not followed: {entry.path}")
+                    elif entry.is_dir():
+                        directories.append(entry.name)
+                    elif entry.is_file():
+                        names.append(entry.name)
+                    else:
+                        tree.notes.append(f"neither a file nor a directory: {entry.path}")
+        except OSError as error:
+            tree.problems.append(FormatError(path, f"the directory cannot be listed: {error.strerror}"))
+        pending.extend((*parts, name) for name in sorted(directories, reverse=True))
+        yield parts, sorted(names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """One directory of a dump, on its way into the tree."""
+
+    root: Path
+    parts: tuple[str, ...]
+    place: Place
+    tree: Tree
+    first: int
+    start: Callable[[Path], bytes | None]
+
+    def add(self, names: Sequence[str]) -> None:
+        base = self.root.joinpath(*self.parts)
+        mapping = self._mapping(base) if MAPPING in names else {}
+        place = self._settled(base, names)
+        for name in names:
+            if name == MAPPING:
+                continue
+            self._add_file(base / name, mapping.get(name, name), place)
+        self._drop_converted()
+        present = set(names)
+        missing = [long for short, long in mapping.items() if short not in present and parse_name(long)]
+        self.tree.notes.extend(f"{base / MAPPING} names a file that is not there: {long}" for long in missing)
+
+    def _drop_converted(self) -> None:
+        """Put aside what ``msaccucmp -t msnpy`` made of a dump file in this directory.
+
+        Its names are MindSpore's, but it copies the ids and the time from the file it converted, and the last
+        part of the operator's name.
+        """
+        files = self.tree.files
+        added = files[self.first :]
+        dumped: defaultdict[object, list[str]] = defaultdict(list)
+        for file in added:
+            if file.name is not None and not file.name.suffix:
+                dumped[_ids(file.name)].append(sanitise(file.name.op_name))
+        if len(dumped) in {0, len(added)}:
+            return
+        del files[self.first :]
+        for file in added:
+            name = file.name
+            sources = dumped.get(_ids(name), ()) if name is not None and name.suffix == ".npy" else ()
+            if name is not None and any(source.endswith(sanitise(name.op_name)) for source in sources):
+                self.tree.other.append("/".join((*self.parts, file.path.name)))
+            else:
+                files.append(file)
+
+    def _mapping(self, base: Path) -> dict[str, str]:
+        try:
+            return read_mapping(base / MAPPING)
+        except FormatError as error:
+            self.tree.problems.append(error)
+            return {}
+
+    def _settled(self, base: Path, names: Sequence[str]) -> Place:
+        """Decide by the kind of container which of two numbers is the model's name."""
+        if self.place.either and any((self.start(base / name) or b"")[8:] == TLV_MAGIC for name in names[:4]):
+            return swapped(self.place)
+        return self.place
+
+    def _add_file(self, path: Path, long: str, place: Place) -> None:
+        if long == STATISTIC:
+            self.tree.statistics.append(DumpFile(path, place, None))
+            return
+        name = parse_name(long) or parse_converted(long)
+        if name is None or name.kind in {"operator", "capture", KIND}:
+            captured = self._captured(long, place)
+            if captured is not None:
+                name, place = captured
+        if name is None:
+            self._add_unnamed(path, place)
+        elif name.kind == "opdebug":
+            self.tree.overflow.append(path)
+        elif name.kind == "core":
+            self.tree.cores.append(DumpFile(path, place, name))
+        else:
+            self.tree.files.append(DumpFile(path, place, name))
+
+    def _captured(self, long: str, place: Place) -> tuple[DumpName, Place] | None:
+        """Read a capture's name whose slashes became directories: ``Type.scope/name.0.1.2.time``."""
+        if place.model_id >= 0 or "." not in place.model:
+            return None
+        whole = f"{place.model}/{long}"
+        name = parse_name(whole) or parse_converted(whole)
+        captured = name is not None and name.dump_number is not None
+        return (name, place._replace(model="")) if name is not None and captured else None
+
+    def _add_unnamed(self, path: Path, place: Place) -> None:
+        """Keep what is a container by its content: adump takes any name, and mapping.csv may be lost."""
+        start = self.start(path)
+        problem = unconverted(path)
+        if problem is None and start is not None and is_container(start):
+            self.tree.files.append(DumpFile(path, place, None))
+            return
+        problem = problem or problem_of(path, start)
+        if problem is not None:
+            self.tree.problems.append(problem)
+        else:
+            self.tree.other.append("/".join((*self.parts, path.name)))
+
+
+def _ids(name: DumpName) -> object:
+    return (name.op_type, name.task, name.stream, name.stamp)
+
+
+def _start(path: Path) -> bytes | None:
+    """Return the first bytes of a file, or None if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_SNIFFED)
+    except OSError:
+        return None

@@ -1,0 +1,184 @@
+"""What MindSpore's synchronous dump needs beside its names: statistics by row, and two runs in one directory.
+
+Every tensor has a time stamp of its own. MindSpore adds the files of a second run beside those of the
+first, and appends the iteration's number to ``ms_global_execution_order_graph_{g}.csv`` once a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.bytes.textfile import read_small
+from pytest_npudump.dump.files.statistic_csv import read_statistic_csv
+from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32
+from pytest_npudump.dump.tree.executions import Execution
+from pytest_npudump.dump.tree.places import read_place
+from pytest_npudump.errors import DumpError, FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.tree.find import DumpFile
+    from pytest_npudump.dump.tree.places import Place
+
+_ORDER_FILE = re.compile(r"(?:(?P<above>.*)/)?execution_order/ms_global_execution_order_graph_\d+\.csv")
+_DESCRIPTION = re.compile(r"(?:.*/)?rank_\d+/(?:\.dump_metadata|execution_order|graphs)/[^/]*")
+_PARAMETER = "Parameter"
+_Tensor = tuple[str, str, str, int]
+
+
+def statistic_executions(file: DumpFile) -> tuple[list[Execution], list[FormatError]]:
+    """Return an execution for each row of a ``statistic.csv``, or the problem it has; nothing is raised."""
+    try:
+        rows = read_statistic_csv(file.path)
+    except FormatError as error:
+        return [], [error]
+    executions = [
+        Execution(
+            file.place,
+            file.path,
+            row.op_type,
+            row.op_name,
+            False,  # noqa: FBT003 - positional for speed: one for each of 20,000 rows
+            row.time,
+            row.task,
+            row.stream,
+            (row.part,),
+            None,
+            True,  # noqa: FBT003 - the same
+        )
+        for row in rows
+    ]
+    return executions, []
+
+
+def merge_statistics(executions: Sequence[Execution], rows: Sequence[Execution]) -> list[Execution]:
+    """Join npy files with the rows of the ``statistic.csv`` beside them: one execution with both.
+
+    They are joined by operator, tensor and occurrence: the time stamps of the two need not agree. What
+    the producer computed stands where it has values. Rows without a file are kept.
+    """
+    by_tensor: defaultdict[object, list[Execution]] = defaultdict(list)
+    for row in sorted(rows, key=lambda found: found.time, reverse=True):
+        by_tensor[row.path.parent, _tensor(row)].append(row)
+    joined: list[Execution] = []
+    for execution in sorted(executions, key=lambda found: found.time):
+        matches = by_tensor.get((execution.path.parent, _tensor(execution))) if execution.single else None
+        joined.append(_join(execution, matches.pop()) if matches else execution)
+    return joined + [row for left in by_tensor.values() for row in left]
+
+
+def _tensor(execution: Execution) -> _Tensor:
+    part = execution.parts[0]
+    return (execution.op_type, execution.layer, part.io, part.slot)
+
+
+def _join(execution: Execution, row: Execution) -> Execution:
+    part, counted = execution.parts[0], row.parts[0]
+    if counted.stats is None and not counted.digest:
+        return execution
+    stats = part.stats if counted.stats is None else counted.stats
+    note = "; ".join(filter(None, (part.note, counted.note)))
+    return execution._replace(parts=(part._replace(stats=stats, note=note, digest=counted.digest),))
+
+
+def one_run(
+    executions: Sequence[Execution], repeats: Counter[tuple[int, int]], *, latest: bool
+) -> tuple[list[Execution], list[str]]:
+    """Return the executions of one run, and notes on what was left out.
+
+    A directory holds several runs if a parameter, which is written once a step, comes more than once,
+    or if ``repeats`` counts its (rank, iteration) more than once and its first tensor comes as often.
+    (Several turns of a loop repeat some tensors, but neither of these.)
+
+    Raises:
+        DumpError: two runs, and ``latest`` was not asked for or cannot be told.
+    """
+    directories: defaultdict[Place, list[Execution]] = defaultdict(list)
+    kept: list[Execution] = []
+    for execution in executions:
+        (directories[execution.place] if execution.place.mindspore and execution.single else kept).append(
+            execution
+        )
+    notes = []
+    for place, found in directories.items():
+        found.sort(key=lambda execution: execution.time)
+        times = Counter(_tensor(execution) for execution in found)
+        runs = max(count for tensor, count in times.items()) if times else 1
+        if runs > 1:
+            runs = _runs(place, found, times, repeats)
+        if runs > 1:
+            found, note = _last_run(found, times, runs, latest=latest)  # noqa: PLW2901 - the same, cut down
+            notes.append(note)
+        kept += found
+    return kept, notes
+
+
+def _runs(
+    place: Place, found: Sequence[Execution], times: Counter[_Tensor], repeats: Counter[tuple[int, int]]
+) -> int:
+    listed = repeats[place.rank, place.step]
+    parameters = max((count for tensor, count in times.items() if tensor[0] == _PARAMETER), default=1)
+    return max(parameters, listed if listed > 1 and times[_tensor(found[0])] == listed else 1)
+
+
+def _last_run(
+    found: list[Execution], times: Counter[_Tensor], runs: int, *, latest: bool
+) -> tuple[list[Execution], str]:
+    first = _tensor(found[0])
+    starts = [at for at, execution in enumerate(found) if _tensor(execution) == first]
+    directory = found[0].path.parent
+    if not latest:
+        newer = found[starts[-1]].path if times[first] == runs else found[-1].path
+        raise DumpError(
+            f"two runs in one dump: {directory} holds {runs}, as {found[0].path.name} and {newer.name} show. "
+            "Clear the dump path before each run, or ask for the latest run"
+        )
+    if times[first] != runs:
+        raise DumpError(
+            f"{directory} holds {runs} runs, and where the last one begins cannot be told: its first "
+            f"operator {first[1]} was dumped {times[first]} times. Clear the dump path and run again"
+        )
+    return found[starts[-1] :], f"only the latest of {runs} runs was read in {directory}"
+
+
+def float32_note(executions: Iterable[Execution]) -> list[str]:
+    """Say that tensors were read as float32 whose headers name another type; nothing where none was."""
+    if not any(COMPUTED_IN_FLOAT32 in part.note for execution in executions for part in execution.parts):
+        return []
+    note = (
+        "MindSpore's CPU kernels computed some float16 or float64 operators in float32 and dumped that under "
+        "the name of the network's type: these tensors are read, recorded and judged as float32"
+    )
+    return [note]
+
+
+def is_description(name: str) -> bool:
+    """Whether a file, by its path in a dump, is one of those that MindSpore adds to any dump."""
+    return _DESCRIPTION.fullmatch(name) is not None
+
+
+def iteration_repeats(root: Path, names: Iterable[str]) -> tuple[Counter[tuple[int, int]], list[FormatError]]:
+    """Count, for each (rank, iteration), how often MindSpore's global execution order lists it.
+
+    ``names`` are the files below ``root`` that are no dump files, relative to it.
+    """
+    repeats: Counter[tuple[int, int]] = Counter()
+    problems = []
+    for name in names:
+        match = _ORDER_FILE.fullmatch(name)
+        if match is None:
+            continue
+        rank = read_place((match["above"] or "").split("/")).rank
+        try:
+            lines = read_small(root / name).split()
+        except FormatError as error:
+            problems.append(error)
+            continue
+        counted = Counter(int(line) for line in lines if line.isdigit())
+        for iteration, count in counted.items():
+            repeats[rank, iteration] = max(count, repeats[rank, iteration])
+    return repeats, problems

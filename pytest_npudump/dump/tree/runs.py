@@ -1,0 +1,90 @@
+"""One dump directory, one run: two runs below one path are found out, not mixed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from pytest_npudump.errors import DumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.tree.find import DumpFile
+
+_Run = tuple[str, ...]
+
+
+def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[list[DumpFile], list[str]]:
+    """Return the files of one run, and notes on what was left out.
+
+    One run may write several time directories (GE's and adump's, beside or inside each other). They are
+    two runs if an operator of the same rank, device, model and step lies in both, unless one is inside
+    the other. ``latest`` drops every directory whose last file is not younger than the last run's rival.
+
+    Raises:
+        DumpError: two runs, and ``latest`` was not asked for.
+    """
+    last = _last_stamps(files)
+    if len(last) < 2:  # noqa: PLR2004 - one run is the rule
+        return list(files), []
+    files_alike = _conflict(files, last)
+    if files_alike is None:
+        return list(files), []
+    older, newer = (_directory(file, root) for file in files_alike)
+    if not latest:
+        raise DumpError(
+            f"two runs in one dump: {older} and {newer} hold the same operators. Give one of the two "
+            "directories, clear the dump path before each run, or ask for the latest run"
+        )
+    first, second = (file.place.run for file in files_alike)
+    kept = [file for file in files if _is_later(file.place.run, first, second, last)]
+    return kept, [f"only the latest run was read, {newer}: {older} and everything before it was left out"]
+
+
+def _last_stamps(files: Iterable[DumpFile]) -> dict[_Run, int]:
+    """Return the time of the last file of each run, 0 where no name tells one."""
+    last: dict[_Run, int] = {}
+    for file in files:
+        time = 0 if file.name is None else file.name.time
+        run = file.place.run
+        if time >= last.get(run, 0):
+            last[run] = time
+    return last
+
+
+def _is_later(run: _Run, older: _Run, newer: _Run, last: dict[_Run, int]) -> bool:
+    """Whether ``run`` came after ``older``; directories beside it inside one time directory did not."""
+    beside = run[:1] == older[:1] != newer[:1]
+    return run == newer or (last[run] > last[older] and not beside)
+
+
+def _directory(file: DumpFile, root: Path) -> Path:
+    """The directory of the run that ``file`` is of, with levels such as the rank, which are no part of it."""
+    names = file.place.run[-1:]
+    return next((parent for parent in file.path.parents if parent.name in names), root)
+
+
+def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[DumpFile, DumpFile] | None:
+    """Return a file of each of the last two runs that hold the same operator; None if all is one run.
+
+    The run of the first is older.
+    """
+    held: defaultdict[_Run, dict[object, DumpFile]] = defaultdict(dict)
+    for file in files:
+        if file.name is not None:
+            place, name = file.place, file.name
+            found = (place.rank, place.device, place.model, place.step, name.op_type, name.op_name)
+            held[place.run].setdefault(found, file)
+    runs = sorted(held, key=lambda run: (last[run], run))
+    for newer, older in combinations(reversed(runs), 2):
+        alike = () if _nested(older, newer) else (name for name in held[older] if name in held[newer])
+        for operator in alike:
+            return held[older][operator], held[newer][operator]
+    return None
+
+
+def _nested(one: _Run, other: _Run) -> bool:
+    return one[: len(other)] == other or other[: len(one)] == one

@@ -1,0 +1,103 @@
+"""Writes what one execution of a model leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.emulator.dumping.header import Slot
+from pytest_npudump.emulator.dumping.overflow import first_overflow, record_file
+from pytest_npudump.emulator.dumping.plan import STREAM
+from pytest_npudump.emulator.dumping.writer import TaskFile, model_directory, write
+from pytest_npudump.emulator.machine.faults import trampled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pytest_npudump.emulator.dumping.callback import Deliver
+    from pytest_npudump.emulator.dumping.plan import Plan, Task
+    from pytest_npudump.onnxmodels.tensors import Tensor
+
+_FEATURE_MAP = 0x1240_4000_0000
+"""Address of the first tensor on the device."""
+_ALIGNMENT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which execution: device id, model name, model id and ``data_index``."""
+
+    device: int
+    model: str
+    model_id: int
+    index: int
+
+
+def record(
+    plan: Plan,
+    place: Place,
+    tensors: Mapping[str, Tensor],
+    previous: Mapping[str, Tensor],
+    clock: Callable[[], int],
+    *,
+    deliver: Deliver | None = None,
+) -> None:
+    """Write every file of ``plan``, or where overflows are dumped those of the first one.
+
+    ``deliver`` takes the files in place of the disk.
+    ``tensors`` are all tensors of this execution; ``previous`` those of the one before, which a watched
+    node's memory still holds until the node itself has run.
+    """
+    settings = plan.settings
+    directory = model_directory(settings.root, place.device, place.model, place.model_id, place.index)
+    addresses = _addresses(tensors)
+    produced = {name: task.task for task in plan.tasks if not task.watches for name in task.outputs}
+
+    def slots(task: Task, names: Iterable[str]) -> list[Slot]:
+        return [
+            Slot(
+                _remembered(tensors[name], previous.get(name))
+                if task.watches and produced[name] > task.task
+                else trampled(tensors[name], task.tramplings),
+                addresses[name],
+            )
+            for name in names
+        ]
+
+    tasks: Sequence[Task] = plan.tasks
+    if settings.overflow:
+        found = first_overflow(plan.tasks, tensors)
+        tasks = () if found is None else (found,)
+    for task in tasks:
+        file = TaskFile(
+            task.op_type,
+            task.op_name,
+            task.task,
+            STREAM,
+            slots(task, task.inputs),
+            slots(task, task.outputs),
+            settings.statistics,
+        )
+        write(directory, file, clock(), deliver)
+    if settings.overflow and tasks:
+        own_task = max(task.task for task in plan.tasks) + 1
+        write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock(), deliver)
+
+
+def _remembered(tensor: Tensor, previous: Tensor | None) -> Tensor:
+    """Return what the memory of ``tensor`` holds before it is written: the last execution's, or zeros."""
+    if previous is not None and previous.shape == tensor.shape:
+        return previous
+    return replace(tensor, data=np.zeros_like(tensor.data))
+
+
+def _addresses(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Lay the tensors out one behind the other, as in a device's feature map; none without bytes."""
+    addresses = {}
+    address = _FEATURE_MAP
+    for name, tensor in tensors.items():
+        addresses[name] = address if tensor.nbytes else 0
+        address += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
+    return addresses

@@ -1,0 +1,149 @@
+"""Writes dump files where CANN writes them, under the names CANN gives them.
+
+Names: ``OpDumpTask::DumpPath`` (hicann/runtime ``dump_task.cpp``); files: adump's ``file_utils.cpp``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.emulator.dumping import stats_text
+from pytest_npudump.emulator.dumping.header import encode_header, prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_npudump.emulator.dumping.callback import Deliver
+    from pytest_npudump.emulator.dumping.header import Slot
+
+_MASK = (1 << 64) - 1
+_MULTIPLIER = 0xC6A4A7935BD1E995
+_SEED = 0xC70F6907
+_SHIFT = 47
+_WORD = 8
+
+
+class Clock:
+    """Microseconds since the epoch, never the same twice."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> int:
+        """Return the present time, or one more than the last answer where that is later."""
+        with self._lock:
+            self._last = max(self._last + 1, time.time_ns() // 1000)
+            return self._last
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """One operator's dump.
+
+    Attributes:
+        op_type, op_name: raw.
+        task, stream: ids.
+        inputs, outputs: its tensors.
+        statistics: mask of the statistics to write; 0 for full tensors.
+    """
+
+    op_type: str
+    op_name: str
+    task: int
+    stream: int
+    inputs: Sequence[Slot]
+    outputs: Sequence[Slot]
+    statistics: int = 0
+
+
+def write(directory: str, file: TaskFile, timestamp: int, deliver: Deliver | None = None) -> None:
+    """Write one operator's file below ``directory``, which is created with its parents.
+
+    With ``deliver`` it is handed to that instead, and nothing is created. Nothing is written where no tensor
+    holds a byte (``OpDumpTask``, ``no data need to dump``).
+    """
+    slots = (*file.inputs, *file.outputs)
+    if not any(slot.tensor.nbytes for slot in slots):
+        return
+    name = f"{sanitise(file.op_type)}.{sanitise(file.op_name)}.{file.task}.{file.stream}.{timestamp}"
+    content: list[bytes | memoryview]
+    if file.statistics:
+        tensors = [[slot.tensor for slot in side] for side in (file.inputs, file.outputs)]
+        name, content = f"{name}.csv", [stats_text.csv(tensors[0], tensors[1], file.statistics).encode()]
+    else:
+        header = encode_header(timestamp, file.op_name, file.inputs, file.outputs)
+        payload = (slot.tensor.data.view(np.uint8).data for slot in slots if slot.tensor.nbytes)
+        content = [prefix(header), *payload]
+    if deliver is not None:
+        deliver(f"{directory}/{name}", content)
+        return
+    os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - the path keeps its double slash
+    append(f"{directory}/{name}", content)
+
+
+def append(path: str, chunks: Iterable[bytes | memoryview], *, hashed: str | None = None) -> str:
+    """Append to ``path``, created with mode 0600, and return the path of the file.
+
+    A name the file system finds too long is replaced by the hash of ``hashed``, which is the whole path where
+    it is None, and ``mapping.csv`` beside it tells which name it stands for.
+    """
+    try:
+        descriptor = _open(path)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        directory, _, name = path.rpartition("/")
+        short = str(path_hash((hashed or path).encode("utf-8", "surrogateescape")))
+        append(f"{directory}/mapping.csv", [f"{short},{name}\n".encode("utf-8", "surrogateescape")])
+        path = f"{directory}/{short}"
+        descriptor = _open(path)
+    with os.fdopen(descriptor, "ab") as stream:
+        for chunk in chunks:
+            stream.write(chunk)
+    return path
+
+
+def _open(path: str) -> int:
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "an operator's name with a NUL byte makes no file name", path)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def path_hash(data: bytes) -> int:
+    """Return libstdc++'s ``std::hash<std::string>`` on 64-bit machines (MurmurHash64A)."""
+    value = _SEED ^ (len(data) * _MULTIPLIER & _MASK)
+    whole = len(data) - len(data) % _WORD
+    for start in range(0, whole, _WORD):
+        word = int.from_bytes(data[start : start + _WORD], "little") * _MULTIPLIER & _MASK
+        word = (word ^ word >> _SHIFT) * _MULTIPLIER & _MASK
+        value = (value ^ word) * _MULTIPLIER & _MASK
+    if data[whole:]:
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    value = (value ^ value >> _SHIFT) * _MULTIPLIER & _MASK
+    return value ^ value >> _SHIFT
+
+
+def data_directory(dump_path: str, now: float) -> str:
+    """Return adump's directory for a configuration set at ``now``: ``{dump_path}/{YYYYmmddHHMMSS}/``."""
+    stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(now))
+    return f"{PurePosixPath(os.path.abspath(dump_path))}/{stamp}/"  # noqa: PTH100 - a text, as adump has it
+
+
+def model_directory(root: str, device: int, model: str, model_id: int, index: int) -> str:
+    """Return the directory of one execution; the double slash is CANN's and part of what is hashed."""
+    return f"{root}{device}//{sanitise(model)}/{model_id}/{index}"
+
+
+def operator_directory(root: str, device: int) -> str:
+    """Return the directory of single operators, with CANN's slash at its end."""
+    return f"{root}{device}/"

@@ -1,0 +1,104 @@
+"""Callbacks that run in a thread of the application (``aclrtLaunchCallback``, ``aclrtProcessReport``).
+
+Sources: ``cb_subscribe.cc`` and ``api_impl_david.cc`` (``SubscribeReport``, ``ProcessReport``,
+``CallbackLaunch``) of hicann/runtime. A callback is a step of its stream. When its turn comes it is handed to
+the thread that is subscribed to the stream; a callback that blocks holds the stream up until it has run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_npudump.emulator.machine import codes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.emulator.machine.streams import Stream
+
+
+@dataclass(slots=True)
+class Report:
+    """One callback.
+
+    Attributes:
+        function, argument: what is called, and with what.
+        blocks: whether its stream goes on only when it has run.
+        thread: id of the thread that runs it.
+        pending: where that thread finds it.
+        posted: whether it is there, or was.
+        done: whether it has run.
+    """
+
+    function: Callable[[object], object]
+    argument: object
+    blocks: bool
+    thread: int
+    pending: deque[Report]
+    posted: bool = False
+    done: bool = False
+
+    def run(self) -> bool:
+        """Hand the callback to its thread, once; whether the stream may go on."""
+        if not self.posted:
+            self.posted = True
+            self.pending.append(self)
+        return self.done or not self.blocks
+
+    def hopeless(self) -> str:
+        """Return why the thread will never run it: it is the one that waits here, or it has ended."""
+        if self.thread == threading.get_ident():
+            return "the thread that waits for it is the one that its callbacks are to run in"
+        if all(thread.ident != self.thread for thread in threading.enumerate()):
+            return f"thread {self.thread}, which its callbacks are to run in, has ended"
+        return ""
+
+
+@dataclass(slots=True)
+class Subscriptions:
+    """Which thread runs the callbacks of which stream.
+
+    Attributes:
+        threads: by stream, the id of its thread.
+        pending: by thread, the callbacks whose turn has come.
+    """
+
+    threads: dict[Stream, int] = field(default_factory=dict)
+    pending: dict[int, deque[Report]] = field(default_factory=dict)
+
+    def add(self, thread: int, stream: Stream) -> tuple[int, str]:
+        """Subscribe a thread: 0, 107011 for a stream that has one, 107012 for another device's thread."""
+        if stream in self.threads:
+            return codes.RT_STREAM_SUBSCRIBE, f"thread {self.threads[stream]} is subscribed to the stream"
+        others = {known.context.device for known, owner in self.threads.items() if owner == thread}
+        if others - {stream.context.device}:
+            return codes.RT_THREAD_SUBSCRIBE, f"thread {thread} serves a stream of device {others.pop()}"
+        self.threads[stream] = thread
+        self.pending.setdefault(thread, deque())
+        return codes.SUCCESS, ""
+
+    def known(self, thread: int, stream: Stream) -> tuple[int, str]:
+        """Whether a thread is subscribed: 0, 107011 for a stream without one, 107012 for another's."""
+        if stream not in self.threads:
+            return codes.RT_STREAM_SUBSCRIBE, "no thread is subscribed to the stream"
+        if self.threads[stream] != thread:
+            return codes.RT_THREAD_SUBSCRIBE, f"thread {self.threads[stream]} is subscribed to the stream"
+        return codes.SUCCESS, ""
+
+    def remove(self, stream: Stream) -> None:
+        """End a stream's subscription; callbacks that its thread has not run yet never will."""
+        thread = self.threads.pop(stream, None)
+        if thread is not None and thread not in self.threads.values():
+            del self.pending[thread]
+
+    def report(
+        self, stream: Stream, function: Callable[[object], object], argument: object, *, blocks: bool
+    ) -> Report | None:
+        """Return the callback to put on a stream, None where no thread is subscribed to it."""
+        thread = self.threads.get(stream)
+        if thread is None:
+            return None
+        return Report(function, argument, blocks, thread, self.pending[thread])

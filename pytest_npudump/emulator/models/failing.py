@@ -1,0 +1,166 @@
+"""Operators that fail while a model runs: which one it was, and what it worked on.
+
+A failure is planted (:func:`pytest_npudump.emulator.machine.faults.fail`), or it is onnxruntime's own. What failed is
+then found by running ever longer beginnings of the graph as it is written, without optimisation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.emulator.dumping.exception_files import Argument, Operator
+from pytest_npudump.emulator.dumping.plan import STREAM
+from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.errors import MissingExtraError
+from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.graph import operators
+from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.tensors import Tensor, nbytes, storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+class OperatorFailedError(ModelError):
+    """An operator that failed on the device.
+
+    Attributes:
+        operator: which one, with its tensors; what it was to write is all zeros.
+    """
+
+    def __init__(self, operator: Operator, why: str) -> None:
+        super().__init__(
+            f"{operator.op_type} operator {operator.name!r} failed (task {operator.task}): {why}"
+        )
+        self.operator = operator
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A model that can be run up to one of its operators."""
+
+    source: Path | bytes
+    proto: Any
+
+    @classmethod
+    def of(cls, source: Path | bytes) -> Graph:
+        """Read the model.
+
+        Raises:
+            ModelError: it is no ONNX model.
+        """
+        return cls(source, sessions.read_model(source))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the operators in execution order."""
+        return tuple(operator.name for operator in operators(self.proto.graph))
+
+    def first_failing(self, feeds: Mapping[str, Tensor]) -> int | None:
+        """Return the index of the first operator that fails on ``feeds``, None where none does."""
+        low, high = 0, len(self.names)
+        if self._runs(high, feeds):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._runs(middle, feeds) else (low, middle)
+        return low
+
+    def _runs(self, count: int, feeds: Mapping[str, Tensor]) -> bool:
+        names = [name for name in self._node(count - 1).output if name]
+        session = self._begin(count, names)
+        try:
+            _run(session, feeds, names)
+        except ModelError:
+            return False
+        return True
+
+    def _node(self, index: int) -> Any:
+        return [node for node in self.proto.graph.node if node.op_type != "Constant"][index]
+
+    def _begin(self, count: int, names: Sequence[str]) -> Any:
+        """Return a session of the first ``count`` operators that hands out the tensors ``names``."""
+        begin = type(self.proto)()
+        begin.CopyFrom(self.proto)
+        nodes = self.proto.graph.node
+        ends = [at for at, node in enumerate(nodes) if node.op_type != "Constant"]
+        del begin.graph.node[ends[count] if count < len(ends) else len(nodes) :]
+        del begin.graph.output[:]
+        return sessions.exposed_session(self.source, begin, names)
+
+    def _outputs(self, count: int, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
+        return _run(self._begin(count, names), feeds, names)
+
+    def operator(self, index: int, feeds: Mapping[str, Tensor], device: int) -> Operator:
+        """Return an operator with the tensors that it got, weights included, and room for its results.
+
+        Raises:
+            ModelError: an operator before it fails.
+        """
+        found = operators(self.proto.graph)[index]
+        node = self._node(index)
+        given = [name for name in node.input if name]
+        inner = [name for name in dict.fromkeys(given) if name not in feeds]
+        values = {**feeds, **(self._outputs(index, feeds, inner) if inner else {})}
+        room = self._room(index, feeds, [name for name in node.output if name])
+        inputs = [Argument(values[name], at) for at, name in enumerate(given) if values[name].nbytes]
+        outputs = [Argument(tensor, len(given) + at) for at, tensor in enumerate(room) if tensor.nbytes]
+        return Operator(found.name, found.op_type, found.task, STREAM, device, inputs, outputs)
+
+    def _room(self, index: int, feeds: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
+        """Return zeros in place of an operator's results, those left out whose shape is not known."""
+        try:
+            results = self._outputs(index + 1, feeds, names)
+        except ModelError:
+            session = self._begin(index + 1, names)
+            declared = [(dtype, shape) for _, dtype, shape in sessions.ports(session.get_outputs())]
+            sized = [(dtype, shape, nbytes(dtype, shape)) for dtype, shape in declared if -1 not in shape]
+            return [
+                Tensor(dtype, shape, np.zeros(size, np.uint8).view(storage(dtype)))
+                for dtype, shape, size in sized
+            ]
+        return [replace(results[name], data=np.zeros_like(results[name].data)) for name in names]
+
+
+def _run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
+    known = {port.name for port in session.get_inputs()}
+    return sessions.run(session, {name: feeds[name] for name in feeds if name in known}, names)
+
+
+def single_operator(op_type: str, stream: int, device: int, inputs: Sequence[Tensor]) -> Operator:
+    """Return a single operator that failed; its task is the next one, and its results are not known."""
+    arguments = [Argument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
+    return Operator(op_type, op_type, next(process().operator_tasks), stream, device, arguments)
+
+
+def planted_failure(
+    source: Path | bytes, operator: str, feeds: Mapping[str, Tensor], device: int
+) -> OperatorFailedError:
+    """Return the failure of the operator that is to fail.
+
+    Raises:
+        ModelError: the model has no such operator, or an operator before it fails.
+    """
+    graph = Graph.of(source)
+    if operator not in graph.names:
+        raise ModelError(f"the model has no operator {operator!r} that could fail")
+    found = graph.operator(graph.names.index(operator), feeds, device)
+    return OperatorFailedError(found, "a failure that was planted (emulator.faults.fail)")
+
+
+def real_failure(
+    source: Path | bytes, feeds: Mapping[str, Tensor], device: int, error: ModelError
+) -> ModelError:
+    """Return the failure of an operator behind onnxruntime's ``error``, or that error where none is found."""
+    try:
+        graph = Graph.of(source)
+        index = graph.first_failing(feeds)
+        if index is None:
+            return error
+        return OperatorFailedError(graph.operator(index, feeds, device), str(error))
+    except (ModelError, MissingExtraError):
+        return error

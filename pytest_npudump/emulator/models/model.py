@@ -1,0 +1,225 @@
+"""Models: ONNX files run by onnxruntime, one CANN operator a node.
+
+A model that is not dumped gives the result of ``InferenceSession(path).run`` with default options, bit for
+bit. A model that is dumped runs the graph as written (no optimisation, one thread), so its results may
+differ from those in the last bits, as a fused graph differs from its operators on a device.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.dump.values.dtypes import BY_GE
+from pytest_npudump.emulator.dumping import recorder
+from pytest_npudump.emulator.dumping.plan import Plan, plan
+from pytest_npudump.emulator.gears import SHAPE_DATA, gears_of, largest_ports, option_of
+from pytest_npudump.emulator.machine.faults import failing
+from pytest_npudump.emulator.models.failing import Graph, planted_failure, real_failure
+from pytest_npudump.emulator.unsupported import NotEmulatedError
+from pytest_npudump.onnxmodels import graph as graph_module
+from pytest_npudump.onnxmodels import sessions, tensors
+from pytest_npudump.onnxmodels.sessions import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_npudump.dump.values.dtypes import DType
+    from pytest_npudump.emulator.dumping.callback import Deliver
+    from pytest_npudump.emulator.dumping.dump_settings import DumpSettings
+    from pytest_npudump.emulator.gears import Gears
+    from pytest_npudump.emulator.machine.streams import Context
+    from pytest_npudump.onnxmodels.tensors import Tensor
+
+
+_SHAPE_TYPE = BY_GE[9]
+"""int64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of a model.
+
+    Attributes:
+        name: as in the graph.
+        dtype: its type.
+        shape: its dimensions, -1 where one varies.
+        largest: those of the largest gear, where ATC has compiled the model for some.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    largest: tuple[int, ...] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of it, in the largest gear; 0 where a dimension varies without gears."""
+        return tensors.nbytes(self.dtype, self.shape if self.largest is None else self.largest)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether a dimension varies."""
+        return -1 in self.shape
+
+
+@dataclass(slots=True)
+class Model:
+    """A loaded model.
+
+    Attributes:
+        source: its file, or its bytes.
+        name: model name in dumps: the file's stem, or the graph's name for a model from memory.
+        inputs, outputs: its ports, in order.
+        id: model id, unique in the process.
+        context: the context it was loaded in; None for a description of a file.
+        plan: which files it leaves; None if it was loaded while no dump was set.
+        executions: how often it ran: the ``data_index`` of the next execution.
+        current_shapes: output shapes of the last execution; None before the first.
+        graph_name: the graph's own name.
+        gears: what ATC has compiled it for, if anything; its last input then tells an execution's.
+        registered: whether its operators are known to an exception dump that was on when it was loaded.
+    """
+
+    source: Path | bytes
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    id: int = 0
+    context: Context | None = None
+    plan: Plan | None = None
+    executions: int = 0
+    current_shapes: tuple[tuple[int, ...], ...] | None = None
+    graph_name: str = ""
+    gears: Gears | None = None
+    registered: bool = False
+    _session: Any = None
+    _exposed: Any = None
+    _previous: dict[str, Tensor] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def device(self) -> int:
+        """The device it was loaded on."""
+        return 0 if self.context is None else self.context.device
+
+    def run(
+        self, inputs: Sequence[Tensor], clock: Callable[[], int], deliver: Deliver | None = None
+    ) -> tuple[Tensor, ...]:
+        """Execute once, writing the dump if there is one, and return the outputs.
+
+        ``deliver`` takes the files of the dump in place of the disk.
+
+        Raises:
+            OperatorFailedError: one of its operators fails, by itself or because that was planted.
+            ModelError: onnxruntime cannot run the model on these inputs.
+        """
+        feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
+        feeds.pop(SHAPE_DATA, None)
+        with self._lock:
+            self._check_faults(feeds)
+            active = self.plan if self.plan is not None and self.plan.active else None
+            try:
+                if active is None:
+                    results = self._run_plain(feeds)
+                else:
+                    results = self._run_dumped(active, feeds, clock, deliver)
+            except ModelError as error:
+                raise real_failure(self.source, feeds, self.device, error) from error
+            self.executions += 1
+            outputs = tuple(results[port.name] for port in self.outputs)
+            self.current_shapes = tuple(tensor.shape for tensor in outputs)
+        return outputs
+
+    def _check_faults(self, feeds: Mapping[str, Tensor]) -> None:
+        for fault in failing((self.name, self.graph_name), self.executions):
+            if fault.model is not None or fault.operator in Graph.of(self.source).names:
+                raise planted_failure(self.source, fault.operator, feeds, self.device)
+
+    def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if self._session is None:
+            self._session = sessions.plain_session(self.source)
+        return sessions.run(self._session, feeds, [port.name for port in self.outputs])
+
+    def _run_dumped(
+        self, files: Plan, feeds: Mapping[str, Tensor], clock: Callable[[], int], deliver: Deliver | None
+    ) -> dict[str, Tensor]:
+        wanted = [name for name in files.tensors if name not in feeds]
+        names = list(dict.fromkeys([*(port.name for port in self.outputs), *wanted]))
+        results = {**feeds, **sessions.run(self._exposed, feeds, names)}
+        if files.settings.step_selected(self.executions):
+            place = recorder.Place(self.device, self.name, self.id, self.executions)
+            recorder.record(files, place, results, self._previous, clock, deliver=deliver)
+        self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
+        return results
+
+
+def resolve(path: str) -> Path | None:
+    """Return the ONNX file that stands for ``path``: itself, or ``model.onnx`` beside ``model.om``."""
+    file = Path(path)
+    candidate = file.with_suffix(".onnx") if file.suffix == ".om" else file
+    return candidate if candidate.is_file() else None
+
+
+def load(source: Path | bytes, settings: DumpSettings | None) -> Model:
+    """Load a model; what it dumps is settled here, by the ``settings`` of now. Its id is left 0.
+
+    Raises:
+        ModelError: the source is no ONNX model, or one that onnxruntime refuses, or its gears do not fit it.
+        MissingExtraError: onnx or onnxruntime is not installed.
+        NotEmulatedError: a model with gears while a dump is set.
+    """
+    model = _load_plain(source) if settings is None else _load_dumped(source, settings)
+    option = option_of(model.name, model.graph_name)
+    if option is None:
+        return model
+    if settings is not None:
+        raise NotEmulatedError("the dump of a model with gears", "GE puts operators of its own into it")
+    gears = gears_of(source, model.inputs, option)
+    inputs = largest_ports(model.inputs, gears.inputs(gears.largest))
+    told = Port(SHAPE_DATA, _SHAPE_TYPE, (len(option.gears[0]),))
+    outputs = largest_ports(model.outputs, gears.outputs[gears.largest])
+    return replace(model, inputs=(*inputs, told), outputs=outputs, gears=gears)
+
+
+def _load_plain(source: Path | bytes) -> Model:
+    session = sessions.plain_session(source)
+    graph_name = session.get_modelmeta().graph_name
+    name = source.stem if isinstance(source, Path) else graph_name
+    inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs())
+    return Model(source, name, inputs, outputs, graph_name=graph_name, _session=session)
+
+
+def _load_dumped(source: Path | bytes, settings: DumpSettings) -> Model:
+    proto = sessions.read_model(source)
+    graph = proto.graph
+    own_outputs = len(graph.output)
+    name = source.stem if isinstance(source, Path) else graph.name
+    data = graph_module.inputs(graph)
+    files = plan(settings, (name, graph.name), graph_module.operators(graph), data)
+    session = sessions.exposed_session(source, proto, [t for t in files.tensors if t not in data])
+    inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs()[:own_outputs])
+    return Model(source, name, inputs, outputs, plan=files, graph_name=graph.name, _exposed=session)
+
+
+def _ports(arguments: Sequence[Any]) -> tuple[Port, ...]:
+    return tuple(Port(*port) for port in sessions.ports(arguments))
+
+
+def operator_names(path: Path) -> tuple[str, ...]:
+    """Return the raw names of a model's operators in execution order.
+
+    ``path`` is an ``.onnx`` file, or an ``.om`` file with its ``.onnx`` beside it. Unnamed nodes have the
+    names that :class:`~pytest_npudump.onnxmodels.graph.Operator` describes.
+
+    Raises:
+        ModelError: there is no such file, or it is no ONNX model.
+        MissingExtraError: onnx is not installed.
+    """
+    found = resolve(str(path))
+    if found is None:
+        raise sessions.ModelError(f"{path}: no such model; the emulator needs {path.with_suffix('.onnx')}")
+    graph = sessions.read_model(found).graph
+    return tuple(operator.name for operator in graph_module.operators(graph))

@@ -1,0 +1,161 @@
+"""One test's golden files: where they are, which variant counts, what they record of their origin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pytest_npudump.config.acl.installed import installed_cann
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden import pair
+from pytest_npudump.golden.store import is_there, read_golden, write_golden
+from pytest_npudump.golden.text import Golden, unwritable
+from pytest_npudump.regression.empty_operators import KEY as EMPTY
+from pytest_npudump.regression.unwritten import UNWRITTEN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.golden.tensors_of_test import KeptTensors
+    from pytest_npudump.request import DumpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Goldens:
+    """The golden files of one test.
+
+    Attributes:
+        test: the test's id, recorded in the file.
+        request: what the test asks for; scene and mode are recorded.
+        common: the file that counts where no variant does.
+        variant: the file of the variant named by an option; None without one.
+    """
+
+    test: str
+    request: DumpRequest
+    common: Path
+    variant: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file that is written: the variant where one is named, else the common one."""
+        return self.variant or self.common
+
+    def read_if_any(self) -> Golden | None:
+        """Read the variant's file, else the common one; None where neither exists.
+
+        Raises:
+            GoldenError: the file cannot be read or trusted.
+        """
+        found = self._found()
+        return read_golden(found) if found else None
+
+    def lost_by_update(self, previous: Golden | None) -> tuple[str, ...]:
+        """Return what an update cannot keep of the file that is there, in words; to be asked before it.
+
+        Args:
+            previous: that file; None where it cannot be read or there is none.
+        """
+        if previous is not None:
+            keys = ", ".join(map(repr, unwritable(previous)))
+            return (
+                (f"{previous.path}: its key {keys} cannot be written again, and is dropped",) if keys else ()
+            )
+        try:
+            self.read_if_any()
+        except GoldenError as error:
+            return (f"the golden that was there could not be read, and nothing of it is kept: {error}",)
+        return ()
+
+    def _found(self) -> Path | None:
+        return next((path for path in (self.variant, self.common) if path and is_there(path)), None)
+
+    def write(
+        self,
+        previous: Golden | None,
+        table: StatsTable,
+        producer: Mapping[str, str],
+        tensors: KeptTensors | None = None,
+        known: Mapping[str, object] = MappingProxyType({}),
+    ) -> tuple[Path, bool]:
+        """Write the file, keeping what an earlier one holds besides statistics, and the tensors beside it.
+
+        Args:
+            previous: the earlier one, if there is any.
+            table: the statistics.
+            producer: facts about their origin.
+            tensors: those kept beside the file; None leaves what lies there.
+            known: what the run says of tensors without a row, in place of what the earlier one says.
+
+        Returns:
+            The file, and whether its content changed.
+
+        Raises:
+            GoldenError: it cannot be written; the old file is as it was.
+        """
+        facts = self._facts(producer)
+        dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())}
+        kept = previous.extra if previous else {}
+        extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
+        golden = Golden(test=self.test, producer=facts, table=table, path=self.path, extra=extra)
+        if tensors is None:
+            return self.path, write_golden(self.path, golden)
+        metadata = tensors.metadata(golden)
+        return self.path, pair.write_pair(golden, tensors.tensors, metadata, tensors.left_out)
+
+    def _facts(self, producer: Mapping[str, str]) -> dict[str, str]:
+        facts = dict(producer)
+        if facts.get("runtime") == "emulator":
+            facts |= _installed("onnxruntime")
+        elif cann := installed_cann():
+            facts["cann"] = cann
+        return facts | self._asked
+
+    def foreign(self, golden: Golden) -> tuple[str, ...]:
+        """Return in what the golden is not one of this test and of what it asks for, in words."""
+        way_out = "approve anew with --npudump-update-golden"
+        found = []
+        if golden.test != self.test:
+            found.append(
+                f"{golden.path} is the golden of {golden.test!r}, this test is {self.test!r}: if it has a "
+                f"new name correct the file's key 'test', else {way_out}"
+            )
+        for name, asked in self._asked.items():
+            recorded = golden.producer.get(name, asked)
+            if recorded != asked:
+                found.append(
+                    f"{golden.path} was recorded with {name} {recorded!r}, this test asks for {asked!r}: "
+                    f"{way_out}"
+                )
+        return tuple(found)
+
+    def unsaid(self, golden: Golden) -> tuple[str, ...]:
+        """Return a note on facts that the golden does not tell, and which are taken to be this test's."""
+        names = " and ".join(name for name in self._asked if name not in golden.producer)
+        return (f"{golden.path.name} does not say which {names} it was recorded with",) if names else ()
+
+    @property
+    def _asked(self) -> dict[str, str]:
+        return {"scene": self.request.scene, "dump_mode": self.request.dump_mode}
+
+    def differences(self, golden: Golden, producer: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        """Facts of origin in which the golden and this run differ, as ``name: (golden, this run)``."""
+        now = self._facts(producer)
+        before = {name: str(value) for name, value in golden.producer.items() if name != "digits"}
+        names = dict.fromkeys([*before, *now])
+        return {
+            name: (before.get(name, "-"), now.get(name, "-"))
+            for name in names
+            if before.get(name, "-") != now.get(name, "-")
+        }
+
+
+def _installed(package: str) -> dict[str, str]:
+    try:
+        return {package: version(package)}
+    except PackageNotFoundError:
+        return {}

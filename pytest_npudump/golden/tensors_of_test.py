@@ -1,0 +1,124 @@
+"""One test's golden tensors: written by an update's second run, read to compare element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.tensors.pairs import StoredTensor
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.table import STATISTICS
+from pytest_npudump.golden.pair import left_out, other_recording, recorded_tensors
+from pytest_npudump.golden.tensors import load_tensors, read_metadata
+from pytest_npudump.request import matches_any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import numpy as np
+
+    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.golden.text import Golden
+
+_GOLDEN = "golden"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptTensors:
+    """Tensors that a recording keeps.
+
+    Attributes:
+        tensors: values by key text, with the name of the type they had on the device.
+        left_out: layers whose tensors cannot be told apart, as file names spell them.
+    """
+
+    tensors: Mapping[str, tuple[np.ndarray, str]]
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, records: Iterable[TensorRecord], left_out: Iterable[str] = ()) -> KeptTensors:
+        """Read the tensors of ``records``.
+
+        Raises:
+            DumpError: a tensor's bytes have no values that could be kept.
+        """
+        tensors = {
+            str(record.key): (load(record.payload, record.dtype, record.shape), record.dtype)
+            for record in records
+            if record.payload is not None
+        }
+        return cls(tensors, tuple(left_out))
+
+    def metadata(self, golden: Golden) -> dict[str, str]:
+        """Return what is kept with the tensors beside ``golden``."""
+        return {"test": golden.test, _GOLDEN: _fingerprint(golden.table, self.tensors)}
+
+
+def _fingerprint(table: StatsTable, keys: Iterable[str]) -> str:
+    """Return what tells whether tensors were recorded with these statistics."""
+    rows = {_plain(key): row for row, key in enumerate(table.keys)}
+    digest = blake2b(digest_size=16)
+    for key in sorted(map(_plain, keys)):
+        row = rows.get(key)
+        facts = None if row is None else [table.value(row, column) for column in range(len(STATISTICS))]
+        digest.update(f"{key} {facts}\n".encode())
+    return digest.hexdigest()
+
+
+def _plain(key: str) -> str:
+    return str(TensorKey.parse(key).sanitised)
+
+
+def stored_tensors(golden: Golden, *, foreign: bool = False) -> dict[str, StoredTensor]:
+    """Return the tensors kept beside a golden file by sanitised key; nothing where there is no such file.
+
+    Args:
+        golden: the golden file.
+        foreign: whether tensors are taken that do not tell of which golden they are, as others write them.
+
+    Raises:
+        GoldenError: the file cannot be read, or was recorded with other statistics than the golden file.
+    """
+    path = recorded_tensors(golden)
+    if path is None:
+        return {}
+    stored = {_plain(key): StoredTensor(path, key) for key in load_tensors(path)}
+    told = read_metadata(path).get(_GOLDEN)
+    if told != _fingerprint(golden.table, stored) and not (foreign and told is None):
+        raise other_recording(golden)
+    return stored
+
+
+def read_tensors(golden: Golden) -> dict[str, np.ndarray]:
+    """Map the tensors beside a golden file by sanitised key.
+
+    Raises:
+        GoldenError: as :func:`stored_tensors`.
+    """
+    stored = stored_tensors(golden)
+    files = {path: load_tensors(path) for path in {tensor.path for tensor in stored.values()}}
+    return {sanitised: files[tensor.path][tensor.key] for sanitised, tensor in stored.items()}
+
+
+def missing_tensors(golden: Golden, stored: Collection[str], patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys of the golden whose layers ``patterns`` name and whose tensors are not ``stored``.
+
+    Layers that the recording left out are none of them.
+
+    Raises:
+        GoldenError: the golden does not tell rightly which these are.
+    """
+    alike = left_out(golden)
+    wanted = both_spellings(patterns)
+    keys = [TensorKey.parse(key) for key in golden.table.keys]
+    return tuple(
+        str(key)
+        for key in keys
+        if matches_any(wanted, key.layer)
+        and str(key.sanitised) not in stored
+        and sanitise(key.layer) not in alike
+    )

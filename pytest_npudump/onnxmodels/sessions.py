@@ -1,0 +1,146 @@
+"""onnxruntime sessions, imported when the first model is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import MissingExtraError, NpudumpError
+from pytest_npudump.onnxmodels.tensors import (
+    Tensor,
+    from_ort_type,
+    from_ort_value,
+    onnx_number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_ERRORS_ONLY = 3
+_PROVIDERS = ("CPUExecutionProvider",)
+_EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+
+
+class ModelError(NpudumpError):
+    """A model that onnxruntime cannot load or run."""
+
+
+def onnx() -> Any:
+    """Return the package ``onnx``.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import onnx as package  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise MissingExtraError("the emulator", "onnx", "emulator") from error
+    return package
+
+
+def onnxruntime() -> Any:
+    """Return the package ``onnxruntime``.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import onnxruntime as package  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise MissingExtraError("the emulator", "onnxruntime", "emulator") from error
+    return package
+
+
+def read_model(source: Path | bytes) -> Any:
+    """Return the ``ModelProto`` of a file or of its bytes, weights in other files left there.
+
+    Raises:
+        ModelError: it is no ONNX model.
+    """
+    package = onnx()
+    try:
+        if isinstance(source, bytes):
+            return package.load_from_string(source)
+        return package.load(str(source), load_external_data=False)
+    except Exception as error:
+        raise ModelError(f"{_named(source)} is no ONNX model: {error}") from error
+
+
+def plain_session(source: Path | bytes) -> Any:
+    """Return a session with onnxruntime's default options.
+
+    Raises:
+        ModelError: onnxruntime refuses the model.
+    """
+    options = onnxruntime().SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    return _session(str(source) if isinstance(source, Path) else source, options, _named(source))
+
+
+def exposed_session(source: Path | bytes, model: Any, tensors: Sequence[str]) -> Any:
+    """Return a session of ``model``, read from ``source``, that also hands out the inner ``tensors``.
+
+    The graph runs as it is written, without optimisation, on one thread, so that every operator of the
+    file is there and two runs give the same bits.
+
+    Raises:
+        ModelError: onnxruntime refuses the model.
+    """
+    runtime = onnxruntime()
+    known = {value.name for value in (*model.graph.output, *model.graph.input)}
+    model.graph.output.extend(onnx().ValueInfoProto(name=name) for name in tensors if name not in known)
+    options = runtime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    if isinstance(source, Path):
+        options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, str(source.resolve().parent))
+    return _session(model.SerializeToString(), options, _named(source))
+
+
+def _session(source: str | bytes, options: Any, name: str) -> Any:
+    try:
+        return onnxruntime().InferenceSession(source, options, providers=list(_PROVIDERS))
+    except Exception as error:
+        raise ModelError(f"onnxruntime cannot load {name}: {error}") from error
+
+
+def run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
+    """Run ``session`` and return the tensors called ``names``.
+
+    Raises:
+        ModelError: onnxruntime cannot run the model on these inputs.
+    """
+    try:
+        values = {name: _ort_value(tensor) for name, tensor in feeds.items()}
+        results = session.run_with_ort_values(list(names), values)
+    except Exception as error:
+        raise ModelError(f"onnxruntime cannot run the model: {error}") from error
+    return {name: from_ort_value(value) for name, value in zip(names, results, strict=True)}
+
+
+def _ort_value(tensor: Tensor) -> Any:
+    make = onnxruntime().OrtValue
+    array = tensor.data.reshape(tensor.shape)
+    if array.dtype.isbuiltin == 1:
+        return make.ortvalue_from_numpy(array)
+    if not hasattr(make, "ortvalue_from_numpy_with_onnx_type"):
+        raise ModelError(f"this onnxruntime takes no {tensor.dtype.name}: install onnxruntime>=1.20")
+    raw = array.view(f"u{array.dtype.itemsize}")
+    return make.ortvalue_from_numpy_with_onnx_type(raw, onnx_number(tensor.dtype))
+
+
+def ports(arguments: Sequence[Any]) -> tuple[tuple[str, Any, tuple[int, ...]], ...]:
+    """Return name, data type and shape of a session's inputs or outputs; -1 for a dimension that varies."""
+    return tuple(
+        (
+            argument.name,
+            from_ort_type(argument.type),
+            tuple(dim if isinstance(dim, int) and dim >= 0 else -1 for dim in argument.shape),
+        )
+        for argument in arguments
+    )
+
+
+def _named(source: Path | bytes) -> str:
+    return str(source) if isinstance(source, Path) else f"a model of {len(source)} bytes in memory"

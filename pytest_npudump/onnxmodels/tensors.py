@@ -1,0 +1,144 @@
+"""Data types as onnxruntime, ACL and the dump files number them, and tensors as raw bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from pytest_npudump.dump.values.dtypes import BY_GE, BY_NAME, DType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FORMAT_ND = 2
+
+_ORT_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "float": "float32",
+        "double": "float64",
+        "float8e4m3fn": "float8_e4m3fn",
+        "float8e5m2": "float8_e5m2",
+        "float8e8m0": "float8_e8m0fnu",
+        "float4e2m1": "float4_e2m1fn",
+    }
+)
+"""onnxruntime's names that differ from this package's."""
+
+_ONNX_NUMBERS: Mapping[str, int] = MappingProxyType(
+    {
+        "float32": 1,
+        "uint8": 2,
+        "int8": 3,
+        "uint16": 4,
+        "int16": 5,
+        "int32": 6,
+        "int64": 7,
+        "bool": 9,
+        "float16": 10,
+        "float64": 11,
+        "uint32": 12,
+        "uint64": 13,
+        "complex64": 14,
+        "complex128": 15,
+        "bfloat16": 16,
+        "float8_e4m3fn": 17,
+        "float8_e5m2": 19,
+        "int4": 22,
+    }
+)
+"""``TensorProto.DataType`` of ONNX."""
+
+_STORAGE: Mapping[str, Any] = MappingProxyType(
+    {name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
+)
+
+
+_BUILTIN = frozenset(_ONNX_NUMBERS) - frozenset(_STORAGE) - {"int4"}
+"""Types of ONNX that numpy itself has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor's type, shape and bytes.
+
+    Attributes:
+        dtype: its data type; ``RESOURCE`` for what is no tensor (a sequence), which has no bytes.
+        shape: its dimensions; ``()`` for a scalar.
+        data: its elements, flat, in numpy's or ml_dtypes' type; plain bytes where neither has one.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    data: np.ndarray[Any, np.dtype[Any]]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data."""
+        return self.data.nbytes
+
+
+def from_ort_type(name: str) -> DType:
+    """Return the data type of onnxruntime's ``tensor(float16)``; RESOURCE for anything but a tensor."""
+    if not name.startswith("tensor(") or not name.endswith(")"):
+        return BY_NAME["resource"]
+    inner = name[len("tensor(") : -1]
+    return BY_NAME.get(_ORT_NAMES.get(inner, inner), BY_NAME["undefined"])
+
+
+def from_acl_type(number: int) -> DType | None:
+    """Return the data type that ``aclDataType`` (numbered as ``ge::DataType``) calls ``number``."""
+    return BY_GE.get(number)
+
+
+def onnx_number(dtype: DType) -> int | None:
+    """Return the type's number in ONNX, or None where ONNX has no such type."""
+    return _ONNX_NUMBERS.get(dtype.name)
+
+
+def acl_number(dtype: DType) -> int:
+    """Return the type's ``aclDataType``; -1 (``ACL_DT_UNDEFINED``) where it has none."""
+    return -1 if dtype.ge is None or dtype.name == "undefined" else dtype.ge
+
+
+def nbytes(dtype: DType, shape: Sequence[int]) -> int:
+    """Bytes of a tensor; 0 where a dimension is unknown (negative) or the type has no fixed size."""
+    if any(dim < 0 for dim in shape):
+        return 0
+    return (math.prod(shape) * dtype.bits + 7) // 8
+
+
+def storage(dtype: DType) -> np.dtype[Any]:
+    """Return the numpy or ml_dtypes type that holds elements of ``dtype``; bytes where neither has one."""
+    if dtype.name in _STORAGE:
+        extended: np.dtype[Any] = np.dtype(_STORAGE[dtype.name])
+        return extended
+    return np.dtype(dtype.name if _in_numpy(dtype) else "uint8")
+
+
+def _in_numpy(dtype: DType) -> bool:
+    return dtype.kind != "opaque" and dtype.name in _BUILTIN
+
+
+def from_array(dtype: DType, array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
+    """Return a tensor with the array's shape and elements."""
+    return Tensor(dtype, array.shape, np.ascontiguousarray(array).reshape(-1))
+
+
+def from_ort_value(value: Any) -> Tensor:
+    """Copy an ``OrtValue`` out of onnxruntime, types that numpy lacks included."""
+    if not value.is_tensor():
+        return Tensor(BY_NAME["resource"], (), np.empty(0, np.uint8))
+    dtype, shape = from_ort_type(value.data_type()), tuple(value.shape())
+    if dtype.name == "string":
+        return Tensor(dtype, shape, np.empty(0, np.uint8))
+    if _in_numpy(dtype):
+        return Tensor(dtype, shape, np.array(value.numpy(), copy=True).reshape(-1))
+    size = nbytes(dtype, shape)
+    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return Tensor(dtype, shape, np.frombuffer(raw, storage(dtype)))

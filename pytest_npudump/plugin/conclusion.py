@@ -1,0 +1,167 @@
+"""What a test's runs mean for its report: passed, failed with a text, or nothing yet."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.approval import keep_golden
+from pytest_npudump.plugin.item_state import BAD, RESULT, will_run_again
+
+if TYPE_CHECKING:
+    from pytest_npudump.regression.session import MarkedTest
+
+INTERRUPTIONS = (KeyboardInterrupt, pytest.exit.Exception)
+"""What ends a session at once: Ctrl-C, a signal where it is taken for that, and ``pytest.exit()``."""
+
+
+def how_it_stopped(stop: BaseException) -> str:
+    """Return why a second run has come to nothing, where the session ends in it."""
+    if isinstance(stop, pytest.exit.Exception):
+        return f"ended by pytest.exit: {first_line(str(stop.msg))}"
+    return f"ended by {str(stop) or 'Ctrl-C'}"
+
+
+def is_interruption(item: pytest.Item, error: BaseException) -> bool:
+    """Whether an exception ends the session, and is not a failure of the test to pytest."""
+    if isinstance(error, KeyboardInterrupt):
+        return not item.config.getoption("usepdb", default=False)
+    return isinstance(error, pytest.exit.Exception)
+
+
+def finish(item: pytest.Item, test: MarkedTest) -> None:
+    """Judge the run that has ended; whatever becomes of a second run, the first one's failure stands.
+
+    Raises:
+        pytest.fail.Exception: the dump of the first run could not be ended.
+        BaseException: what a time limit or pytest itself raises in the first run, or to end the session.
+    """
+    try:
+        if test.settings.update_golden:
+            keep_golden(test)
+        test.finish()
+    except BaseException as error:
+        if is_interruption(item, error):
+            raise
+        if test.outcome is not None and len(test.attempts) > 1:
+            test.abandon_second_run(f"it could not be examined: {_words(error)}")
+        elif isinstance(error, NpudumpError):
+            raise pytest.fail.Exception(f"npudump: {error}", pytrace=False) from None
+        else:
+            raise
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {first_line(str(error))}"
+
+
+def body_failed(
+    item: pytest.Item, test: MarkedTest, error: BaseException | None = None, words: str = "it failed"
+) -> None:
+    """Say what the dump tells of a body that failed; in a second run, let the first one's failure stand.
+
+    Args:
+        item: the test.
+        test: its record.
+        error: what the body raised; None where it failed in another way.
+        words: how it failed, where it raised nothing.
+
+    Raises:
+        pytest.fail.Exception: the first run's failure.
+    """
+    try:
+        test.stop()
+    except NpudumpError as unended:
+        item.add_report_section("call", "npudump", f"the dump could not be ended: {unended}")
+    if test.outcome is None:
+        item.add_report_section("call", "npudump", _after_failed_body(item, test))
+        return
+    _compat.forget_failure(item)
+    words = _words(error) if error is not None else words
+    test.abandon_second_run("; ".join([f"body of the second run: {words}", *_notes(test)]))
+    conclude(item, test)
+
+
+def _notes(test: MarkedTest) -> list[str]:
+    """Return what is known of the run that may have made its body fail."""
+    return test.runtime.activity.evidence.notes
+
+
+def _after_failed_body(item: pytest.Item, test: MarkedTest) -> str:
+    """Return what the dump says of a failed body: which operator failed, where the scene asks for it."""
+    if test.request.scene != "exception":
+        return _not_compared(test)
+    from pytest_npudump.regression.scenes.exception.judge import examine  # noqa: PLC0415 - after a run
+
+    outcome = examine(test)
+    if outcome.good:
+        return "the test's body did not pass, and no exception dump was left"
+    test.outcome = outcome
+    return _recorded_failure(item, test)
+
+
+def _not_compared(test: MarkedTest) -> str:
+    from pytest_npudump.regression.diagnose import full_words, what_ran  # noqa: PLC0415 - after a run
+
+    known = filter(None, (what_ran(test.runtime.activity), *_notes(test), full_words(test.directory)))
+    return "\n".join(("the test's body did not pass: its dump was not compared", *known))
+
+
+def conclude(item: pytest.Item, test: MarkedTest) -> None:
+    """Fail the test where its outcome is bad and no further run will say more.
+
+    Raises:
+        pytest.fail.Exception: with the text of the failure.
+    """
+    if will_run_again(item):
+        if not test.good:
+            _write_ahead(test)
+        return
+    if not test.good:
+        raise pytest.fail.Exception(_recorded_failure(item, test), pytrace=False) from None
+    from pytest_npudump.report.result import result_json  # noqa: PLC0415 - after a run
+
+    _keep_result(item, result_json(test, None))
+
+
+def _write_ahead(test: MarkedTest) -> None:
+    """Write the report files before the second run, as the process may be ended in that."""
+    from pytest_npudump.regression.outcome import Escalation  # noqa: PLC0415 - after a run
+    from pytest_npudump.report.result import write_details  # noqa: PLC0415 - the same
+
+    unknown = Escalation(problem="it had not ended when this was written")
+    write_details(replace(test, escalation=unknown))
+
+
+def _recorded_failure(item: pytest.Item, test: MarkedTest) -> str:
+    """Write the report files of a failing test, keep its result, and return its text."""
+    from pytest_npudump.report.result import result_json, write_details  # noqa: PLC0415 - after a run
+    from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
+
+    details = write_details(test)
+    _keep_result(item, result_json(test, details))
+    item.stash[RESULT]["short"] = short_lines(test)
+    item.stash[BAD] = failure_text(test, details, verbose=item.config.option.verbose > 0)
+    return item.stash[BAD]
+
+
+def _keep_result(item: pytest.Item, result: dict[str, Any]) -> None:
+    from pytest_npudump.report.result import small  # noqa: PLC0415 - after a run
+
+    others = [(name, value) for name, value in item.user_properties if name != "npudump"]
+    text = json.dumps(small(result), separators=(",", ":"))
+    item.user_properties[:] = [*others, ("npudump", text)]
+    # In place: a plugin that repeats a failed body may go on using the report of the first time.
+    kept = item.stash.setdefault(RESULT, {})
+    kept.clear()
+    kept.update(result)
+
+
+def first_line(text: str) -> str:
+    """Return the first line that is not empty; "" without one."""
+    return next(iter(text.strip().splitlines()), "")

@@ -1,0 +1,265 @@
+"""What a test gets as ``npu_dump``."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.config.acl.environment import collecting_words
+from pytest_npudump.dump.selection import select_layers
+from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.runtime.external.placed_config import Placed, placed
+from pytest_npudump.runtime.external.run import (
+    TIMEOUT,
+    ExternalRun,
+    command_of,
+    run_program,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.runtime.base import ModelSession
+
+
+@dataclass(frozen=True, slots=True)
+class NpuDump:
+    """The dump around the current test.
+
+    Attributes:
+        directory: folder of the paths a test may give to :meth:`load_model` (the test file's own).
+    """
+
+    _test: MarkedTest = field(repr=False)
+    directory: Path
+
+    def load_model(self, path: str | os.PathLike[str]) -> ModelSession:
+        """Load a model under the dump.
+
+        Args:
+            path: an ``.om`` file, or on the emulator an ``.onnx`` file (``model.om`` there stands for the
+                ``model.onnx`` beside it); relative to the test file's folder.
+
+        Returns:
+            A session with ``run(*arrays) -> list of arrays``; a context manager that frees the device.
+
+        Raises:
+            RuntimeUnavailableError: the runtime cannot load it; the message has its code and reason.
+        """
+        __tracebackhide__ = True
+        test, file = self._test, self.directory / Path(path)
+        session = test.runtime.load_model(file)
+        if test.reference is None:
+            return session
+        return test.reference.inputs.watch(session, file, test.attempt.part)
+
+    def reference_inputs(self, inputs: Mapping[str, ArrayLike]) -> None:
+        """Say what an execution of the model was given, for the ONNX model of the marker's ``reference``.
+
+        Needed only where the model does not run through :meth:`load_model`; once for each execution, in
+        order, inside the ``capture`` that the execution belongs to.
+
+        Args:
+            inputs: an array for each input of the ONNX model, by its name; copied.
+
+        Raises:
+            RequestError: the marker names no reference, or ``inputs`` is no such mapping.
+        """
+        test = self._test
+        if test.reference is None:
+            raise RequestError(
+                "npu_dump.reference_inputs(): the marker names no reference: add reference='model.onnx'"
+            )
+        test.reference.inputs.give(inputs, test.attempt.part)
+
+    @property
+    def runtime(self) -> str:
+        """What runs the models: ``acl``, ``torch_npu``, ``mindspore`` or ``emulator``."""
+        return self._test.runtime.name
+
+    @property
+    def config_path(self) -> Path:
+        """The acl.json of this run, for code that hands it to ACL itself; with MindSpore the data_dump.json.
+
+        From the first use on the dump is left to the test: it calls ``acl.init(str(path))``, or
+        ``acl.mdl.init_dump()`` and ``acl.mdl.set_dump(str(path))``, before it loads its model. MindSpore
+        reads the file by itself, here and in processes that the test starts.
+        """
+        self._test.runtime.release()
+        return self._test.attempt.config
+
+    def torchair_config(self, config: Any | None = None, *, scope: bool = False) -> Any:
+        """Have TorchAir dump the graphs that are compiled with the configuration returned.
+
+        From here on the dump is left to TorchAir, which reads the setting with the first graph of a process:
+        tests that use it, and their second runs, need ``isolation="process"``.
+
+        Args:
+            config: the ``torchair.CompilerConfig`` to fill, in mode ``max-autotune``; None for a new one.
+            scope: whether the model marks what is dumped with ``torchair.scope.data_dump``.
+
+        Raises:
+            ConfigError: TorchAir would refuse the dump, or lose part of it without a word.
+            RuntimeUnavailableError: TorchAir cannot be imported, or is a version that is not known.
+        """
+        self._refuse_without_acl_json("torchair_config()")
+        from pytest_npudump.config.torchair.options import fill  # noqa: PLC0415 - only where TorchAir is used
+
+        return fill(config, self.config_path, scope=scope)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Content of :attr:`config_path`."""
+        content: dict[str, Any] = json.loads(self.config_path.read_text(encoding="utf-8"))
+        return content
+
+    def run(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        acl_json: str | os.PathLike[str],
+        timeout: float = TIMEOUT,
+        check: bool = True,
+        cwd: str | os.PathLike[str] = ".",
+        env: Mapping[str, str] | None = None,
+        models: Sequence[str | os.PathLike[str]] = (),
+    ) -> ExternalRun:
+        """Run a program that reads an acl.json, in C++ or any other language, under the dump.
+
+        For the time of the run the file ``acl_json`` has the dump of this test as its key ``dump``; all else
+        in it stays, and afterwards it is what it was before, byte for byte. The test's own process gives up
+        its dump. Paths are relative to the test file's folder.
+
+        Args:
+            command: the program and its arguments; no shell takes part.
+            acl_json: where the program expects its acl.json, be there a file or not.
+            timeout: seconds it may run; then it is ended, and at its end all that it has started.
+            check: whether an exit code other than 0 fails the test.
+            cwd: the program's working directory.
+            env: variables set in addition to those of the test.
+            models: files of the models it loads; they tell the raw names of layers, as ``a/b`` for ``a_b``.
+
+        Returns:
+            What it ended with, and the files that hold its output.
+
+        Raises:
+            ExternalProgramError: it cannot be started, does not end in time, or (with ``check``) fails.
+            ConfigError: ``acl_json`` is in use by another run, is no acl.json, or cannot be replaced.
+            RequestError: an argument is none that is allowed, or the dump holds another run already.
+        """
+        __tracebackhide__ = True
+        self._refuse_without_acl_json("run()")
+        words = command_of(command)
+        target = self.directory / Path(acl_json)
+        test = self._test
+        files = tuple(self.directory / Path(model) for model in models)
+        try:
+            self._refuse_second_run(words)
+            self._refuse_environment(words, env or {})
+            test.runtime.hand_over(f"{words[0]} (with {target})", files)
+            with placed(target, test.attempt.config) as place:
+                done = run_program(
+                    words,
+                    cwd=self.directory / Path(cwd),
+                    output=test.attempt.directory,
+                    timeout=timeout,
+                    check=check,
+                    env=env,
+                )
+                self._note_evidence(done, place)
+                return done
+        except NpudumpError as error:
+            self._note_unfinished(str(error).partition("\n")[0])
+            raise error.with_traceback(None) from None  # the failure ends at the test's line
+        except BaseException as error:
+            self._note_unfinished(f"{words[0]} was interrupted by {type(error).__name__}")
+            raise
+
+    def _note_unfinished(self, words: str) -> None:
+        """Keep that a program did not end well: the test may pass over the error."""
+        self._test.runtime.activity.evidence.unfinished.append(words)
+
+    def _note_evidence(self, done: ExternalRun, place: Placed) -> None:
+        """Keep what shows that the program ran under the dump, where a healthy run leaves no file."""
+        program, name = Path(done.command[0]).name, place.target.name
+        evidence = self._test.runtime.activity.evidence
+        read = self._has_dumped() or place.was_read()
+        if read is None:
+            why = place.unknown or f"{place.target} was replaced or changed while the program ran"
+            evidence.missing.append(f"whether {program} read {name} cannot be known: {why}")
+        elif not read:
+            evidence.missing.append(f"{program} never read {name}")
+        elif done.returncode:
+            evidence.unfinished.append(f"{program} read {name} and ended with {done.returncode}")
+        else:
+            evidence.shown.append(f"{program} read {name}")
+
+    def _refuse_environment(self, words: tuple[str, ...], env: Mapping[str, str]) -> None:
+        """Refuse variables with which the program dumps nothing, or where nobody looks for it."""
+        if self._test.request.scene == "exception":
+            from pytest_npudump.regression.scenes.exception.places import refused_environment  # noqa: PLC0415 - only there
+
+            why = refused_environment(env, os.environ)
+        else:
+            why = collecting_words({**os.environ, **env})
+        if why:
+            raise RequestError(f"run({words[0]!r}, ...): {why}")
+
+    def _refuse_without_acl_json(self, call: str) -> None:
+        runtime = self._test.runtime
+        if runtime.config_name != "acl.json":
+            raise RequestError(
+                f"npu_dump.{call}: hands an acl.json on, and the runtime {runtime.name} has none; choose "
+                f"another with --npudump-runtime (a MindSpore program that the test starts itself inherits "
+                f"MINDSPORE_DUMP_CONFIG and dumps)"
+            )
+
+    def _refuse_second_run(self, words: tuple[str, ...]) -> None:
+        """Keep a program out of a dump that holds another run: nothing tells whose a layer is."""
+        if self._has_dumped():
+            raise RequestError(
+                f"run({words[0]!r}, ...): the dump holds another run already; give each a dump of its own: "
+                f"with npu_dump.capture(name): npu_dump.run(...)"
+            )
+
+    def _has_dumped(self) -> bool:
+        """Whether the dump of the part under way holds a file."""
+        folder = Path(self.config["dump"]["dump_path"])
+        return any(path.is_file() for path in folder.rglob("*"))
+
+    @contextmanager
+    def capture(self, name: str) -> Iterator[Path]:
+        """Dump what is loaded and run inside the block apart, under the name ``name`` in the golden.
+
+        A model has to be loaded inside the block to be dumped in it.
+
+        Raises:
+            RequestError: ``name`` is not a plain name, or was used before in this test.
+        """
+        with self._test.attempt.capture(self._test.runtime, name) as directory:
+            yield directory
+
+    @property
+    def records(self) -> tuple[TensorRecord, ...]:
+        """What has been dumped so far, in execution order; on a device complete only once it is idle.
+
+        Raises:
+            DumpError: nothing has been dumped yet, or it cannot be read.
+        """
+        return select_layers(self._test.attempt.read(), self._test.request).records
+
+
+def without_marker(nodeid: str) -> RequestError:
+    """Return the error for a test that asks for the fixture and has no marker."""
+    return RequestError(
+        f"{nodeid} uses the fixture npu_dump without the marker: add @pytest.mark.npu_dump (its arguments "
+        f"say what is dumped; none means every layer)"
+    )

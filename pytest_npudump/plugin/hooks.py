@@ -1,0 +1,172 @@
+"""The hooks pytest finds: options, marker, fixture, and the switch that brings in the rest.
+
+Nothing heavy is imported here; :mod:`pytest_npudump.plugin.runner`, which runs marked tests, is registered with the
+first marked test that is collected.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.plugin.marker.help import marker_line
+from pytest_npudump.plugin.marker.item import (
+    MARKER,
+    check_item,
+    is_marked,
+    late_marker,
+    take_marks,
+)
+from pytest_npudump.plugin.options import Settings, add_options
+from pytest_npudump.plugin.terminal.reporter import Reporter
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pytest_npudump.plugin.fixture import NpuDump
+    from pytest_npudump.plugin.runner import Runner
+
+SETTINGS = pytest.StashKey[Settings]()
+RUNNER = "npudump-runner"
+REPORTER = "npudump-reporter"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, and their ini keys."""
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and resolve the options; refuse what would undermine a gate."""
+    config.addinivalue_line("markers", marker_line(MARKER))
+    for name in (RUNNER, REPORTER):
+        if config.pluginmanager.is_blocked(name):
+            raise pytest.UsageError(
+                f"npudump: -p no:{name} blocks a part of the plugin without which marked tests are not "
+                f"compared, or not reported; leave it out. To do without the plugin use -p no:npudump"
+            )
+    try:
+        settings = Settings.of(config)
+    except RequestError as error:
+        raise pytest.UsageError(f"npudump: {error}") from None
+    config.stash[SETTINGS] = settings
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Reporter(config, settings), REPORTER)
+    if settings.update_golden and _in_ci() and not settings.allow_update_in_ci:
+        raise pytest.UsageError(
+            "npudump: --npudump-update-golden is refused because the variable CI is set: a gate must not "
+            "approve what it checks. Update on a developer's machine and commit the diff; to update in CI on "
+            "purpose add --npudump-allow-update-in-ci"
+        )
+    if settings.runtime == "emulator":
+        from pytest_npudump.runtime.pyacl.importing import offer_emulator  # noqa: PLC0415 - only where chosen
+
+        config.add_cleanup(offer_emulator())
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say that a run approves, where it does."""
+    if not config.stash[SETTINGS].update_golden:
+        return None
+    return (
+        "npudump: THIS RUN APPROVES (--npudump-update-golden): what the layers say now is written into the "
+        "golden files, and not compared with them"
+    )
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").strip().lower() not in {"", "0", "false", "no"}
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End the run before its first test where an NPU is required and none answers."""
+    settings = session.config.stash[SETTINGS]
+    if settings.require_npu and not hasattr(session.config, "workerinput"):
+        from pytest_npudump.runtime.select import require  # noqa: PLC0415 - only where asked for
+
+        try:
+            require(settings.runtime)
+        except NpudumpError as error:
+            raise pytest.UsageError(f"npudump: {error}") from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Turn a marker that asks for something impossible into a collection error that says so."""
+    report = yield
+    items = [node for node in report.result if isinstance(node, pytest.Item)]
+    marked = take_marks(items)
+    if problems := _problems(marked, collector.config):
+        report.outcome = "failed"
+        report.longrepr = "\n".join(f"npu_dump: {problem}" for _, problem in problems)
+        report.result = []
+    elif marked:
+        _bring_in_runner(collector.config)
+    elif report.failed and "No module named 'acl'" in str(report.longrepr):
+        report.sections.append(
+            ("npudump", "on a machine without an NPU, --npudump-runtime=emulator provides the module acl")
+        )
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Check and bring in what other plugins and conftest files have marked since, whatever hook they use."""
+    for item, problem in _problems(take_marks(session.items), session.config):
+        _refuse(item, problem)
+        session.items.remove(item)
+    marked = list(filter(is_marked, session.items))
+    if not marked:
+        return
+    for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
+        if not hasattr(session.config, "workerinput"):
+            raise pytest.UsageError(f"npu_dump: {problem}")
+        _refuse(item, problem)
+
+
+def _refuse(item: pytest.Item, problem: str) -> None:
+    """Report an error of the collection: an exception in a worker of xdist would end in an internal one."""
+    report = pytest.CollectReport(item.nodeid, "failed", f"npu_dump: {problem}", [])
+    item.ihook.pytest_collectreport(report=report)
+
+
+def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pytest.Item, str]]:
+    found = ((item, check_item(item, config.stash[SETTINGS])) for item in items)
+    return [(item, f"{item.nodeid}: {problem}") for item, problem in found if problem]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test whose marker came too late, which would pass without a comparison."""
+    result = yield
+    if text := late_marker(item):
+        pytest.fail(f"npudump: {text}", pytrace=False)
+    return result
+
+
+def _bring_in_runner(config: pytest.Config) -> Runner:
+    runner: Runner | None = config.pluginmanager.get_plugin(RUNNER)
+    if runner is None:
+        from pytest_npudump.plugin.runner import Runner  # noqa: PLC0415 - with the first marked test
+
+        runner = Runner(config, config.stash[SETTINGS])
+        config.pluginmanager.register(runner, RUNNER)
+    return runner
+
+
+@pytest.fixture
+def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
+    """Give the test hold of the dump around it: load_model, config, config_path, capture, records."""
+    from pytest_npudump.plugin.fixture import without_marker  # noqa: PLC0415 - only for marked tests
+
+    runner: Any = request.config.pluginmanager.get_plugin(RUNNER)
+    if runner is None or not is_marked(request.node):
+        text = late_marker(request.node) or without_marker(request.node.nodeid)
+        pytest.fail(f"npudump: {text}", pytrace=False)
+    fixture: NpuDump = runner.fixture_for(request.node)
+    return fixture

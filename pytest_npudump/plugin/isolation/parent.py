@@ -1,0 +1,186 @@
+"""The parent's side: start a child for one run of a test, wait, and read what it reported."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import warnings
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.plugin.isolation.task import LINES, Task
+from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
+from pytest_npudump.runtime.external.processes import how_it_ended, last_lines, run_in_group
+from pytest_npudump.storage.mailbox import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.regression.session import MarkedTest
+
+_MAIN = "from pytest_npudump.plugin.isolation.child import main; main()"
+_GRACE = 15.0
+"""Seconds in which a child undoes what it has begun: ends programs, which get 5, and puts files back."""
+_GOOD = (0, 1)
+"""Exit codes of a pytest that ran what it was to run."""
+_STREAMS = ("stdout", "stderr")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRun:
+    """A child process that has ended.
+
+    Attributes:
+        task: what it was to do.
+        reports: of the test, as the child made them.
+        again: whether the run asks for a second one.
+        done: whether nobody needs its dumps any more.
+        producer: what its runtime says of itself; empty where it never came to one.
+        complete: whether the test had ended, and everything of it was reported, before the process did.
+        death: how the process ended, where it did not end as it should; else "".
+        output: its last lines, as sections of a report: what pytest had captured, and what went past it.
+    """
+
+    task: Task
+    reports: tuple[pytest.TestReport, ...]
+    again: bool
+    done: bool
+    producer: Mapping[str, str]
+    complete: bool
+    death: str
+    output: tuple[tuple[str, str], ...]
+
+
+def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
+    """Run a test once in a new interpreter and its own process group, and wait for its end.
+
+    Args:
+        item: the test; its session's hooks get the child's warnings.
+        test: its record: where its dumps go, and how long it may take.
+        run: 1 for the run that is judged, 2 for the one that explains, 0 for one in other memory before both.
+
+    Raises:
+        pytest.exit.Exception: the test has called ``pytest.exit()``.
+    """
+    timeout = test.request.timeout or test.settings.isolation_timeout
+    meeting_place = test.exchange.folder if test.exchange is not None else None
+    ours, theirs = socket.socketpair()
+    with closing(ours):
+        with closing(theirs):
+            other = run != 1 and looks_for_unwritten(test)
+            task = Task.of(item, run, test.directory, theirs.fileno(), meeting_place, other_memory=other)
+            good, end = _run(task, item.config.invocation_params.dir, timeout)
+        last = [*_captured(ours)]
+    said: dict[str, Any] = {}
+    reports = []
+    for kind, content in messages(task.mailbox):
+        if kind == "report":
+            reports.append(item.ihook.pytest_report_from_serializable(config=item.config, data=content))
+        elif kind == "warning":
+            _warn(item.config, content)
+        else:
+            said[kind] = content
+    if "exit" in said:
+        raise pytest.exit.Exception(*said["exit"])
+    concluded = said.get("concluded", {})
+    complete = "end" in said and bool(concluded) and bool(reports)
+    return ChildRun(
+        task=task,
+        reports=tuple(reports),
+        again=concluded.get("again", False),
+        done=concluded.get("done", False),
+        producer=said.get("producer", {}),
+        complete=complete,
+        death="" if good and complete else _words(end, said),
+        output=_output(last, said, task),
+    )
+
+
+def _files(task: Task) -> tuple[Path, ...]:
+    return tuple(task.directory / f"child{task.run}-{name}.txt" for name in _STREAMS)
+
+
+def _run(task: Task, cwd: Path, timeout: float) -> tuple[bool, str]:
+    """Run the child; return whether it ended as a pytest does that ran its tests, and how it ended."""
+    stdout, stderr = _files(task)
+    try:
+        command = (sys.executable, "-c", _MAIN, str(task.write()))
+        with stdout.open("wb") as out, stderr.open("wb") as err:
+            environment = other_memory(os.environ) if task.other_memory else dict(os.environ)
+            files = (out, err)
+            code = run_in_group(
+                command, cwd, environment, timeout, files, grace=_GRACE, pass_fds=(task.socket,)
+            )
+    except subprocess.TimeoutExpired:
+        return False, f"did not end within {timeout:g} seconds and was ended"
+    except OSError as error:
+        return False, f"cannot be started: {error}"
+    return code in _GOOD, how_it_ended(code)
+
+
+def _captured(connection: socket.socket) -> Iterator[list[str]]:
+    """Yield the last lines that pytest in the child had captured of each stream, and not reported yet."""
+    connection.setblocking(False)  # noqa: FBT003 - the standard library's own signature
+    try:
+        _, descriptors, _, _ = socket.recv_fds(connection, 1, len(_STREAMS))
+    except OSError:  # it never came to the test
+        return
+    yield from map(_lines_behind, descriptors)
+
+
+def _lines_behind(descriptor: int) -> list[str]:
+    try:
+        return last_lines(descriptor, LINES)
+    except OSError:  # nothing was captured: this is the child's own output, open for writing only
+        return []
+
+
+def _output(
+    captured: Sequence[list[str]], said: Mapping[str, Any], task: Task
+) -> tuple[tuple[str, str], ...]:
+    """Return the last output of the child as sections of a report."""
+    streams: dict[str, Sequence[str]] = {f"Captured {name} of the process": () for name in _STREAMS}
+    streams.update(zip(streams, said.get("output", captured), strict=False))
+    for name, path in zip(_STREAMS, _files(task), strict=True):
+        streams[f"End of the process's {name}"] = last_lines(path, LINES)
+    return tuple((title, "\n".join(lines)) for title, lines in streams.items() if lines)
+
+
+def _words(end: str, said: Mapping[str, Any]) -> str:
+    """Return how the process ended, and at which point."""
+    if "collection failed" in said:
+        lines = [line for line in said["collection failed"].splitlines() if line.strip()]
+        return f"could not collect the test: {(lines or ['no reason given'])[-1]}"
+    if said.get("collected", (1, 0))[0] == 0:
+        return (
+            f"collected {said['collected'][1]} tests of its file, and not this one: the ids of its "
+            f"parameters must be the same in every process"
+        )
+    return f"{end}{_point(said)}"
+
+
+def _point(said: Mapping[str, Any]) -> str:
+    if "end" in said and "concluded" in said:
+        return ", after the test had ended"
+    phase = said.get("phase")
+    return f", during the test's {phase}" if phase else ", before the test began"
+
+
+def _warn(config: pytest.Config, content: tuple[Any, ...]) -> None:
+    """Have pytest record a warning of the child, under a category of the same name."""
+    (text, module, name), file, line, nodeid, location = content
+    category: type[Warning] = type(name, (Warning,), {"__module__": module})
+    config.hook.pytest_warning_recorded.call_historic(
+        kwargs={
+            "warning_message": warnings.WarningMessage(category(text), category, file, line),
+            "when": "runtest",
+            "nodeid": nodeid,
+            "location": tuple(location) if location else None,
+        }
+    )

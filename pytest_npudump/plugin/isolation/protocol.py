@@ -1,0 +1,126 @@
+"""The runs of one isolated test, in the order in which a test in this process would have them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, how_it_stopped
+from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
+from pytest_npudump.plugin.isolation.remote import RemoteRuntime
+from pytest_npudump.plugin.item_state import RESULT
+from pytest_npudump.regression.unwritten import looks_for_unwritten
+from pytest_npudump.storage.mailbox import load_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.regression.session import MarkedTest
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """One test whose runs take place in child processes.
+
+    Attributes:
+        item: the test.
+        test: its record in this process.
+    """
+
+    item: pytest.Item
+    test: MarkedTest
+
+    def reports(self, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+        """Run the test, a second time where the first one asks for it, and return the reports that count."""
+        try:
+            self.test.prepare()
+        except NpudumpError as error:
+            words = f"npudump: {error}"
+            return [self._report("setup", lambda: pytest.fail(words, pytrace=False))]
+        reports = self._runs()
+        outer = self._report("teardown", lambda: _compat.leave_nodes(self.item, nextitem))
+        return [*reports, outer] if outer.failed else reports
+
+    def _runs(self) -> list[pytest.TestReport]:
+        if looks_for_unwritten(self.test):
+            self._run(0)
+        first = self._run(1)
+        if not first.again or not first.complete:
+            return self._ended(first)
+        if first.death:
+            self._adopt(first)
+            self.test.abandon_second_run(f"not run: the first run's process {first.death}")
+            return [*first.reports[:-2], self._concluded(first), self._failed_end(first)]
+        abandoned = [report for report in first.reports if report.failed]
+        try:
+            second = self._run(2)
+        except INTERRUPTIONS as stop:
+            self._log_first(first, abandoned, stop)
+            raise
+        if not second.complete:
+            self._adopt(first)
+        return [*abandoned, *self._ended(second)]
+
+    def _log_first(self, first: ChildRun, abandoned: list[pytest.TestReport], stop: BaseException) -> None:
+        """Report what the first run found, where the session ends in the second."""
+        self._adopt(first)
+        self.test.abandon_second_run(how_it_stopped(stop))
+        failed = [] if self.test.good else [*abandoned, self._concluded(first)]
+        for report in failed:
+            self.item.ihook.pytest_runtest_logreport(report=report)
+
+    def _run(self, number: int) -> ChildRun:
+        run = run_child(self.item, self.test, number)
+        self.test.runtime = RemoteRuntime(self.test.runtime.name, run.producer)
+        if self.item.config.getoption("capture") == "no":
+            sys.stdout.write("".join(f"{text}\n" for _, text in run.output))
+        return run
+
+    def _adopt(self, first: ChildRun) -> None:
+        self.test.adopt(load_bytes(first.task.judged.read_bytes()))
+
+    def _ended(self, run: ChildRun) -> list[pytest.TestReport]:
+        if not run.complete:
+            return self._died(run)
+        if run.death:
+            return [*run.reports[:-1], self._failed_end(run)]
+        if run.done:
+            self.test.delete_dumps()
+        return list(run.reports)
+
+    def _died(self, run: ChildRun) -> list[pytest.TestReport]:
+        """Make the reports of a test whose process did not live to make them."""
+        if run.task.called.exists():
+            self.test.outcome, self.test.escalation = load_bytes(run.task.called.read_bytes())
+        self.test.die(run.death)
+        died = self.test.outcome
+        if self.test.request.scene == "exception" and died is not None:
+            from pytest_npudump.regression.scenes.exception import judge as exception  # noqa: PLC0415 - only where a process died
+
+            left = exception.examine(self.test)
+            self.test.outcome = replace(left, status=died.status, problems=died.problems + left.problems)
+        report = self._concluded(run)
+        _compat.expect_failure(self.item, report)
+        return [report, self._report("teardown", lambda: None)]
+
+    def _concluded(self, run: ChildRun) -> pytest.TestReport:
+        report = self._report("call", lambda: conclude(self.item, self.test))
+        report.sections += run.output
+        vars(report)["npudump"] = self.item.stash[RESULT]
+        return report
+
+    def _failed_end(self, run: ChildRun) -> pytest.TestReport:
+        words = f"npudump: the test's process {run.death}"
+        report = self._report("teardown", lambda: pytest.fail(words, pytrace=False))
+        report.sections += run.output
+        return report
+
+    def _report(self, when: str, function: Callable[[], None]) -> pytest.TestReport:
+        """Make a report that is not the child's, past the hook: plugins there count on phases run here."""
+        call = pytest.CallInfo.from_call(function, when, reraise=INTERRUPTIONS)  # type: ignore[arg-type]
+        return pytest.TestReport.from_item_and_call(self.item, call)

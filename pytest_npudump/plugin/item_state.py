@@ -1,0 +1,41 @@
+"""What this plugin keeps of a pytest item while its test runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_npudump.regression.session import MarkedTest
+
+TEST: pytest.StashKey[MarkedTest] = pytest.StashKey()
+"""The record of the test's runs."""
+OURS = pytest.StashKey[bool]()
+"""Whether this plugin runs the test's protocol."""
+ENDED = pytest.StashKey[bool]()
+"""Whether the body of the run under way has ended."""
+RESULT = pytest.StashKey[dict[str, Any]]()
+"""What the test came to, for its report."""
+
+PARTS = pytest.StashKey[list[pytest.TestReport]]()
+"""The reports of subtests in the run under way."""
+BAD = pytest.StashKey[str]()
+"""The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
+
+
+def only_setup(item: pytest.Item) -> bool:
+    """Whether the session sets fixtures up and runs no test."""
+    return bool(item.config.getoption("setuponly", default=False))
+
+
+def will_run_again(item: pytest.Item) -> bool:
+    """Whether this plugin runs the test's protocol and is going to run the test once more."""
+    test = item.stash.get(TEST, None)
+    return item.stash.get(OURS, False) and test is not None and test.wants_second_run and may_run_again(item)
+
+
+def may_run_again(item: pytest.Item) -> bool:
+    """Whether a second run is allowed: not for tests that may fail, nor in a session about to stop."""
+    stopping = item.session.shouldfail or item.session.shouldstop
+    return not stopping and item.get_closest_marker("xfail") is None

@@ -1,0 +1,186 @@
+"""From a pytest item to what the marker asks of it: no heavy import, run at collection."""
+
+from __future__ import annotations
+
+import operator
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import ConfigError, RequestError
+from pytest_npudump.plugin._compat import may_be_skipped
+from pytest_npudump.plugin.marker.arguments import parse_marker
+from pytest_npudump.plugin.marker.combinations import check_combination
+from pytest_npudump.plugin.repetitions import parameters_id, repetition_parameters
+from pytest_npudump.ranks.rank import current_rank
+from pytest_npudump.request import DumpRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_npudump.plugin.options import Settings
+
+MARKER = "npu_dump"
+_MARKS = pytest.StashKey[tuple[pytest.Mark, ...]]()
+
+
+def is_marked(item: pytest.Item) -> bool:
+    """Whether the test is run under dump: it, its class or its module carried the marker when collected."""
+    return _MARKS in item.stash
+
+
+def take_marks(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Take the markers that the tests carry now for those that count.
+
+    Returns:
+        The tests whose markers are other than at the last time, each with one at least.
+    """
+    changed = []
+    for item in items:
+        marks = tuple(item.iter_markers(MARKER))
+        if not marks:
+            if _MARKS in item.stash:
+                del item.stash[_MARKS]
+        elif not _are_the_same(marks, item.stash.get(_MARKS, ())):
+            item.stash[_MARKS] = marks
+            changed.append(item)
+    return changed
+
+
+def late_marker(item: pytest.Item) -> str:
+    """Return what is to be said of a marker that came after the collection; "" where none did."""
+    now, counted = tuple(item.iter_markers(MARKER)), item.stash.get(_MARKS, ())
+    if _are_the_same(now, counted):
+        return ""
+    what = "changed on this test" if counted else "added to this test"
+    return (
+        f"the marker {MARKER} was {what} while tests were running (by a fixture, a hook or the test itself), "
+        f"too late to have any effect: the dump begins before a test's fixtures. Nothing was compared and "
+        f"nothing recorded; decorate the test, or add the marker in pytest_collection_modifyitems of a "
+        f"conftest.py"
+    )
+
+
+def _are_the_same(some: tuple[pytest.Mark, ...], others: tuple[pytest.Mark, ...]) -> bool:
+    # By identity: arguments may be arrays, which have no single answer to whether they are equal.
+    return len(some) == len(others) and all(map(operator.is_, some, others))
+
+
+def request_of(item: pytest.Item) -> DumpRequest:
+    """Merge the markers of module, class and function, the closest winning argument by argument.
+
+    Raises:
+        RequestError: an argument is unknown, not allowed, or excludes another.
+    """
+    request = DumpRequest()
+    marks: tuple[pytest.Mark, ...] = item.stash.get(_MARKS, ())
+    for mark in reversed(marks):
+        request = parse_marker(mark.args, mark.kwargs, request)
+    check_combination(request)
+    return request
+
+
+def check_item(item: pytest.Item, settings: Settings) -> str:
+    """Return what is wrong with a marked test, "" if nothing is."""
+    if _is_hypothesis_test(item):
+        return (
+            "npu_dump does not go with hypothesis' @given: every example would be compared with one golden; "
+            "use pytest.mark.parametrize, which gives each case a golden of its own"
+        )
+    try:
+        request = request_of(item)
+        rank = current_rank()
+        if rank is not None and hasattr(item.config, "workerinput"):
+            return f"this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)"
+        if settings.update_golden and hasattr(item.config, "workerinput") and repetition_parameters(item):
+            return (
+                "all repetitions of a test share one golden, and an update compares each with what the first "
+                "has recorded, which takes one process: leave out -n (pytest-xdist)"
+            )
+        _check_config(request, settings.runtime)
+        _check_files(request, item)
+        if request.tolerances or request.preset or settings.tolerances or settings.preset:
+            from pytest_npudump.compare.tolerances.of_test import tolerances_for  # noqa: PLC0415 - the same
+            from pytest_npudump.reference.tolerating import check_reference  # noqa: PLC0415 - it needs numpy
+
+            tolerances_for(request, settings, item.config.rootpath)
+            check_reference(request)
+    except (RequestError, ConfigError) as error:
+        return str(error)
+    return ""
+
+
+def _check_config(request: DumpRequest, runtime: str) -> None:
+    """Have the rules of what will read the configuration judge it, as far as they are known at collection."""
+    if runtime == "mindspore":
+        from pytest_npudump.config.mindspore import data_dump  # noqa: PLC0415 - only where chosen
+
+        data_dump.check_request(request, version=data_dump.rules_version())
+        return
+    if request.data_dump:
+        raise RequestError(
+            "data_dump: keys of MindSpore's data_dump.json, only with --npudump-runtime=mindspore"
+        )
+    from pytest_npudump.config.acl.acl_json import check_request  # noqa: PLC0415 - only for marked tests
+    from pytest_npudump.config.acl.installed import rules_version  # noqa: PLC0415 - the same
+
+    somewhere_writable = Path(tempfile.gettempdir())  # the folder of the dump is made when the test runs
+    check_request(request, version=rules_version(), cwd=somewhere_writable, runtime=runtime)
+
+
+def _check_files(request: DumpRequest, item: pytest.Item) -> None:
+    """Refuse files that are not there, before the device works for a comparison that cannot be made."""
+    files = (
+        ("reference", request.reference, "an ONNX model"),
+        ("reference_map", request.reference_map, "a YAML file"),
+    )
+    for argument, name, kind in files:
+        path = item.path.parent / name if name else None
+        # A test may be skipped for want of that very file.
+        if path is not None and not path.is_file() and not may_be_skipped(item):
+            raise RequestError(
+                f"{argument}: there is no file {path}; name {kind}, relative to the test file's folder"
+            )
+
+
+def _is_hypothesis_test(item: pytest.Item) -> bool:
+    function: Any = getattr(item, "obj", None)
+    return bool(getattr(function, "is_hypothesis_test", False))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a golden's name is made of; never pytest's nodeid, which plugins rewrite.
+
+    Attributes:
+        test_file: relative to rootdir.
+        classes: names of the classes around the test, outermost first.
+        name: of the function, without parameters.
+        param_id: id of the parameters, without the number of a repetition; None for a test without.
+    """
+
+    test_file: PurePath
+    classes: tuple[str, ...]
+    name: str
+    param_id: str | None
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> Identity:
+        """Return the identity of ``item``."""
+        parents = [node for node in item.listchain() if getattr(node, "cls", None) is getattr(node, "obj", 0)]
+        relative = os.path.relpath(item.path, item.config.rootpath)
+        return cls(
+            test_file=PurePath(Path(relative).as_posix()),
+            classes=tuple(node.name for node in parents),
+            name=getattr(item, "originalname", None) or item.name,
+            param_id=parameters_id(item),
+        )
+
+    def __str__(self) -> str:
+        """Return the test as a user types it on pytest's command line."""
+        parameters = "" if self.param_id is None else f"[{self.param_id}]"
+        return "::".join((self.test_file.as_posix(), *self.classes, self.name)) + parameters

@@ -1,0 +1,139 @@
+"""The runs of a test in this process: its phases, and which of their reports count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.conclusion import (
+    INTERRUPTIONS,
+    conclude,
+    first_line,
+    how_it_stopped,
+)
+from pytest_npudump.plugin.item_state import (
+    ENDED,
+    RESULT,
+    TEST,
+    may_run_again,
+    only_setup,
+    will_run_again,
+)
+from pytest_npudump.runtime.external.processes import interruptible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_npudump.plugin.isolation.child import Child
+    from pytest_npudump.regression.session import MarkedTest
+
+
+def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    """Run a test in this process, a second time where its first run asks for it.
+
+    Returns:
+        The reports of the run that counts, behind those of the first run's phases that failed.
+    """
+    properties = tuple(item.user_properties)
+    first: list[pytest.TestReport] = []
+    second: list[pytest.TestReport] = []
+    try:
+        _attempt(item, nextitem, properties, first)
+        test = item.stash.get(TEST, None)
+        if test is None or not test.wants_second_run or not may_run_again(item):
+            return first
+        with interruptible():
+            _attempt(item, nextitem, properties, second)
+    except INTERRUPTIONS as stop:
+        item.user_properties[:] = properties
+        for report in _so_far(item, stop, first, second):
+            item.ihook.pytest_runtest_logreport(report=report)
+        raise
+    return _abandoned(first) + _with_failed_setup(item, second)
+
+
+def _abandoned(first: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
+    return [report for report in first if report.failed]
+
+
+def _so_far(
+    item: pytest.Item,
+    stop: BaseException,
+    first: list[pytest.TestReport],
+    second: list[pytest.TestReport],
+) -> list[pytest.TestReport]:
+    """Return the reports of a test in which the session ends: a failure of the first run is among them."""
+    if any(report.when == "call" for report in second):
+        return _abandoned(first) + second
+    test = item.stash.get(TEST, None)
+    begun = test is not None and len(test.attempts) > 1
+    if test is None or not (begun or will_run_again(item)):
+        return first
+    test.abandon_second_run(how_it_stopped(stop))
+    return [] if test.good else [*_abandoned(first), _failed_call(item, test)]
+
+
+def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
+    """Make the run that this child process is for, hand over what came of it, and return its reports."""
+
+    def called() -> None:
+        child.called(item.stash.get(TEST, None))
+
+    reports: list[pytest.TestReport] = []
+    _attempt(item, None, tuple(item.user_properties), reports, called)
+    test = item.stash.get(TEST, None)
+    again = test is not None and test.wants_second_run and may_run_again(item)
+    if test is not None and child.task.run > 1:
+        reports = _with_failed_setup(item, reports)
+    child.concluded(test, again=again)
+    return reports
+
+
+def _with_failed_setup(item: pytest.Item, second: list[pytest.TestReport]) -> list[pytest.TestReport]:
+    """Put the first run's failure in place of the second run's setup, where that has failed."""
+    if second[0].passed:
+        return second
+    item.stash[TEST].abandon_second_run(f"setup of the second run: {_why(second[0])}")
+    return [_failed_call(item, item.stash[TEST]), second[-1]]
+
+
+def _attempt(
+    item: pytest.Item,
+    nextitem: pytest.Item | None,
+    properties: Sequence[tuple[str, object]],
+    reports: list[pytest.TestReport],
+    called: Callable[[], None] = lambda: None,
+) -> None:
+    """Run the phases of a test once, adding their reports to ``reports`` one by one."""
+    _compat.begin_attempt(item, properties)
+    item.stash[RESULT] = {}
+    item.stash[ENDED] = False
+    try:
+        reports.append(_compat.run_phase(item, "setup"))
+        if reports[0].passed:
+            if item.config.getoption("setupshow", default=False):
+                _compat.show_setup(item)
+            if not only_setup(item):
+                reports.append(_compat.run_phase(item, "call"))
+                called()
+        following = item.parent if will_run_again(item) else nextitem
+        if item.session.shouldfail or item.session.shouldstop:
+            following = None
+        reports.append(_compat.run_phase(item, "teardown", nextitem=following))
+    finally:
+        _compat.end_attempt(item)
+
+
+def _failed_call(item: pytest.Item, test: MarkedTest) -> pytest.TestReport:
+    """Make the report of a failure whose second run never got to its body."""
+    item.stash[ENDED] = True
+    call = pytest.CallInfo.from_call(lambda: conclude(item, test), "call")
+    report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
+    return report
+
+
+def _why(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return first_line(crash.message if crash else report.longreprtext) or report.outcome

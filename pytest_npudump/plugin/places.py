@@ -1,0 +1,84 @@
+"""Where a test's golden and its dumps lie."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.golden.naming import golden_path
+from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.marker.item import Identity, request_of
+from pytest_npudump.plugin.repetitions import are_one_case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pytest
+
+    from pytest_npudump.plugin.options import Settings
+    from pytest_npudump.ranks.rank import Rank
+
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]+")
+_SHOWN = 80
+
+
+class Places:
+    """The folders of one session."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, rank: Rank | None = None) -> None:
+        self._config = config
+        self._settings = settings
+        self._rank = rank
+        self._base: Path | None = None
+
+    def golden(self, item: pytest.Item, variant: str = "") -> Path:
+        """Return the golden file of a test, or that of a variant; each rank's own, unless they share one."""
+        if self._rank is not None and request_of(item).ranks == "each":
+            variant = f"{variant}@{self._rank.variant}" if variant else self._rank.variant
+        identity = Identity.of(item)
+        return golden_path(
+            self._config.rootpath / self._settings.golden_dir,
+            test_file=identity.test_file,
+            classes=identity.classes,
+            name=identity.name,
+            param_id=identity.param_id,
+            variant=variant,
+        )
+
+    def dumps(self, identity: str) -> Path:
+        """Return a directory for a test's dumps that does not exist yet.
+
+        Its name is one that CANN and MindSpore accept; MindSpore takes no dot.
+        """
+        if self._base is None:
+            self._base = dumps_base(self._config, self._settings)
+        plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
+        digest = blake2b(identity.encode(), digest_size=4).hexdigest()
+        if self._rank is not None:
+            plain = f"rank{self._rank.number}-{plain}"
+        names = (self._base / f"{plain}-{digest}-{number}" for number in count(1))
+        return next(directory for directory in names if not directory.exists())
+
+
+def dumps_base(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder in which the dumps and reports of a session lie, as an absolute path."""
+    given = settings.dump_dir
+    return Path(given).absolute() if given else _compat.base_temp(config) / "npudump"
+
+
+def shared_goldens(items: Iterable[pytest.Item], places: Places) -> Iterator[tuple[pytest.Item, str]]:
+    """Yield each test whose golden file is another one's too, and what is wrong with that."""
+    owners: dict[Path, pytest.Item] = {}
+    for item in items:
+        path = places.golden(item)
+        other = owners.setdefault(path, item)
+        same = str(Identity.of(item)) == str(Identity.of(other)) and are_one_case(other, item)
+        if not same:
+            problem = (
+                f"{other.nodeid} and {item.nodeid} would share the golden {path}: give each a name, or its "
+                f"parameters an id, of its own"
+            )
+            yield item, problem

@@ -1,0 +1,305 @@
+"""The plugin object that runs marked tests; registered with the first of them that is collected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.errors import ConfigError, NpudumpError
+from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.approval import failed_parts, withdraw_unless_passed
+from pytest_npudump.plugin.conclusion import (
+    body_failed,
+    conclude,
+    finish,
+    is_interruption,
+)
+from pytest_npudump.plugin.isolation.task import CHILD
+from pytest_npudump.plugin.item_state import (
+    BAD,
+    ENDED,
+    OURS,
+    PARTS,
+    RESULT,
+    TEST,
+    may_run_again,
+    only_setup,
+    will_run_again,
+)
+from pytest_npudump.plugin.marker.item import Identity, is_marked, request_of
+from pytest_npudump.plugin.phases import run_here, run_in_child
+from pytest_npudump.plugin.places import Places, shared_goldens
+from pytest_npudump.plugin.repetitions import Repetitions
+from pytest_npudump.ranks.agreement import stand_aside
+from pytest_npudump.ranks.rank import current_rank
+from pytest_npudump.regression.outcome import NOT_COMPARED
+from pytest_npudump.request import is_glob
+from pytest_npudump.runtime.select import Choice, choose, load
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from pytest_npudump.plugin.fixture import NpuDump
+    from pytest_npudump.plugin.isolation.child import Child
+    from pytest_npudump.plugin.options import Settings
+    from pytest_npudump.ranks.exchange import Exchange
+    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.runtime.base import Runtime
+
+
+class Runner:
+    """Runs marked tests under dump, twice where the first run fails.
+
+    Attributes:
+        places: where goldens and dumps of its tests lie.
+        exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
+    """
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self._choice: Choice | None = None
+        self._runtime: Runtime | None = None
+        self._child: Child | None = config.pluginmanager.get_plugin(CHILD)
+        self.exchange = _join_ranks(self._child)
+        self._collected: list[pytest.Item] = []
+        self.places = Places(config, settings, self.exchange.rank if self.exchange else None)
+        self._repetitions = Repetitions(self.places)
+
+    def runtime(self) -> Runtime:
+        """Return the runtime of this session, loaded when a test first needs it.
+
+        Raises:
+            RuntimeUnavailableError: the one chosen cannot work here.
+        """
+        if self._runtime is None:
+            local = self.exchange.rank.local if self.exchange is not None else 0
+            device = self._settings.device if self._settings.device is not None else local
+            self._runtime = load(self._chosen(), device)
+        return self._runtime
+
+    def _chosen(self) -> Choice:
+        if self._choice is None:
+            self._choice = choose(self._settings.runtime, require_npu=self._settings.require_npu)
+        return self._choice
+
+    def fixture_for(self, item: pytest.Item) -> NpuDump:
+        """Return what ``item`` gets as ``npu_dump``."""
+        from pytest_npudump.plugin.fixture import NpuDump  # noqa: PLC0415 - with the first test that runs
+
+        return NpuDump(item.stash[TEST], item.path.parent)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Remember the tests that are going to be deselected: they have goldens too."""
+        self._collected = list(filter(is_marked, items))
+
+    def shared_goldens(self, items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
+        """Yield each test whose golden file is another one's too, and what is wrong with that.
+
+        Args:
+            items: the marked tests of the session.
+        """
+        return shared_goldens([*filter(is_marked, self._collected), *items], self.places)
+
+    def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
+        """Say which runtime the marked tests use and why, and what will take longer than it seems."""
+        marked = [item for item in items if is_marked(item)]
+        if not marked:
+            return []
+        selects = self._settings.runtime == "mindspore"  # by expressions, where CANN takes names
+        globs = 0 if selects else sum(any(map(is_glob, request_of(item).layers)) for item in marked)
+        slow = f"npudump: {globs} tests name layers by glob; CANN takes exact names, so they dump every layer"
+        return [self._which_runtime(), *([slow] if globs else [])]
+
+    def _which_runtime(self) -> str:
+        try:
+            choice = self._chosen()
+        except NpudumpError as error:
+            return f"npudump: no runtime: {error}"
+        return f"npudump: runtime {choice.name} ({choice.why})"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """Run a marked test, and run it again where its first run asks for a dump of tensors.
+
+        The first of two runs is not logged, unless its setup or teardown fails: each test has one set
+        of reports, those of the run that counts.
+        """
+        if not is_marked(item):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        item.stash[OURS] = True
+        try:
+            reports = self._reports(item, nextitem)
+            withdraw_unless_passed(item, item.stash.get(TEST, None), reports)
+            self._repetitions.note(item, self._settings, reports)
+            for report in reports:
+                item.ihook.pytest_runtest_logreport(report=report)
+        finally:
+            test = item.stash.get(TEST, None)
+            if test is not None:
+                if self._child is None:
+                    test.clean_up()
+                del item.stash[TEST]
+            if self.exchange is not None:
+                stand_aside(self.exchange, str(Identity.of(item)))
+            item.stash[OURS] = False
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+        if self._child is not None:
+            return run_in_child(item, self._child)
+        if BAD not in item.stash and self._is_isolated(item):
+            return self._reports_from_children(item, nextitem)
+        return run_here(item, nextitem)
+
+    def _is_isolated(self, item: pytest.Item) -> bool:
+        """Whether the test runs in processes of its own: its marker says, else its scene or the runtime."""
+        if only_setup(item) or _compat.may_be_skipped(item):
+            return False
+        try:
+            choice = self._chosen()
+        except NpudumpError:  # the test's setup will say it
+            return False
+        request = request_of(item)
+        if request.isolation is not None:
+            return request.isolation == "process"
+        timed = request.timeout is not None
+        wanted = timed or self._settings.isolation == "process" or request.scene == "exception"
+        return wanted or choice.isolates(request.scene)
+
+    def _reports_from_children(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> list[pytest.TestReport]:
+        from pytest_npudump.plugin.cases import Context, record_in_parent  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
+
+        item.stash[RESULT] = {}
+        item.stash[ENDED] = True
+        name = self._chosen().name
+        settings = self._repetitions.settings_for(item, self._settings)
+        context = Context(settings, self.places, self.exchange)
+        test = record_in_parent(item, name, context)
+
+        stopping = item.session.shouldfail or item.session.shouldstop
+        reports = Isolated(item, test).reports(None if stopping else nextitem)
+        withdraw_unless_passed(item, test, reports)
+        for report in reports:
+            if "short" in vars(report).get("npudump", {}):
+                item.stash[BAD] = report.longreprtext
+        return reports
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Switch the dump on, after skip marks have been heeded and before the first fixture."""
+        if not is_marked(item):
+            return
+        if BAD in item.stash:
+            raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
+        item.stash.setdefault(RESULT, {}).clear()
+        item.stash[ENDED], item.stash[PARTS] = False, []
+        try:
+            if TEST not in item.stash:
+                item.stash[TEST] = self._marked_test(item)
+            if not only_setup(item):
+                item.stash[TEST].start()
+        except NpudumpError as error:
+            raise pytest.fail.Exception(f"npudump: {error}", pytrace=False) from None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        """Judge the dump once the body has ended, inside the phase whose report it decides.
+
+        A body that failed by itself may pass where another plugin repeats it; a bad outcome stands.
+        """
+        if BAD in item.stash:
+            raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
+        test = item.stash.get(TEST, None)
+        if test is None:
+            return (yield)
+        try:
+            try:
+                result = yield
+            finally:
+                item.stash[ENDED] = True
+        except BaseException as error:
+            if not is_interruption(item, error):
+                body_failed(item, test, error)
+            raise
+        if _compat.failed_outside_of_the_call(item):
+            body_failed(item, test)
+            return result
+        if failed := failed_parts(item):
+            body_failed(item, test, words=f"{failed} of its subtests did not pass")
+            words = f"npudump: {failed} subtests did not pass: nothing was compared and nothing recorded"
+            raise pytest.fail.Exception(words, pytrace=False)
+        test.repeatable = may_run_again(item)
+        finish(item, test)
+        conclude(item, test)
+        return result
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Switch the dump off where setup failed before the body could run."""
+        if TEST in item.stash:
+            item.stash[TEST].stop()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Attach what was compared to the report, as plain data that reaches xdist's controller."""
+        report = yield
+        # Reports of subtests, which come while the body runs, are not the test's.
+        if call.when == "call" and not item.stash.get(ENDED, True):
+            item.stash.setdefault(PARTS, []).append(report)
+        ended = item.stash.get(ENDED, False) or TEST not in item.stash
+        if call.when == "call" and ended and is_marked(item) and not only_setup(item):
+            result = item.stash.setdefault(RESULT, {})
+            if not result:
+                result.update(status=NOT_COMPARED, test=item.nodeid, **_runtime_of(item))
+            vars(report)["npudump"] = result
+            if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
+                report.outcome = "failed"
+                report.longrepr = "npudump: the test passed without having been compared with its golden"
+        expected = report.failed or hasattr(report, "wasxfail")
+        if BAD in item.stash and call.when != "teardown" and not expected:
+            report.outcome = "failed"
+            report.longrepr = item.stash[BAD]
+        if not item.stash.get(OURS, False):
+            withdraw_unless_passed(item, item.stash.get(TEST, None), [report])
+        return report
+
+    def pytest_sessionfinish(self) -> None:
+        """Give the device back."""
+        if self._runtime is not None:
+            self._runtime.close()
+
+    def _marked_test(self, item: pytest.Item) -> MarkedTest:
+        from pytest_npudump.plugin import cases as marked_tests  # noqa: PLC0415 - with the first test that runs
+
+        settings = self._repetitions.settings_for(item, self._settings)
+        context = marked_tests.Context(settings, self.places, self.exchange)
+        if self._child is not None:
+            return marked_tests.record_in_child(item, self.runtime(), context, self._child)
+        return marked_tests.marked_test(item, self.runtime(), context)
+
+
+def _runtime_of(item: pytest.Item) -> dict[str, str]:
+    test = item.stash.get(TEST, None)
+    return {"runtime": test.runtime.name} if test is not None else {}
+
+
+def _join_ranks(child: Child | None) -> Exchange | None:
+    """Let this process talk with the other ranks of a distributed run; None where it is no such run."""
+    rank = current_rank()
+    if rank is None:
+        return None
+    from pytest_npudump.ranks.exchange import Exchange  # noqa: PLC0415 - only in a distributed run
+
+    try:
+        return Exchange(rank, child.task.meeting_place if child is not None else None)
+    except ConfigError as error:
+        raise pytest.UsageError(f"npudump: {error}") from None

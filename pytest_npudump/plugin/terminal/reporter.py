@@ -1,0 +1,91 @@
+"""The part of the plugin that prints: it runs where pytest reports, which under xdist is the controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.plugin.options import Settings
+
+BUDGET = 40
+"""Lines that failing marked tests may fill before each further one is cut to two lines."""
+
+
+class Reporter:
+    """Keeps failures within one budget of lines for the whole run, and prints the line at its end."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self._config = config
+        self._settings = settings
+        self._failures: dict[str, str] = {}
+        self._lines_left = BUDGET if config.option.verbose <= 0 else None
+        self._results: dict[str, Mapping[str, Any]] = {}
+        self._notes: list[str] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the result of a marked test, and cut its failure once the budget is spent."""
+        result: Mapping[str, Any] | None = vars(report).get("npudump")
+        if result is None:
+            return
+        self._results[report.nodeid] = result  # a plugin that repeats tests may log several
+        words = result.get("first") or result.get("operator") or result["status"]
+        self._failures[str(result.get("test", report.nodeid))] = str(words) if report.failed else ""
+        if report.failed and "short" in result and self._lines_left is not None:
+            self._shorten(report, result)
+
+    def _shorten(self, report: pytest.TestReport, result: Mapping[str, Any]) -> None:
+        lines = len(report.longreprtext.splitlines())
+        assert self._lines_left is not None  # noqa: S101 - checked by the caller
+        if lines <= self._lines_left:
+            self._lines_left -= lines
+            return
+        self._lines_left = 0
+        report.longrepr = "\n".join(result["short"])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write the notes of all tests beside their dumps, and remember them for the next session."""
+        if not self._results:
+            return
+        from pytest_npudump.plugin.isolation.task import CHILD  # noqa: PLC0415 - only for marked tests
+
+        if self._config.pluginmanager.has_plugin(CHILD):
+            return
+        from pytest_npudump.plugin.places import dumps_base  # noqa: PLC0415 - only for marked tests
+        from pytest_npudump.plugin.terminal import notes  # noqa: PLC0415 - the same
+        from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
+
+        rank = current_rank()
+        memory = notes.Memory(self._config, rank.variant if rank is not None else "")
+        found = notes.collect_notes([*self._results.values()], memory.before)
+        memory.keep([*self._results.values()])
+        prefix = f"rank{rank.number}-" if rank is not None else ""
+        files = notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
+        self._notes = notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print the one line that says what was compared, behind what is to be known of tests that passed."""
+        for line in self._notes:
+            terminalreporter.write_line(f"npudump: {line}")
+        if self._results:
+            from pytest_npudump.plugin.terminal.summary import summary_line  # noqa: PLC0415 - only for marked tests
+
+            terminalreporter.write_line(summary_line([*self._results.values()]))
+            self._compare_notes(terminalreporter)
+
+    def _compare_notes(self, terminalreporter: Any) -> None:
+        """Have rank 0 of a distributed run print which ranks differ."""
+        runner = self._config.pluginmanager.get_plugin("npudump-runner")
+        if runner is None or runner.exchange is None:
+            return
+        from pytest_npudump.ranks.summary import compare_notes, printed  # noqa: PLC0415 - only in such a run
+
+        for line in compare_notes(runner.exchange, self._failures):
+            terminalreporter.write_line(f"npudump: {line}")
+        terminalreporter.flush()
+        printed(runner.exchange)

@@ -1,0 +1,214 @@
+"""One run of a test under dump: its directory, its acl.json, and what it left."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.records import Dump, TensorRecord
+from pytest_npudump.errors import ConfigError, FormatError, RequestError, RuntimeUnavailableError
+from pytest_npudump.runtime.base import CallbackRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.streaming.receiver import DumpReceiver
+    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.runtime.base import Runtime
+
+    Progress = Callable[[int, int], None]
+
+_AFTER = "after-"
+_CAPTURE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One run of a test.
+
+    Attributes:
+        number: 1 for the run that is judged, 2 for the one that explains.
+        directory: where its configuration and dump lie; private to the user.
+        request: what is dumped.
+        dump_data: ``stats`` or ``tensor``, in place of the request's; None for the request's.
+        layers: raw operator names to dump in place of the request's; None for the request's.
+    """
+
+    number: int
+    directory: Path
+    request: DumpRequest
+    dump_data: str | None = None
+    layers: tuple[str, ...] | None = None
+    _parts: dict[str, Path] = field(default_factory=dict)
+    _configs: dict[str, Path] = field(default_factory=dict)
+    _capture: str = ""
+    _one_run: bool = False
+    _receivers: dict[str, DumpReceiver] = field(default_factory=dict)
+
+    @property
+    def dump_path(self) -> Path:
+        """Directory of the dump around the test, outside of any capture."""
+        return self.directory / "dump"
+
+    @property
+    def streams(self) -> bool:
+        """Whether the dump comes by callback; a run with a ``dump_data`` of its own is after files."""
+        return self.request.transport == "callback" and self.dump_data is None
+
+    @property
+    def part(self) -> str:
+        """Which part of the test is under way: "", the capture it is in, or the time behind one."""
+        return next(reversed(self._configs))
+
+    @property
+    def config(self) -> Path:
+        """The configuration of the part under way: of the test, or of the capture it is in."""
+        return next(reversed(self._configs.values()))
+
+    def start(self, runtime: Runtime) -> Path:
+        """Write the configuration, switch the dump on, and return the file's path.
+
+        Raises:
+            NpudumpError: the configuration is refused, or the runtime cannot dump.
+        """
+        with _prepared(self.directory):
+            self.directory.mkdir(mode=0o700)
+        # What MindSpore writes in one run may look like two: it gives several executions one iteration.
+        self._one_run = runtime.name == "mindspore"
+        config = self._configure(runtime, "", self.dump_path)
+        runtime.start(config)
+        return config
+
+    def _configure(self, runtime: Runtime, part: str, dump_path: Path) -> Path:
+        with _prepared(self.directory):
+            dump_path.mkdir(mode=0o700)
+        self._parts[part] = dump_path
+        if self.streams:
+            self._receive(runtime, part, dump_path)
+        config = self.directory / runtime.config_name
+        if part:
+            config = config.with_stem(f"{config.stem}-{part}")
+        with _prepared(self.directory):
+            runtime.write_config(
+                config, self.request, dump_path, layers=self.layers, dump_data=self.dump_data
+            )
+        self._configs[part] = config
+        return config
+
+    def _receive(self, runtime: Runtime, part: str, dump_path: Path) -> None:
+        from pytest_npudump.dump.streaming.receiver import DumpReceiver  # noqa: PLC0415 - it needs numpy and protobuf
+
+        if not isinstance(runtime, CallbackRuntime):
+            raise RuntimeUnavailableError(
+                f"transport='callback': the runtime {runtime.name} hands no dump to this process, which only "
+                f"acl.mdl.dump_reg_callback of pyACL does; take transport='files', or --npudump-runtime=acl"
+            )
+        self._receivers[part] = DumpReceiver(dump_path)
+        runtime.receive_by(self._receivers[part])
+
+    @contextmanager
+    def capture(self, runtime: Runtime, name: str) -> Iterator[Path]:
+        """Give what is loaded and run inside the block a dump of its own, under the key ``name``.
+
+        What runs behind the block is dumped under the key ``after-name``, if anything is.
+
+        Raises:
+            RequestError: ``name`` is not one, or was used before, or another capture has not ended.
+        """
+        if not _CAPTURE_NAME.match(name) or name.startswith(_AFTER):
+            raise RequestError(f"capture({name!r}): expected up to 64 letters, digits, '-' and '_'")
+        if name in self._parts:
+            raise RequestError(f"capture({name!r}): this test has a capture of that name already")
+        if self._capture:
+            raise RequestError(f"capture({name!r}): inside capture({self._capture!r}), end that one first")
+        directory = self._switch(runtime, name)
+        self._capture = name
+        try:
+            yield directory
+        finally:
+            self._capture = ""
+            self._switch(runtime, _AFTER + name)
+
+    def _switch(self, runtime: Runtime, part: str) -> Path:
+        runtime.stop()
+        directory = self.directory / f"dump-{part}"
+        runtime.start(self._configure(runtime, part, directory), resumed=True)
+        return directory
+
+    def read(self, progress: Progress | None = None, *, acl: bool = False) -> Dump:
+        """Read everything the run dumped: around the captures, and in each of them.
+
+        Args:
+            progress: called with (files read, files in all).
+            acl: whether statistics of tensors are computed as CANN's device code computes them.
+
+        Raises:
+            DumpError: a capture, or a test without captures, dumped nothing.
+        """
+        around = [name for name in self._parts if not name or name.startswith(_AFTER)]
+        empty = [name for name in around if self._is_empty(name)]
+        wanted = [name for name in self._parts if name not in empty] or [""]
+        read = partial(read_dump, acl=acl, progress=progress, one_run=self._one_run)
+        parts = [
+            _with_capture(
+                _received(self._receivers[name], acl=acl)
+                if name in self._receivers
+                else read(self._parts[name]),
+                name,
+            )
+            for name in wanted
+        ]
+        return parts[0] if len(parts) == 1 else _merge(self.directory, parts)
+
+    def _is_empty(self, part: str) -> bool:
+        received = part in self._receivers and not self._receivers[part].empty
+        return not received and not any(self._parts[part].iterdir())
+
+
+@contextmanager
+def _prepared(directory: Path) -> Iterator[None]:
+    """Turn an error of the file system into one that says what could not be begun."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{directory}: the dump cannot be prepared: {error.strerror or error}; free space there, or "
+            f"choose another folder with --npudump-dump-dir"
+        ) from error
+
+
+def _received(receiver: DumpReceiver, *, acl: bool) -> Dump:
+    """Return what came by callback; whatever lies in the dump's directory all the same is a problem."""
+    written = [path for path in sorted(receiver.dump_path.rglob("*")) if path.is_file()]
+    reason = (
+        "was written although the dump was to come by callback: the test registered a function of its own, "
+        "or it was dumped after the dump's end; take transport='files'"
+    )
+    problems = tuple(FormatError(path, reason) for path in written)
+    if problems and receiver.empty:
+        return Dump(receiver.dump_path, (), problems)
+    dump = receiver.dump(acl=acl)
+    return replace(dump, problems=dump.problems + problems)
+
+
+def _with_capture(dump: Dump, name: str) -> Dump:
+    if not name:
+        return dump
+    records = tuple(replace(record, key=replace(record.key, capture=name)) for record in dump.records)
+    return replace(dump, records=records)
+
+
+def _merge(root: Path, parts: Sequence[Dump]) -> Dump:
+    records: tuple[TensorRecord, ...] = tuple(record for part in parts for record in part.records)
+    return Dump(
+        root=root,
+        records=records,
+        problems=tuple(problem for part in parts for problem in part.problems),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        raw_names=all(part.raw_names for part in parts),
+    )

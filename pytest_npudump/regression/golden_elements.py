@@ -1,0 +1,54 @@
+"""Golden tensors judged in the first run, where its dump holds tensors too (``dump_data="tensor"``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.compare.tensors.elements import with_elements
+from pytest_npudump.compare.tensors.pairs import Pair, compare_pair
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.request import matches_any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tensors.pairs import StoredTensor
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.records import TensorRecord
+
+
+def judge_elements(
+    comparison: Comparison,
+    stored: Mapping[str, StoredTensor],
+    patterns: Sequence[str],
+    records: Sequence[TensorRecord],
+    tolerances: Tolerances,
+) -> Comparison:
+    """Add to a comparison of statistics what the elements of tensors say that both sides hold.
+
+    A permutation, or a sign flipped in a tensor that is symmetric, leaves all statistics as they were.
+
+    Args:
+        comparison: of the golden's statistics with those of ``records``, row by row.
+        stored: golden tensors by sanitised key.
+        patterns: names and globs of the layers that the marker wants compared.
+        records: what the first run dumped, in the order of the comparison's actual side.
+        tolerances: the rules that decide.
+    """
+    if not stored or not any(record.payload is not None for record in records):
+        return comparison
+    wanted = both_spellings(patterns)
+    rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
+    elements = {}
+    for position, (here, there) in enumerate(rows):
+        if ABSENT in {here, there} or records[there].payload is None:
+            continue
+        key = TensorKey.parse(comparison.golden.keys[here])
+        tensor = stored.get(str(key.sanitised))
+        if tensor is not None and matches_any(wanted, key.layer):
+            rtol, atol = tolerances.elements(key.layer, records[there].dtype)
+            elements[position] = compare_pair(Pair(tensor, records[there], "ND", rtol, atol))
+    return with_elements(comparison, elements, tolerances)

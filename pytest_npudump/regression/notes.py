@@ -1,0 +1,25 @@
+"""What CANN does less of than a test's configuration says, and what else a report should know of its run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.config.acl.acl_json import dump_section, request_warnings
+from pytest_npudump.config.acl.installed import rules_version
+from pytest_npudump.config.acl.soc import soc_notes
+from pytest_npudump.regression.diagnose import full_words
+
+if TYPE_CHECKING:
+    from pytest_npudump.regression.session import MarkedTest
+
+
+def notes_of(test: MarkedTest) -> tuple[str, ...]:
+    """Return the notes on a run that has ended: on its acl.json, by CANN's release and chip, and itself."""
+    runtime = test.runtime
+    notes = list(runtime.activity.evidence.notes)
+    if runtime.config_name == "acl.json":
+        section = dump_section(test.request, ".")
+        notes += request_warnings(test.request, version=rules_version(), cwd=test.directory)
+        notes += soc_notes(section, runtime.producer().get("soc", ""))
+    full = full_words(test.directory)
+    return tuple(dict.fromkeys([*notes, full] if full else notes))

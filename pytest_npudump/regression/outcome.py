@@ -1,0 +1,149 @@
+"""What came of a test: data for every report, no text for any of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tensors.describe import TensorDescription
+    from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.dump.records import TensorKey
+    from pytest_npudump.reference.result import ReferenceResult
+
+PASSED = "passed"
+FAILED = "failed"
+RECORDED = "recorded"
+UNCHANGED = "unchanged"
+PENDING = "not recorded"
+MISSING_GOLDEN = "golden missing"
+ERROR = "error"
+DIED = "process died"
+NOT_COMPARED = "not compared"
+
+
+class SceneFinding(Protocol):
+    """What a scene without a comparison of statistics holds against a test."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the first run of a test showed.
+
+    Attributes:
+        status: one of the constants of this module.
+        golden: the golden file that decided, or would have; None in a scene that needs none.
+        comparison: None where it never came to one.
+        problems: what went wrong besides verdicts, in words; any of them fails the test.
+        notes: what a reader of the report should know.
+        tensors: number of tensors that were dumped and selected.
+        environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
+        findings: what scenes other than ``model`` and ``op`` found, in execution order.
+        reference: the comparison with an ONNX model; None where the test names none.
+    """
+
+    status: str
+    golden: Path | None
+    comparison: Comparison | None = None
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tensors: int = 0
+    environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    findings: tuple[SceneFinding, ...] = ()
+    reference: ReferenceResult | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether the test may pass."""
+        return self.status in {PASSED, RECORDED, UNCHANGED}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the second run says of one failing tensor.
+
+    Attributes:
+        key: which tensor.
+        reproduced: whether the statistics of both runs agree; None where the second run has no such tensor.
+        differences: the statistics in which the two runs disagree, as ``name: (first, second)``.
+        difference: element-wise, where a golden tensor exists.
+        description: of the tensor by itself, where none exists.
+        path: the dumped file.
+        note: why something is missing.
+        reference: element-wise against the ONNX reference, where the tensor differs from that.
+    """
+
+    key: TensorKey
+    reproduced: bool | None
+    differences: Mapping[str, tuple[object, object]] = field(default_factory=dict)
+    difference: TensorDifference | None = None
+    description: TensorDescription | None = None
+    path: Path | None = None
+    note: str = ""
+    reference: TensorDifference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """What the second run found.
+
+    Attributes:
+        findings: one a failing tensor, in execution order.
+        layers: layers whose tensors were dumped.
+        omitted: failing layers left out because of the size limit.
+        directory: where the tensors lie.
+        problem: why the second run says nothing; "" if it does.
+        notes: what a reader of the report should know.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    layers: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
+    directory: Path | None = None
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def reproduced(self) -> bool | None:
+        """Whether the runs agree in every tensor that both have; None where they share none."""
+        seen = [finding.reproduced for finding in self.findings if finding.reproduced is not None]
+        return all(seen) if seen else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the escalation as plain JSON data."""
+        return {
+            "reproduced": self.reproduced,
+            "problem": self.problem or None,
+            "layers": list(self.layers),
+            "omitted": list(self.omitted),
+            "directory": str(self.directory) if self.directory else None,
+            "notes": list(self.notes),
+            "findings": [_finding_json(finding) for finding in self.findings],
+        }
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    return {
+        "layer": finding.key.layer,
+        "key": str(finding.key),
+        "reproduced": finding.reproduced,
+        "differences": {name: [*map(_plain, pair)] for name, pair in finding.differences.items()},
+        "elements": finding.difference.to_json() if finding.difference else None,
+        "reference": finding.reference.to_json() if finding.reference else None,
+        "tensor": finding.description.to_json() if finding.description else None,
+        "path": str(finding.path) if finding.path else None,
+        "note": finding.note or None,
+    }
+
+
+def _plain(value: object) -> object:
+    """Return a value as strict JSON has it: NaN and infinities as text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

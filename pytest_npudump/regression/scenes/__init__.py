@@ -1,0 +1,21 @@
+"""Scenes that need no comparison of statistics: each has a judge and findings of its own."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pytest_npudump.regression.scenes.exception import judge as exception
+from pytest_npudump.regression.scenes.overflow import judge as overflow
+from pytest_npudump.regression.scenes.watcher import judge as watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_npudump.regression.outcome import Outcome
+    from pytest_npudump.regression.session import MarkedTest
+
+JUDGES: Mapping[str, Callable[[MarkedTest], Outcome]] = MappingProxyType(
+    {"exception": exception.judge, "overflow": overflow.judge, "watcher": watcher.judge}
+)
+"""What judges a test, by the name of its scene; ``model`` and ``op`` are compared with a golden."""

@@ -1,0 +1,234 @@
+"""The watcher: outputs of ``watcher_nodes`` must not change while the operators of ``layers`` run.
+
+CANN dumps every watched output after its own operator C (``C``) and after each operator A of ``layers``
+(``A_To_C``, with the task id of A). Snapshots are put into the order in which their operators ran, and
+each is compared with the one before it, so that a change is laid to the first operator behind it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_npudump.dump.names import split_watcher
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.errors import DumpError
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.scenes.reading import read_run, unreadable
+from pytest_npudump.regression.scenes.watcher.changes import Change, compare_snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.records import Dump, TensorRecord
+    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.request import DumpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Trampling:
+    """A watched output that changed.
+
+    Attributes:
+        by: the operator of ``layers`` behind which the change shows first.
+        since: the operator behind which the output was still as before: the watched one itself, or one of
+            ``layers``. Whatever ran in between may have done it.
+        node: the watched operator.
+        op_type: its type.
+        slot: which of its outputs.
+        place: what else tells this execution from others, as ``name=value``; "" if nothing.
+        dtype, shape, format: of the output on the device.
+        change: which elements.
+        before, after: the files of the two snapshots.
+    """
+
+    by: str
+    since: str
+    node: str
+    op_type: str
+    slot: int
+    place: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    format: str
+    change: Change
+    before: Path
+    after: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON data."""
+        change = self.change
+        return {
+            "kind": "trampling",
+            "by": self.by,
+            "since": self.since,
+            "node": self.node,
+            "output": self.slot,
+            "place": self.place or None,
+            "dtype": self.dtype,
+            "shape": None if self.shape is None else list(self.shape),
+            "format": self.format or None,
+            "changed": change.changed,
+            "count": change.count,
+            "first": None if change.first is None else list(change.first),
+            "values": [str(change.before), str(change.after)],
+            "files": [str(self.before), str(self.after)],
+        }
+
+
+class _Snapshot(NamedTuple):
+    layer: str
+    node: str
+    record: TensorRecord
+
+
+def judge(test: MarkedTest) -> Outcome:
+    """Compare the snapshots of every watched output; nothing to compare is a failure, never a pass."""
+    try:
+        dump = read_run(test)
+    except DumpError as error:
+        return Outcome(status.ERROR, None, problems=(str(error),))
+    findings, problems, compared = find_tramplings(dump, test.request)
+    problems = (*unreadable(dump), *problems)
+    good = not findings and not problems
+    return Outcome(
+        status.PASSED if good else status.FAILED,
+        None,
+        problems=problems,
+        notes=dump.notes,
+        tensors=compared,
+        findings=findings,
+    )
+
+
+def find_tramplings(dump: Dump, request: DumpRequest) -> tuple[tuple[Trampling, ...], tuple[str, ...], int]:
+    """Compare the snapshots of a dump.
+
+    Args:
+        dump: what a run left, with tensors.
+        request: its ``layers`` and ``watcher_nodes`` are raw names.
+
+    Returns:
+        The findings in execution order, what could not be compared, and the number of snapshots compared.
+    """
+    groups: defaultdict[tuple[object, ...], list[_Snapshot]] = defaultdict(list)
+    for snapshot in _snapshots(dump.records, request):
+        groups[_group(snapshot)].append(snapshot)
+    findings: list[Trampling] = []
+    problems: list[str] = []
+    compared = 0
+    for group in groups.values():
+        for before, after in _pairs(group):
+            try:
+                change = compare_snapshots(before.record, after.record)
+            except DumpError as error:
+                problems.append(str(error))
+                continue
+            compared += 1
+            if change.changed:
+                findings.append(_finding(before, after, change))
+    findings.sort(key=lambda finding: finding.place)
+    return tuple(findings), (*problems, *_not_compared(request, groups.values())), compared
+
+
+def _snapshots(records: Iterable[TensorRecord], request: DumpRequest) -> Iterator[_Snapshot]:
+    layers, nodes = _spellings(request.layers), _spellings(request.watcher_nodes)
+    for record in records:
+        name = record.key.layer
+        found = split_watcher(name, layers, nodes)
+        if found is not None:
+            yield _Snapshot(layers[found[0]], nodes[found[1]], record)
+        elif name in nodes:
+            yield _Snapshot("", nodes[name], record)
+
+
+def _spellings(names: Sequence[str]) -> Mapping[str, str]:
+    """Raw names by every spelling that a dump may have."""
+    return {sanitise(name): name for name in names} | {name: name for name in names}
+
+
+def _group(snapshot: _Snapshot) -> tuple[object, ...]:
+    """What snapshots of one output in one execution of a model share."""
+    key = snapshot.record.key
+    return (snapshot.node, key.io, key.slot, *_place(snapshot.record))
+
+
+def _place(record: TensorRecord) -> tuple[object, ...]:
+    key = record.key
+    return (key.capture, key.rank, key.device, key.model, key.load, key.step)
+
+
+def _pairs(group: Sequence[_Snapshot]) -> Iterator[tuple[_Snapshot, _Snapshot]]:
+    """Yield each snapshot behind the watched operator with the one before it.
+
+    A snapshot from before the watched operator ran shows what the memory was used for earlier.
+    """
+    before: _Snapshot | None = None
+    for snapshot in _in_order(group):
+        if not snapshot.layer:
+            before = snapshot
+        elif before is not None:
+            yield before, snapshot
+            before = snapshot
+
+
+def _in_order(group: Sequence[_Snapshot]) -> list[_Snapshot]:
+    """Order by task id where one stream has them all, else by the time of the dump."""
+    streams = {snapshot.record.stream for snapshot in group}
+    tasks = [snapshot.record.task for snapshot in group]
+    if len(streams) == 1 and None not in tasks and len(set(tasks)) == len(tasks):
+        return sorted(group, key=lambda snapshot: snapshot.record.task or 0)
+    return sorted(group, key=lambda snapshot: snapshot.record.time)
+
+
+def _finding(before: _Snapshot, after: _Snapshot, change: Change) -> Trampling:
+    record = after.record
+    head = str(record.key).rpartition(":")[0]
+    _, sign, qualifiers = head.partition("#")
+    return Trampling(
+        by=after.layer,
+        since=before.layer or before.node,
+        node=after.node,
+        op_type=record.op_type,
+        slot=record.key.slot,
+        place=qualifiers if sign else "",
+        dtype=record.dtype,
+        shape=record.shape,
+        format=record.format,
+        change=change,
+        before=before.record.path,
+        after=record.path,
+    )
+
+
+def _not_compared(request: DumpRequest, groups: Iterable[Sequence[_Snapshot]]) -> Iterator[str]:
+    """Say which pairs of the marker were not compared, in whichever execution, and why."""
+    found: dict[str, None] = {}
+    nodes = set()
+    for group in groups:
+        node = group[0].node
+        dumped = {snapshot.layer for snapshot in group}
+        nodes.add(node)
+        if "" not in dumped:
+            found[f"watched operator {node!r} was not dumped after itself: {_EXACT}"] = None
+            continue
+        compared = {after.layer for _, after in _pairs(group)}
+        for layer in request.layers:
+            if layer not in compared:
+                found[_why_not(layer, node, dumped=layer in dumped)] = None
+    yield from found
+    for node in request.watcher_nodes:
+        if node not in nodes:
+            yield f"watched operator {node!r} is not in the dump: {_EXACT}"
+
+
+def _why_not(layer: str, node: str, *, dumped: bool) -> str:
+    if dumped:
+        return f"{layer!r} runs before {node!r} and cannot trample its output: name operators behind it"
+    return f"there is no snapshot of {node!r} after {layer!r}: {_EXACT}"
+
+
+_EXACT = "CANN takes exact operator names of the model as built, and watches operators of static graphs only"

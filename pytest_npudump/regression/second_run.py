@@ -1,0 +1,320 @@
+"""The second run: which layers it dumps as tensors, and what those say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.stats.calls import under_golden_keys
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tensors.describe import describe_tensor
+from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
+from pytest_npudump.dump.selection import (
+    alike_layers,
+    both_spellings,
+    by_file_names,
+    resolve_raw_names,
+    with_raw_names,
+)
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
+from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.golden.tensors_of_test import read_tensors
+from pytest_npudump.ranks.parts import by_rank
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.outcome import Escalation, Finding
+from pytest_npudump.regression.printed import as_recorded, is_printed
+from pytest_npudump.regression.record import leave_out_unwritten, needs_processes, record_with_tensors
+from pytest_npudump.regression.second_run_reference import (
+    failing_keys,
+    failing_layers,
+    known_keys,
+    with_reference,
+)
+from pytest_npudump.regression.unwritten import read_probe
+from pytest_npudump.request import matches_any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    import numpy as np
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.regression.session import MarkedTest
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the second run is to dump.
+
+    Attributes:
+        layers: names of the layers wanted, as the first run reported them.
+        raw_layers: what acl.json names; empty where everything has to be dumped.
+        omitted: failing layers left out because of the size limit.
+        notes: what a reader of the report should know.
+        skipped: the escalation to report where no second run can say anything; None where one runs.
+    """
+
+    layers: tuple[str, ...]
+    raw_layers: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    skipped: Escalation | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is to be a second run."""
+        return self.skipped is None
+
+
+def plan_second_run(test: MarkedTest) -> Plan | None:
+    """Decide whether the test runs again, and with which layers; None where there is nothing to find out."""
+    outcome, dump = test.outcome, test.dump
+    if outcome is None or dump is None:
+        return None
+    if outcome.status == status.PENDING:
+        if problem := needs_processes(test, dump):
+            return Plan((), skipped=Escalation(problem=problem))
+        wanted = _layers_to_keep(test, dump)
+        plan = _plan(test, dump, wanted) if wanted else Plan(())
+        if read_probe(test.directory) is not None:
+            plan = replace(plan, raw_layers=())  # what may be unwritten has to be dumped as well
+        if plan.omitted and plan.runs:
+            plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
+        return plan
+    if not (test.settings.escalate and test.request.escalate):
+        return None
+    wanted = failing_layers(outcome)
+    return _plan(test, dump, wanted) if wanted else None
+
+
+def _layers_to_keep(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
+    patterns = both_spellings(test.request.golden_tensors)
+    layers = dict.fromkeys(record.key.layer for record in dump.records)
+    return tuple(layer for layer in layers if matches_any(patterns, layer))
+
+
+def _plan(test: MarkedTest, dump: Dump, wanted: tuple[str, ...]) -> Plan:
+    sizes = _sizes(dump)
+    chosen, omitted = _within_limit(wanted, sizes, test.settings.dump_limit)
+    notes = []
+    if omitted:
+        notes.append(
+            f"the tensors of {len(wanted)} layers exceed --npudump-dump-limit "
+            f"({test.settings.dump_limit} bytes): only the first {len(chosen)} in execution order are dumped"
+        )
+    if not chosen:
+        problem = f"not run: {notes[0]}"
+        return Plan(wanted, omitted=omitted, skipped=Escalation(omitted=omitted, problem=problem))
+    raw, unresolved = _raw_layers(test, dump, chosen)
+    if test.request.scene == "op":
+        return Plan(chosen, (), omitted, (*notes, "acl.json cannot select single operators: all were dumped"))
+    if unresolved and sum(sizes.values()) > test.settings.dump_limit:
+        problem = (
+            f"not run: {_unresolved(unresolved)}, and a dump of every layer exceeds --npudump-dump-limit"
+        )
+        return Plan(wanted, skipped=Escalation(problem=problem))
+    if unresolved:
+        notes.append(
+            f"{_unresolved(unresolved)}: the second run dumped every layer and kept the failing ones"
+        )
+        raw = ()
+    return Plan(chosen, raw, omitted, tuple(notes))
+
+
+def _unresolved(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")  # noqa: PLR2004 - a few examples
+    return (
+        f"the raw operator name behind {shown} is not known (acl.json takes no sanitised names; name the "
+        f"layers in the marker, load the model with npu_dump.load_model, or record the golden again)"
+    )
+
+
+def _sizes(dump: Dump) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for record in dump.records:
+        layer = sanitise(record.key.layer)
+        sizes[layer] = sizes.get(layer, 0) + (record.size or 0)
+    return sizes
+
+
+def _within_limit(
+    wanted: tuple[str, ...], sizes: Mapping[str, int], limit: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    left, total = dict(sizes), 0
+    for position, layer in enumerate(wanted):
+        total += left.pop(sanitise(layer), 0)  # layers alike in file names are in one sum
+        if total > limit:
+            return wanted[:position], wanted[position:]
+    return wanted, ()
+
+
+def _raw_layers(
+    test: MarkedTest, dump: Dump, layers: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the raw names to dump for ``layers``, and those that none is known for."""
+    consumers, lonely = _consumers(dump, layers)
+    layers = (*layers, *consumers)
+    if dump.raw_names:
+        return layers, lonely
+    wanted = {sanitise(layer) for layer in layers}
+    keys = known_keys(test.outcome) if test.outcome is not None else ()
+    models = test.runtime.activity.models
+    known: Mapping[str, Any] = {"request": test.request, "golden_keys": keys, "tree": dump.root}
+    try:
+        found = resolve_raw_names(wanted, models=models, **known)
+    except DumpError:  # the model's file cannot be read any more: what the others know has to do
+        found = resolve_raw_names(wanted, models=(), **known)
+    raw = dict.fromkeys(name for layer in layers for name in found.get(sanitise(layer), ()))
+    return tuple(raw), (*lonely, *(layer for layer in layers if sanitise(layer) not in found))
+
+
+def _consumers(dump: Dump, layers: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the layers that consume graph inputs among ``layers``, and inputs whose consumer is not known.
+
+    CANN dumps an input of the graph, a ``Data`` operator, with the task of its consumer, and only with that.
+    """
+    tasks = {(r.task, r.stream): r.key.layer for r in dump.records if r.op_type == "Data"}
+    wanted = {task: layer for task, layer in tasks.items() if layer in layers}
+    found = {
+        (r.task, r.stream): r.key.layer
+        for r in dump.records
+        if r.op_type != "Data" and (r.task, r.stream) in wanted
+    }
+    lonely = tuple(layer for task, layer in wanted.items() if task not in found)
+    return tuple(layer for layer in dict.fromkeys(found.values()) if layer not in layers), lonely
+
+
+def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
+    """Read the tensors of the second run, and record them or say what they show of the failure."""
+    directory = test.attempt.directory
+    if undumped := test.runtime.activity.evidence.undumped:
+        problem = f"not all that the second run ran is in its dump: {'; '.join(undumped)}"
+        return Escalation(problem=problem, directory=directory, notes=plan.notes)
+    try:
+        judged = test.outcome.comparison if test.outcome else None
+        dump = _read(test)
+        if test.part:
+            dump = by_rank(dump).get(test.part, dump)
+        if test.dump is not None:
+            dump = under_first_keys(test.dump, dump)
+        if judged is not None:
+            dump = with_raw_names(dump, by_file_names(v.key.layer for v in judged.failing))
+        recording = test.outcome is not None and test.outcome.status == status.PENDING
+        if recording:
+            dump = leave_out_unwritten(test, dump)
+        alike = alike_layers(*filter(None, (test.dump, dump)))
+        records = _wanted_records(dump, plan, judged, alike)
+        layers = tuple(dict.fromkeys(r.key.layer for r in records.values() if r.payload is not None))
+        if recording:
+            keys = [record.key for record in records.values()]
+            return record_with_tensors(test, plan, records, _disagreements(test, keys, records), alike)
+        golden = test.goldens.read_if_any()
+        tensors = read_tensors(golden) if golden is not None else {}
+        findings, notes = with_reference(test, _findings(test, plan, records, tensors), records)
+    except (DumpError, GoldenError) as error:
+        problem = f"what the second run dumped cannot be judged: {error}"
+        return Escalation(problem=problem, directory=directory, notes=plan.notes)
+    return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes + notes)
+
+
+def _read(test: MarkedTest) -> Dump:
+    """Read the second run's dump; its statistics are defined as those of the first."""
+    golden = test.outcome.comparison.golden if test.outcome and test.outcome.comparison else None
+    if golden is not None and is_printed(test.request, golden):
+        return as_recorded(test.attempt.read(test.progress), test.attempt.read(acl=True), golden)
+    return test.attempt.read(test.progress, acl=_first_run_was_text(test))
+
+
+def _first_run_was_text(test: MarkedTest) -> bool:
+    """Whether the first run's statistics are CANN's own, printed with few digits, and not computed here."""
+    records = test.dump.records if test.dump else ()
+    return any(record.stats is not None and record.stats.digits is not None for record in records)
+
+
+def _wanted_records(
+    dump: Dump, plan: Plan, comparison: Comparison | None, alike: Collection[str]
+) -> dict[str, TensorRecord]:
+    """Return the records of the plan's layers by sanitised key, deleting files of all others.
+
+    Layers whose names are ``alike`` in file names are left out: the first run cannot tell which is which.
+    The keys are those that ``comparison`` gave to the first run's tensors.
+
+    Raises:
+        DumpError: a file of the dump cannot be read.
+    """
+    if dump.problems:
+        raise DumpError("; ".join(map(str, dump.problems)))
+    wanted = {sanitise(layer) for layer in plan.layers}
+    kept = [record for record in dump.records if sanitise(record.key.layer) in wanted]
+    paths = {record.path for record in kept}
+    for path in {record.path for record in dump.records} - paths:
+        path.unlink()
+    if comparison is not None:
+        kept = [*under_golden_keys(kept, comparison.own_keys)]
+    keyed: dict[str, TensorRecord] = {}
+    for record in kept:
+        keyed.setdefault(str(record.key.sanitised), record)
+    return {key: record for key, record in keyed.items() if sanitise(record.key.layer) not in alike}
+
+
+def _findings(
+    test: MarkedTest, plan: Plan, records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+) -> tuple[Finding, ...]:
+    assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
+    layers = {sanitise(layer) for layer in plan.layers}
+    failing = [key for key in failing_keys(test.outcome) if sanitise(key.layer) in layers]
+    disagreements = _disagreements(test, failing, records)
+    return tuple(
+        _finding(test, key, records.get(str(key.sanitised)), disagreements, tensors) for key in failing
+    )
+
+
+def _disagreements(
+    test: MarkedTest, failing: Iterable[TensorKey], records: Mapping[str, TensorRecord]
+) -> dict[str, dict[str, tuple[object, object]]]:
+    """Statistics in which the runs disagree beyond the test's tolerances, by sanitised key.
+
+    The second run's statistics are recomputed from its tensors, with ACL's own way of treating NaN.
+    """
+    assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
+    wanted = {str(key.sanitised) for key in failing} & records.keys()
+    first = [record for record in test.dump.records if str(record.key.sanitised) in wanted]
+    second = [records[str(record.key.sanitised)] for record in first]
+    comparison = compare_tables(
+        StatsTable.from_records(first), StatsTable.from_records(second), test.tolerances, approved=False
+    )
+    return {
+        str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
+        for verdict in comparison.failing
+    }
+
+
+def _finding(
+    test: MarkedTest,
+    key: TensorKey,
+    record: TensorRecord | None,
+    disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
+    tensors: Mapping[str, np.ndarray],
+) -> Finding:
+    if record is None:
+        return Finding(key, None, note="the second run did not dump it, or its name in files is not its own")
+    differences = disagreements.get(str(key.sanitised), {})
+    finding = Finding(record.key, not differences, differences, path=record.path)
+    if record.payload is None:
+        return replace(finding, note=record.note or "the dump holds no data for it")
+    try:
+        actual = load(record.payload, record.dtype, record.shape)
+    except DumpError as error:
+        return replace(finding, note=str(error))
+    golden = tensors.get(str(key.sanitised))
+    if golden is None:
+        return replace(finding, description=describe_tensor(actual))
+    if golden.shape != actual.shape or golden.dtype != actual.dtype:
+        shapes = f"{golden.dtype} {list(golden.shape)}, this one {actual.dtype} {list(actual.shape)}"
+        return replace(finding, description=describe_tensor(actual), note=f"the golden tensor is {shapes}")
+    rtol, atol = test.tolerances.elements(record.key.layer, record.dtype)
+    return replace(finding, difference=compare_tensors(golden, actual, rtol=rtol, atol=atol))

@@ -1,0 +1,213 @@
+"""Outputs that no kernel writes: what they hold is left over in memory, and has no place in a golden.
+
+MindSpore's CPU kernels leave some of their outputs as memory was, such as ``output.1`` to ``output.4`` of
+BatchNorm in inference. A recording finds them by comparing three processes: the run that is recorded; one in
+which glibc fills memory (``MALLOC_PERTURB_``) and MindSpore lays out a graph's memory in another way, since a
+block that is used again holds what the test itself put there; and a third like the second one. What differs
+between the first two and not between the last two depends on memory alone. What differs between the last
+two as well varies by itself, as without a seed, and is recorded like anything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import GoldenError, RequestError
+from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.regression.session import MarkedTest
+
+UNWRITTEN = "unwritten"
+"""Key of a golden file: layers with tensors that nothing wrote, each tensor with one of the words below."""
+LEFT_OUT = "left out"
+JUDGED = "judged"
+NOT_LOOKED_FOR = (
+    "which outputs MindSpore's CPU kernels leave unwritten was not found out, as that takes a run in which "
+    "memory holds other values (isolation='process', and the test has to pass in it): where the golden holds "
+    "such outputs, the test fails by chance"
+)
+
+_PROBE = "other-memory.stats"
+_PERTURB = "MALLOC_PERTURB_"
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """What runs in other memory showed of a dump.
+
+    Attributes:
+        left_out: keys of tensors that nothing writes, as the dump has them.
+        varying: keys of tensors that vary from run to run, whatever memory holds.
+    """
+
+    left_out: tuple[TensorKey, ...] = ()
+    varying: tuple[TensorKey, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person who approves a golden should know."""
+        notes = []
+        if self.left_out:
+            notes.append(
+                f"{len(self.left_out)} tensors are left out of the golden, as no kernel writes them, or not "
+                f"all of them, and they hold what was left over in memory: {_listed(self.left_out)}; to have "
+                f"one judged all the same, write {JUDGED!r} behind it under {UNWRITTEN!r} in the golden, and "
+                f"approve anew"
+            )
+        if self.varying:
+            notes.append(
+                f"{len(self.varying)} tensors differ from run to run and were recorded as the first run had "
+                f"them: {_listed(self.varying)}; make the test deterministic, as with mindspore.set_seed()"
+            )
+        return tuple(notes)
+
+
+def looks_for_unwritten(test: MarkedTest) -> bool:
+    """Whether recording ``test`` takes runs in other memory: known once it runs is whether on a CPU."""
+    mindspore = test.runtime.name == "mindspore" and test.request.scene == "model"
+    return mindspore and test.settings.update_golden and test.exchange is None
+
+
+def other_memory(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which glibc fills memory with values far from what the given one leaves there.
+
+    37 makes of it -3e16 as float32 and -219 as float16, 165 makes 1.5e16 and 203.
+    """
+    return {**environment, _PERTURB: "165" if environment.get(_PERTURB) == "37" else "37"}
+
+
+def keep_probe(directory: Path, table: StatsTable) -> None:
+    """Keep the statistics of a run in other memory for the run that is recorded."""
+    (directory / _PROBE).write_bytes(dump_bytes(table))
+
+
+def read_probe(directory: Path) -> StatsTable | None:
+    """Return what :func:`keep_probe` kept; None where no such run came to its end."""
+    path = directory / _PROBE
+    return load_bytes(path.read_bytes()) if path.exists() else None
+
+
+def depends_on_memory(
+    table: StatsTable, probe: StatsTable, tolerances: Tolerances, previous: Golden | None
+) -> bool:
+    """Whether a tensor that is not to be judged in any case differs in other memory."""
+    judged = {_plain(key) for key, word in entries_of(previous).items() if word == JUDGED}
+    return bool(_differing(table, probe, tolerances) - judged)
+
+
+def find_unwritten(dump: Dump, probe: StatsTable, again: Dump, tolerances: Tolerances) -> Unwritten:
+    """Tell tensors that nothing writes from those that vary by themselves.
+
+    An operator that leaves an output unwritten in one execution does so in every other one of its graph,
+    whose memory may have held the same by chance.
+
+    Args:
+        dump: the run that is recorded.
+        probe: statistics of one in other memory.
+        again: another one in the same memory as the probe's.
+        tolerances: of the test: a difference within them is none.
+    """
+    second = StatsTable.from_records(again.records)
+    varying = _differing(probe, second, tolerances)
+    held = set(map(_plain, second.keys))
+    table = StatsTable.from_records(dump.records)
+    by_memory = (_differing(table, probe, tolerances) & held) - varying
+    groups = {_output(TensorKey.parse(key)) for key in by_memory}
+    groups -= {_output(TensorKey.parse(key)) for key in varying}
+    keys = [record.key for record in dump.records]
+    return Unwritten(
+        tuple(key for key in keys if _output(key) in groups),
+        tuple(key for key in keys if str(key.sanitised) in varying),
+    )
+
+
+def entries_of(golden: Golden | None) -> dict[str, str]:
+    """Return the tensors that a golden names as unwritten, each with its word.
+
+    Raises:
+        GoldenError: what stands there is no such list.
+    """
+    entries = golden.extra.get(UNWRITTEN, {}) if golden is not None else {}
+    if golden is None or not entries:
+        return {}
+    try:
+        words = {f"{layer}:{slot}": word for layer, slots in entries.items() for slot, word in slots.items()}
+        good = all(TensorKey.parse(key) and word in {LEFT_OUT, JUDGED} for key, word in words.items())
+    except (AttributeError, TypeError, RequestError):
+        good = False
+    if not good:
+        raise GoldenError(
+            f"{golden.path}: {UNWRITTEN!r} is to hold layers, each with tensors such as output.1 and for "
+            f"these {LEFT_OUT!r} or {JUDGED!r}. Restore the file from version control, or approve anew with "
+            f"--npudump-update-golden"
+        )
+    return words
+
+
+def new_entries(previous: Golden | None, left_out: Iterable[TensorKey]) -> dict[str, str]:
+    """Return what a new golden says of unwritten tensors; what a person marked as judged stays so."""
+    judged = {key: word for key, word in entries_of(previous).items() if word == JUDGED}
+    plain = set(map(_plain, judged))
+    return judged | {str(key): LEFT_OUT for key in left_out if str(key.sanitised) not in plain}
+
+
+def by_layer(entries: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return entries as a golden file holds them: a line for each layer."""
+    layers: dict[str, dict[str, str]] = {}
+    for key, word in entries.items():
+        layer, _, slot = key.rpartition(":")
+        layers.setdefault(layer, {})[slot] = word
+    return layers
+
+
+def without(dump: Dump, entries: Mapping[str, str], kept: Iterable[str] = ()) -> Dump:
+    """Return a dump without the tensors that ``entries`` leave out, unless ``kept`` names them."""
+    left_out = {_plain(key) for key, word in entries.items() if word == LEFT_OUT} - set(map(_plain, kept))
+    if not left_out:
+        return dump
+    return replace(
+        dump, records=tuple(record for record in dump.records if str(record.key.sanitised) not in left_out)
+    )
+
+
+def unjudged_note(entries: Mapping[str, str], before: Dump, after: Dump) -> tuple[str, ...]:
+    """Say which tensors of a run are not judged, as nothing wrote them when the golden was recorded."""
+    kept = {record.key for record in after.records}
+    missing = {str(record.key.sanitised) for record in before.records if record.key not in kept}
+    names = [key for key in entries if _plain(key) in missing]
+    if not names:
+        return ()
+    why = "as nothing wrote them when the golden was recorded"
+    return (f"{len(missing)} tensors are not judged, {why}: {_listed(names)}",)
+
+
+def _differing(one: StatsTable, other: StatsTable, tolerances: Tolerances) -> set[str]:
+    comparison = compare_tables(one, other, tolerances, approved=False)
+    return {str(verdict.key.sanitised) for verdict in comparison.failing if verdict.status == FAIL}
+
+
+def _output(key: TensorKey) -> TensorKey:
+    return replace(key.sanitised, turn=0, step=0)
+
+
+def _plain(key: str) -> str:
+    return str(TensorKey.parse(key).sanitised)
+
+
+def _listed(keys: Iterable[object]) -> str:
+    names = list(map(str, keys))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,268 @@
+"""The adapter for MindSpore: its graphs run in this process, and dump as an environment variable tells them.
+
+MindSpore reads the file that ``MINDSPORE_DUMP_CONFIG`` names with the first graph that the process compiles,
+and never another: not a file that the variable names later, nor the same one rewritten; nor does it stop
+dumping where the variable is gone. So one process can run one marked test once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pytest_npudump.config.acl.acl_json import dump_section, write_acl_json
+from pytest_npudump.config.mindspore.data_dump import (
+    check_request,
+    data_dump_settings,
+    version_of,
+    write_data_dump,
+)
+from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.mindspore.activity import MindSporeActivity
+from pytest_npudump.runtime.mindspore.model import MindIRSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_npudump.request import DumpRequest
+
+_VARIABLE = "MINDSPORE_DUMP_CONFIG"
+_ACL_VARIABLE = "MS_ACL_DUMP_CFG_PATH"
+_COMPILERS = ("mindspore.graph.api", "mindspore.common.api")
+_WAY_OUT = "run it in a process of its own: isolation='process' in the marker"
+
+
+@dataclass(slots=True)
+class MindSporeRuntime:
+    """Dumps the graphs that MindSpore runs in this process.
+
+    Attributes:
+        mindspore: the module.
+        device: device id that is made the current one; with 0 MindSpore's own choice stays.
+        name: ``mindspore``.
+        config_name: name of the file that configures the dump.
+    """
+
+    mindspore: Any
+    device: int = 0
+    name: str = "mindspore"
+    config_name: str = "data_dump.json"
+    activity: MindSporeActivity = field(default_factory=MindSporeActivity)
+    _before: dict[str, str | None] = field(default_factory=dict)
+    _dumping: bool = False
+    _device_set: bool = False
+    _read: ClassVar[list[Path]] = []
+
+    @property
+    def target(self) -> str:
+        """``device_target``: ``Ascend``, ``CPU`` or ``GPU``."""
+        return str(self.mindspore.get_context("device_target"))
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Major and minor version of the module."""
+        return version_of(str(self.mindspore.__version__))
+
+    def producer(self) -> Mapping[str, str]:
+        """Return runtime, version and device, as a golden records them."""
+        target = self.target
+        facts = {"runtime": self.name, "mindspore": str(self.mindspore.__version__), "device_target": target}
+        if target != "CPU":
+            with suppress(RuntimeError, AttributeError, ValueError):  # a fact on which nothing depends
+                facts["soc"] = str(self.mindspore.hal.get_device_name(self.device))
+        return facts
+
+    def write_config(
+        self,
+        path: Path,
+        request: DumpRequest,
+        dump_path: Path,
+        *,
+        layers: Sequence[str] | None = None,
+        dump_data: str | None = None,
+    ) -> None:
+        """Write the data_dump.json of a request, or with ``scene="op"`` the acl.json of aclop kernels.
+
+        Raises:
+            ConfigError: MindSpore would refuse it, or dump less than it asks for without a word.
+        """
+        target, version = self.target, self.version
+        check_request(request, device=target, version=version, path=str(dump_path))
+        if request.scene == "op":
+            data = dump_data or request.dump_data or "tensor"
+            write_acl_json(path, dump_section(request, str(dump_path), layers=layers, dump_data=data))
+            return
+        settings = data_dump_settings(
+            request, str(dump_path), layers=layers, dump_data=dump_data, version=version
+        )
+        write_data_dump(path, settings, device=target, version=version)
+
+    def start(self, config: Path, *, resumed: bool = False) -> None:
+        """Have the first graph that is compiled from here on read ``config``.
+
+        Args:
+            config: what :meth:`write_config` wrote.
+            resumed: whether this goes on with the test that was dumped before, which MindSpore cannot.
+
+        Raises:
+            RuntimeUnavailableError: MindSpore would not read it: this process has compiled a graph.
+        """
+        if resumed:
+            raise RuntimeUnavailableError(
+                "npu_dump.capture(): MindSpore reads its dump configuration once a process and cannot switch "
+                "to another directory; make it two tests, or tell the parts apart by their layers' names"
+            )
+        self._refuse_used_process()
+        settings = json.loads(config.read_text(encoding="utf-8"))
+        operators = "dump" in settings
+        section = settings["dump" if operators else "common_dump_settings"]
+        path = Path(section["dump_path" if operators else "path"])
+        self.activity = MindSporeActivity(
+            path,
+            kernels=tuple(section.get("kernels", ())),
+            iteration=section.get("iteration", "all"),
+            operators=operators,
+        )
+        self._select_device()
+        chosen = _ACL_VARIABLE if operators else _VARIABLE
+        self._before = {name: os.environ.pop(name, None) for name in (_VARIABLE, _ACL_VARIABLE)}
+        os.environ[chosen] = str(config)
+        self._dumping = True
+
+    def _refuse_used_process(self) -> None:
+        if self._read:
+            raise RuntimeUnavailableError(
+                f"MindSpore has read the dump configuration {self._read[0]} in this process, and never reads "
+                f"another: a second test, or a second run of this one, cannot be dumped here; {_WAY_OUT}"
+            )
+        if _has_compiled():
+            raise RuntimeUnavailableError(
+                f"MindSpore has compiled a graph in this process before the test began, and reads no dump "
+                f"configuration after that: the test cannot be dumped here; {_WAY_OUT}, and compile no graph "
+                f"in module or session fixtures or at import"
+            )
+
+    def _select_device(self) -> None:
+        if self.device and not self._device_set and self.target != "CPU":
+            try:
+                self.mindspore.set_device(self.target, self.device)
+            except (RuntimeError, AttributeError, ValueError) as error:
+                words = " ".join(str(error).split())
+                raise RuntimeUnavailableError(
+                    f"--npudump-device={self.device}: mindspore.set_device refuses it: {words}"
+                ) from error
+        self._device_set = True
+
+    def stop(self) -> None:
+        """Wait until all that was started has run and is written; graphs compiled later read no file of ours.
+
+        A graph that was compiled under the dump goes on dumping: MindSpore has no way to end that.
+
+        Raises:
+            RuntimeUnavailableError: an operator of the test failed.
+        """
+        if not self._dumping:
+            return
+        self._dumping = False
+        try:
+            self._synchronize()
+        finally:
+            for name, value in self._before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+            if self.activity.was_read and self.activity.dump_path is not None:
+                self._read.append(self.activity.dump_path)
+
+    def _synchronize(self) -> None:
+        """Wait for the device; ``runtime.synchronize`` waits for nothing on CPU, and prints an error."""
+        core = getattr(self.mindspore, "_c_expression", None)
+        wait = getattr(core, "synchronize", None)
+        if wait is None:
+            compiler = next(filter(None, map(sys.modules.get, _COMPILERS)), None)
+            executor = getattr(compiler, "_pynative_executor", None)
+            wait = getattr(executor, "sync", None)
+        if wait is None:
+            raise RuntimeUnavailableError(
+                f"MindSpore {self.mindspore.__version__} has no known way to wait for the end of a run, "
+                f"without which its dump may be incomplete; use MindSpore 2.3 or later"
+            )
+        try:
+            wait()
+        except RuntimeError as error:
+            words = " ".join(str(error).split())
+            raise RuntimeUnavailableError(f"an operator failed while the dump was on: {words}") from error
+
+    def rearrange_memory(self) -> bool:
+        """Have graphs that are compiled from here on lay out their memory at once (SOMAS), on a CPU.
+
+        By itself MindSpore takes a block for each tensor as its kernel runs.
+        """
+        if self.target != "CPU":
+            return False
+        self.mindspore.set_context(memory_optimize_level="O1")
+        return True
+
+    def release(self) -> None:
+        """Do nothing: whoever takes the configuration need not switch anything on."""
+
+    def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
+        """Leave the dump to a program of its own process, which inherits the environment variable."""
+        self.activity.programs += (program,)
+        self.activity.models += models
+
+    def load_model(self, path: Path) -> MindIRSession:
+        """Load a ``.mindir`` file as a graph.
+
+        Raises:
+            RuntimeUnavailableError: MindSpore refuses the file, or it is of another kind.
+        """
+        session = MindIRSession.load(self.mindspore, path)
+        self.activity.models += (path,)
+        return session
+
+    def close(self) -> None:
+        """End the dump; the device stays with MindSpore, which gives it back when the process ends."""
+        self.stop()
+
+
+def _has_compiled() -> bool:
+    """Whether a graph of this process is known to be compiled; graphs that are gone cannot be seen."""
+    for name in _COMPILERS:
+        compiler = sys.modules.get(name)
+        functions = getattr(compiler, "ms_compile_cache", ())
+        cells = getattr(compiler, "cells_compile_cache", {})
+        if functions or any(cells.values()):
+            return True
+    return False
+
+
+def import_mindspore(option: str) -> Any:
+    """Import MindSpore.
+
+    Raises:
+        RuntimeUnavailableError: it cannot be imported.
+    """
+    try:
+        return importlib.import_module("mindspore")
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        words = " ".join(str(error).split())
+        raise RuntimeUnavailableError(f"{option}: mindspore cannot be imported: {words}") from error
+
+
+def require_ascend(option: str) -> None:
+    """Refuse to go on where MindSpore finds no Ascend device.
+
+    Raises:
+        RuntimeUnavailableError: says what it finds.
+    """
+    mindspore = import_mindspore(option)
+    target = mindspore.get_context("device_target")
+    if target != "Ascend":
+        raise RuntimeUnavailableError(f"{option}: MindSpore finds no Ascend device and runs on {target}")

@@ -1,0 +1,87 @@
+"""``acl.op.set_model_dir``, which CANN takes once a process, for tests that run in one process.
+
+Every further call is answered with 100002, whatever directory it names, and what the first one has loaded
+stays. So a run that asks for the models that are loaded gets 0, as it would in a process of its own; a run
+that asks for others cannot have them here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.runtime.pyacl.calls import REPEAT_INITIALIZE, SUCCESS
+
+if TYPE_CHECKING:
+    from pytest_npudump.runtime.base import Evidence
+
+_CALL = "set_model_dir"
+_ELSEWHERE = (
+    "acl.op.set_model_dir({!r}) returned 100002: CANN takes it once a process, and this one has loaded "
+    'models by then that are not known to be the same: give the test isolation="process"'
+)
+
+
+class ModelDirectory:
+    """The directory of single-operator models that a process has loaded, through all of its tests."""
+
+    def __init__(self) -> None:
+        self._loaded = ""
+        self._answered = False
+        self._evidence: Evidence | None = None
+        self._replaced: tuple[Any, Any, Any] | None = None
+
+    def watch(self, acl: Any, evidence: Evidence, *, resumed: bool) -> None:
+        """Look at calls from now on.
+
+        Args:
+            acl: the module.
+            evidence: where a note on what cannot be loaded goes.
+            resumed: whether this goes on with the run that was watched before.
+        """
+        self.stop()
+        self._answered = resumed and self._answered
+        self._evidence = evidence
+        module = getattr(acl, "op", None)
+        original = getattr(module, _CALL, None)
+        if original is None:
+            return
+
+        @wraps(original)
+        def watched(*arguments: Any) -> Any:
+            return self._answer(arguments, original(*arguments))
+
+        setattr(module, _CALL, watched)
+        self._replaced = (module, original, watched)
+
+    def stop(self) -> None:
+        """Put the function back, unless something else has replaced it meanwhile."""
+        replaced, self._replaced = self._replaced, None
+        if replaced is not None and getattr(replaced[0], _CALL) is replaced[2]:
+            setattr(replaced[0], _CALL, replaced[1])
+
+    def _answer(self, arguments: tuple[Any, ...], code: Any) -> Any:
+        answered, self._answered = self._answered, True
+        if code == SUCCESS:
+            self._loaded = _models_in(arguments[0])
+        elif code == REPEAT_INITIALIZE and not answered:
+            if self._loaded and self._loaded == _models_in(arguments[0]):
+                return SUCCESS
+            if self._evidence is not None:
+                self._evidence.notes.append(_ELSEWHERE.format(arguments[0]))
+        return code
+
+
+def _models_in(directory: str) -> str:
+    """Return a digest of the names and contents of the files below a directory; "" if one cannot be read."""
+    digest = hashlib.sha256()
+    with suppress(OSError):
+        for path in sorted(Path(directory).rglob("*")):
+            if path.is_file():
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                digest.update(f"{path.relative_to(directory)}\0{content}\0".encode())
+        return digest.hexdigest()
+    return ""

@@ -1,0 +1,310 @@
+"""The adapter for PyTorch on the NPU: ``torch_npu`` runs the operators, and switches the dump on and off.
+
+The dump's three functions exist twice. Those of ``torch_npu.npu`` queue the calls until the device is first
+used and ignore what ACL answers; those of ``torch_npu.npu.utils``, used here, initialise the device and
+raise. Operators run asynchronously, so the device is synchronised before the dump is switched on, which
+keeps earlier operators out of it, and before it is switched off: ``finalize_dump`` waits too, but a device
+error there ends the process. Every device that is in use is waited for.
+
+The first exception dump that is on stays on until ``finalize_dump``, and torch_npu's own acl.json switches
+one on with ``aclInit``. So the exception scene has torch_npu initialise ACL with its own file, where it can,
+and ends whatever dump was on before. CANN's opbase looks once a process, at the first operator, at whether
+overflows are dumped: that dump has to be on before the device is first used.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pytest_npudump.config.acl.acl_json import AclJson, refuse_operator_overflow
+from pytest_npudump.config.acl.installed import rules_version
+from pytest_npudump.config.check import check_file
+from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
+from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.external.run import origin_of_program
+from pytest_npudump.runtime.pyacl.calls import (
+    DUMP_NOT_RUN,
+    ENDED_BY_TEST,
+    REPEAT_INITIALIZE,
+    AclError,
+)
+from pytest_npudump.runtime.pyacl.overflow_mode import MODE_UNKNOWN
+from pytest_npudump.runtime.torch_npu.device import initialising_with, other_devices
+from pytest_npudump.runtime.torch_npu.dispatch import DispatchedOperators
+from pytest_npudump.runtime.torch_npu.graphs import CapturedGraphs, GraphRules
+from pytest_npudump.runtime.torch_npu.released import DumpOfTest
+from pytest_npudump.runtime.torch_npu.words import (
+    EAGER,
+    IDLE,
+    INF_NAN,
+    INITIALISED,
+    RELEASED,
+    UNSEEN,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_UTILS = "torch_npu.npu.utils"
+_QUEUEING = "torch_npu.npu.npu_config"
+_CODE = re.compile(r"error code is (-?\d+)")
+_PREFIX = re.compile(r"\[ERROR\] \S+ \(PID:[^)]*\)")
+_EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
+_OVERFLOW = "OP_OVERFLOW"
+"""Dump types, as CANN's checker names them."""
+
+
+@dataclass(slots=True)
+class TorchNpuActivity:
+    """What happened since the dump was asked for; operators and models are not counted."""
+
+    initialised: bool = False
+    models: tuple[Path, ...] = ()
+    executions: int = 0
+    released: bool = False
+    programs: tuple[str, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
+    watched: bool = False
+
+    @property
+    def likely_cause(self) -> str:
+        """What most likely left the dump empty."""
+        return RELEASED if self.released else UNSEEN if self.watched else IDLE
+
+
+@dataclass(slots=True)
+class TorchNpuRuntime(AclJson):
+    """Dumps what runs through ``torch_npu`` in this process.
+
+    Attributes:
+        torch_npu: the module.
+        device: device id that is made the current one; with 0 the current device stays what it is.
+        name: ``torch_npu``.
+    """
+
+    refused_while_collecting = frozenset({"overflow", "watcher"})
+
+    torch_npu: Any
+    device: int = 0
+    name: str = "torch_npu"
+    activity: TorchNpuActivity = field(default_factory=TorchNpuActivity)
+    _dumping: bool = False
+    _device_set: bool = False
+    _dump_type: str = ""
+    _operators: DispatchedOperators | None = None
+    _config: Path | None = None
+    _left: DumpOfTest | None = None
+    _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
+
+    def producer(self) -> Mapping[str, str]:
+        """Return runtime, SoC name and the version of torch_npu, as a golden records them."""
+        facts = {"runtime": self.name, "torch_npu": str(self.torch_npu.__version__)}
+        # Without a device it would ask for the current one, and initialise the NPU for that.
+        with suppress(RuntimeError, AssertionError):  # a fact for the reader, on which nothing depends
+            facts["soc"] = str(self.torch_npu.npu.get_device_name(self.device))
+        return origin_of_program(facts) if self.activity.programs else facts
+
+    def start(self, config: Path, *, resumed: bool = False) -> None:
+        """Initialise the device and switch the dump on under ``config``.
+
+        Args:
+            config: the acl.json.
+            resumed: whether this goes on with the test that was dumped before, for :attr:`activity`.
+
+        Raises:
+            ConfigError: ACL would refuse the file, or its dump could see nothing here.
+            AclError: ACL refuses it, or a dump is on already.
+            RuntimeUnavailableError: the device cannot be used, or this torch_npu has no such functions.
+        """
+        verdict = check_file(config, "acl", version=rules_version())
+        if not verdict.accepted:
+            raise ConfigError(f"{config}: {verdict.message}")
+        self._dump_type = verdict.dump_type
+        if self._dump_type == _OVERFLOW:
+            refuse_operator_overflow(rules_version())
+            if not resumed and self.torch_npu.npu.is_initialized():
+                raise ConfigError(INITIALISED)
+        self.activity = self.activity if resumed else TorchNpuActivity()
+        own = self._dump_type in _EXCEPTIONS and not self.torch_npu.npu.is_initialized()
+        with initialising_with(config) if own else nullcontext():
+            self._select_device()
+            self._synchronize()
+        self._call(f"{_UTILS}.init_dump")
+        if self._dump_type in _EXCEPTIONS:
+            self._call(f"{_UTILS}.finalize_dump")
+            self._call(f"{_UTILS}.init_dump")
+        self._dumping = True
+        try:
+            self._call(f"{_UTILS}.set_dump", str(config))
+            self._check_initialised()
+        except RuntimeUnavailableError:
+            self._dumping = False
+            with suppress(RuntimeUnavailableError):  # the first error is the one to read
+                self._call(f"{_UTILS}.finalize_dump")
+            raise
+        self.activity.initialised = True
+        self._config = config
+        self._watch()
+        self._watch_graphs(config)
+
+    def _watch_graphs(self, config: Path, *, released: bool = False) -> None:
+        rules = GraphRules.of(config, rules_version(), released=released)
+        self._graphs.watch(self.torch_npu, rules, self.activity.evidence)
+
+    def _watch(self) -> None:
+        """Look for operators in the scenes whose healthy runs leave no file; looking costs time."""
+        if self._dump_type in _EXCEPTIONS | {_OVERFLOW}:
+            self.activity.watched = True
+            capturing = getattr(self.torch_npu.npu, "is_current_stream_capturing", lambda: False)
+            self._operators = DispatchedOperators("npu", capturing)
+            self._operators.start()
+
+    def _watch_no_more(self) -> None:
+        operators, self._operators = self._operators, None
+        if operators is None:
+            return
+        operators.stop()
+        evidence = self.activity.evidence
+        if operators.first:
+            evidence.shown.append(f"{operators.first} ran on the NPU")
+        if not operators.leaves_graphs_alone:
+            evidence.notes.append(EAGER)
+
+    def _synchronize(self) -> None:
+        """Wait for the current device, and for each other one that this process uses."""
+        self._call("torch_npu.npu.synchronize")
+        for device in other_devices(self.torch_npu):
+            self._call("torch_npu.npu.synchronize", device)
+
+    def _select_device(self) -> None:
+        if self.device and not self._device_set:
+            self._call("torch_npu.npu.set_device", self.device)
+        self._device_set = True
+
+    def _check_initialised(self) -> None:
+        if not self.torch_npu.npu.is_initialized():
+            raise RuntimeUnavailableError(
+                f"{_UTILS}.set_dump returned although the NPU is not initialised, so that no dump is on"
+            )
+
+    def stop(self) -> None:
+        """Wait for the devices in use and switch the dump off; does nothing where none is on.
+
+        Raises:
+            AclError: ACL cannot end the dump, so that files may be missing.
+            RuntimeUnavailableError: an operator of the test failed on the device.
+        """
+        self._graphs.stop()
+        if not self._dumping:
+            self._end_dump_of_test()
+            return
+        self._dumping = False
+        self._watch_no_more()
+        self._synchronize()
+        if self._dump_type == _OVERFLOW:
+            self._note_overflow_mode()
+        try:
+            self._call(f"{_UTILS}.finalize_dump")
+        except AclError as error:
+            raise error if error.code != DUMP_NOT_RUN else error.because(ENDED_BY_TEST) from None
+
+    def _note_overflow_mode(self) -> None:
+        evidence = self.activity.evidence
+        try:
+            in_inf_nan_mode = self.torch_npu.npu.utils.is_support_inf_nan()
+        except (AttributeError, RuntimeError) as error:
+            words = " ".join(str(error).split())
+            evidence.notes.append(f"{MODE_UNKNOWN}: {words}")
+            return
+        if in_inf_nan_mode and INF_NAN not in evidence.blind:
+            evidence.blind.append(INF_NAN)
+
+    def _end_dump_of_test(self) -> None:
+        """End the dump that was left to the test where that has it on, once; ACL tells where none can."""
+        left, self._left = self._left, None
+        if left is None or not left.stop() or not self.torch_npu.npu.is_initialized():
+            return
+        self._synchronize()
+        try:
+            self._call(f"{_UTILS}.finalize_dump")
+        except AclError as error:
+            if error.code != DUMP_NOT_RUN:
+                raise
+
+    def release(self) -> None:
+        """Leave the dump to the code under test; asking again, with that code's own dump on, does nothing."""
+        if self.activity.released and not self._dumping:
+            return
+        overflow = self._dump_type == _OVERFLOW
+        self._dump_type = ""  # the mode of the device counts where the operators run, which is yet to come
+        self.stop()
+        self.activity.released = True
+        self._left = DumpOfTest()
+        self._left.watch(self.torch_npu)
+        if self._config is not None:
+            self._watch_graphs(self._config, released=True)
+        if overflow:
+            self.activity.evidence.notes.append(MODE_UNKNOWN)
+
+    def hand_over(self, program: str, models: tuple[Path, ...] = ()) -> None:
+        """Leave the dump to a program of its own process."""
+        self.release()
+        self._graphs.stop()
+        self.activity.programs += (program,)
+        self.activity.models += models
+
+    def load_model(self, path: Path) -> NoReturn:
+        """Refuse: models of torch are loaded by torch.
+
+        Raises:
+            RuntimeUnavailableError: always; it says what to do instead.
+        """
+        raise RuntimeUnavailableError(
+            f"npu_dump.load_model({path.name!r}): the runtime torch_npu loads no model files. Build or load "
+            f"the model with torch in the test and move it to the device 'npu', where the dump is on; for an "
+            f".om file use --npudump-runtime=acl"
+        )
+
+    def close(self) -> None:
+        """Switch the dump off; the device stays with torch, which gives it back when the process ends."""
+        self.stop()
+
+    def _call(self, name: str, *arguments: object) -> None:
+        function = _function(self.torch_npu, name)
+        text = f"{name}({', '.join(map(repr, arguments))})"
+        try:
+            function(*arguments)
+        except (RuntimeError, OSError, AssertionError) as error:
+            raise _refused(text, str(error)) from None
+
+
+def _function(torch_npu: Any, name: str) -> Any:
+    found: Any = torch_npu
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    if found is None or getattr(found, "__module__", "") == _QUEUEING:
+        raise RuntimeUnavailableError(
+            f"torch_npu {getattr(torch_npu, '__version__', '')} has no {name} that reports errors; the dump "
+            f"functions of torch_npu.npu ignore what ACL answers and are not used in its place"
+        )
+    return found
+
+
+def _refused(call: str, words: str) -> RuntimeUnavailableError:
+    """Return the error for what the client raised, with ACL's code where its text has one."""
+    first, _, rest = words.partition("\n")
+    match = _CODE.search(first)
+    if match is None:
+        return RuntimeUnavailableError(f"{call}: {' '.join(words.split())}")
+    code = int(match[1])
+    detail = " ".join(_PREFIX.sub("", rest).split())
+    if code == REPEAT_INITIALIZE:
+        detail = (
+            "a dump is on already: end it with torch_npu.npu.utils.finalize_dump() before the marked test, "
+            "and leave ACL_DUMP_DATA unset"
+        )
+    return AclError(call, code, detail)
