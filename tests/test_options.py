@@ -15,9 +15,9 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.options import (
     OPTIONS,
     Option,
-    Settings,
-    parse_size,
+    settings_of,
 )
+from pytest_npudump.settings import Settings, parse_size
 
 README = Path(__file__).parent.parent / "README.md"
 NOT_DEFAULT = {
@@ -64,7 +64,7 @@ def resolved(option: Option, text: str) -> object:
 
 
 def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
-    return Settings.of(pytester.parseconfig("-p", "no:cacheprovider", *arguments))
+    return settings_of(pytester.parseconfig("-p", "no:cacheprovider", *arguments))
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-from pytest_npudump.regression.random_operators import drawing_words, draws_random, random_layers
+from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random, random_layers
 
 
 @pytest.mark.parametrize(

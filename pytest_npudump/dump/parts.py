@@ -27,8 +27,8 @@ class TensorPart(NamedTuple):
 
     A tuple, because it takes a quarter of the time of a frozen dataclass and there is one for each record.
 
-    ``dtype`` is a name after :mod:`pytest_npudump.dump.values.dtypes`, or the producer's own word in lower case
-    where that is none of them; ``shape`` is None where it is unknown, ``()`` for a scalar.
+    ``dtype`` is a name after :mod:`pytest_npudump.dump.values.dtypes`, or the producer's own word in lower
+    case where that is none of them; ``shape`` is None where it is unknown, ``()`` for a scalar.
     """
 
     io: str

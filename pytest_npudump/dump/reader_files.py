@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.parts import TensorPart
-    from pytest_npudump.dump.tree.find import DumpFile
+    from pytest_npudump.dump.tree.places import DumpFile
 
 
 class Job(NamedTuple):

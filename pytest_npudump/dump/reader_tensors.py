@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.records import Stats
-    from pytest_npudump.dump.tree.find import DumpFile
+    from pytest_npudump.dump.tree.places import DumpFile
 
 
 def npy_parts(

@@ -11,9 +11,7 @@ from pytest_npudump.config.acl.installed import installed_cann
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
 from pytest_npudump.golden.store import is_there, read_golden, write_golden
-from pytest_npudump.golden.text import Golden, unwritable
-from pytest_npudump.regression.empty_operators import KEY as EMPTY
-from pytest_npudump.regression.unwritten import UNWRITTEN
+from pytest_npudump.golden.text import EMPTY, UNWRITTEN, Golden, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    Array = np.ndarray[Any, np.dtype[Any]]
     Tensor = np.ndarray[Any, np.dtype[Any]]
 
 _NAMES = {
@@ -209,3 +211,16 @@ def _dtype(name: object) -> np.dtype[Any] | None:
         return little
     scalar = getattr(ml_dtypes, name, None)
     return np.dtype(scalar) if isinstance(scalar, type) and issubclass(scalar, np.generic) else None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor kept beside a golden file.
+
+    Attributes:
+        path: the safetensors file.
+        key: its name in there.
+    """
+
+    path: Path
+    key: str

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.tensors.pairs import StoredTensor
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.golden.pair import left_out, other_recording, recorded_tensors
-from pytest_npudump.golden.tensors import load_tensors, read_metadata
+from pytest_npudump.golden.tensors import StoredTensor, load_tensors, read_metadata
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
 
 VERSION = 1
+EMPTY = "empty"
+"""Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
+UNWRITTEN = "unwritten"
+"""Key of a golden file: layers with tensors that nothing wrote."""
 _TABLE = "\ntensors: |"
 _RESERVED = ("npudump-golden", "test", "producer", "columns", "tensors")
 

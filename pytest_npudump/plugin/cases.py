@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.plugin.isolation.child import Child
-    from pytest_npudump.plugin.options import Settings
     from pytest_npudump.plugin.places import Places
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The hooks pytest finds: options, marker, fixture, and the switch that brings in the rest.
 
-Nothing heavy is imported here; :mod:`pytest_npudump.plugin.runner`, which runs marked tests, is registered with the
-first marked test that is collected.
+Nothing heavy is imported here; :mod:`pytest_npudump.plugin.runner`, which runs marked tests, is registered
+with the first marked test that is collected.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pytest_npudump.plugin.marker.item import (
     late_marker,
     take_marks,
 )
-from pytest_npudump.plugin.options import Settings, add_options
+from pytest_npudump.plugin.options import add_options, settings_of
 from pytest_npudump.plugin.terminal.reporter import Reporter
+from pytest_npudump.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -49,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"compared, or not reported; leave it out. To do without the plugin use -p no:npudump"
             )
     try:
-        settings = Settings.of(config)
+        settings = settings_of(config)
     except RequestError as error:
         raise pytest.UsageError(f"npudump: {error}") from None
     config.stash[SETTINGS] = settings

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
+from pytest_npudump.settings import Settings, parse_size
 
 if TYPE_CHECKING:
     import pytest
 
 DESCRIBE_TO = "--npudump-describe-to"
 """By which ``npudump config show`` names the file that its own plugin writes; for no user, so not below."""
-
-_SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
-_POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,42 +168,21 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(option.dest, option.help, default=option.default)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The options of one run, resolved: command line before ini file before default."""
+def settings_of(config: pytest.Config) -> Settings:
+    """Resolve the options of ``config``: command line before ini file before default.
 
-    update_golden: bool
-    runtime: str
-    require_npu: bool
-    device: int | None
-    golden_dir: str
-    golden_variant: str
-    preset: str
-    tolerances: str
-    escalate: bool
-    dump_dir: str
-    dump_limit: int
-    keep_dumps: str
-    isolation: str
-    isolation_timeout: float
-    allow_update_in_ci: bool
-
-    @classmethod
-    def of(cls, config: pytest.Config) -> Settings:
-        """Resolve the options of ``config``.
-
-        Raises:
-            RequestError: an ini key holds a value that the option of that name would refuse, or something
-                that stands for every run approves.
-        """
-        _refuse_standing(config)
-        values = {option.dest: _resolve(option, config) for option in OPTIONS}
-        values = {name.removeprefix("npudump_"): value for name, value in values.items()}
-        values["device"] = _device(str(values["device"]))
-        values["dump_limit"] = parse_size(str(values["dump_limit"]))
-        values["escalate"] = values["escalate"] == "on"
-        values["isolation_timeout"] = _seconds(str(values["isolation_timeout"]))
-        return cls(**values)
+    Raises:
+        RequestError: an ini key holds a value that the option of that name would refuse, or something
+            that stands for every run approves.
+    """
+    _refuse_standing(config)
+    values = {option.dest: _resolve(option, config) for option in OPTIONS}
+    values = {name.removeprefix("npudump_"): value for name, value in values.items()}
+    values["device"] = _device(str(values["device"]))
+    values["dump_limit"] = parse_size(str(values["dump_limit"]))
+    values["escalate"] = values["escalate"] == "on"
+    values["isolation_timeout"] = _seconds(str(values["isolation_timeout"]))
+    return Settings(**values)
 
 
 def _refuse_standing(config: pytest.Config) -> None:
@@ -257,17 +233,3 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise RequestError(f"--npudump-isolation-timeout is {text!r}, expected seconds, greater than 0")
     return seconds
-
-
-def parse_size(text: str) -> int:
-    """Bytes in a size such as ``512MiB``, ``1.5 GB`` or ``4096``; K, M, G and T are powers of 1024.
-
-    Raises:
-        RequestError: ``text`` is no such size.
-    """
-    match = _SIZE.match(text.strip())
-    if match is None:
-        raise RequestError(f"--npudump-dump-limit is {text!r}, expected a size such as 512MiB or 4GiB")
-    power = _POWERS[(match["unit"] or "")[:1].upper()]
-    part = match["part"] or ""
-    return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_npudump.plugin.options import Settings
     from pytest_npudump.ranks.rank import Rank
+    from pytest_npudump.settings import Settings
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]+")
 _SHOWN = 80

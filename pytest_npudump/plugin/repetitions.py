@@ -11,11 +11,10 @@ from pytest_npudump.plugin import _compat
 from pytest_npudump.regression.outcome import RECORDED, UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-    from pytest_npudump.plugin.options import Settings
-    from pytest_npudump.plugin.places import Places
+    from pytest_npudump.settings import Settings
 
 COMPARES = pytest.StashKey[bool]()
 """Whether a repetition is compared in an update, with what an earlier one has recorded."""
@@ -73,8 +72,8 @@ def are_one_case(one: pytest.Item, other: pytest.Item) -> bool:
 class Repetitions:
     """What repeated tests have recorded in an update: later repetitions are compared with it."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, golden: Callable[[pytest.Item, str], Path]) -> None:
+        self._path = golden
         self._recorded: set[Path] = set()
 
     def settings_for(self, item: pytest.Item, settings: Settings) -> Settings:
@@ -96,4 +95,4 @@ class Repetitions:
                 self._recorded.add(self._golden(item, settings))
 
     def _golden(self, item: pytest.Item, settings: Settings) -> Path:
-        return self._places.golden(item, settings.golden_variant)
+        return self._path(item, settings.golden_variant)

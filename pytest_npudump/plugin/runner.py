@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from pytest_npudump.plugin.fixture import NpuDump
     from pytest_npudump.plugin.isolation.child import Child
-    from pytest_npudump.plugin.options import Settings
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.regression.session import MarkedTest
     from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.settings import Settings
 
 
 class Runner:
@@ -65,7 +65,7 @@ class Runner:
         self.exchange = _join_ranks(self._child)
         self._collected: list[pytest.Item] = []
         self.places = Places(config, settings, self.exchange.rank if self.exchange else None)
-        self._repetitions = Repetitions(self.places)
+        self._repetitions = Repetitions(self.places.golden)
 
     def runtime(self) -> Runtime:
         """Return the runtime of this session, loaded when a test first needs it.

@@ -14,6 +14,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import UNKNOWN_SHAPE, shape_count, shape_text
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.golden.text import EMPTY
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.session import MarkedTest
-
-KEY = "empty"
-"""The golden's key for them."""
 
 _SHOWN = 3
 
@@ -54,7 +52,7 @@ def empty_operators(test: MarkedTest) -> dict[str, list[str]] | None:
 
 def changed(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
     """Say which operators without a file differ from those that the golden lists."""
-    listed = golden.extra.get(KEY)
+    listed = golden.extra.get(EMPTY)
     if listed is None or now is None or listed == now:
         return ()
     before: Mapping[str, Any] = listed if isinstance(listed, dict) else {}
@@ -66,7 +64,7 @@ def changed(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, .
 
 def notes_on(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
     """Name the operators without a file that ``golden`` does not list."""
-    if not now or KEY in golden.extra:
+    if not now or EMPTY in golden.extra:
         return ()
     names = ", ".join([*now][:_SHOWN]) + (f" and {len(now) - _SHOWN} more" if len(now) > _SHOWN else "")
     note = (

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.tensors.pairs import StoredTensor
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.golden.tensors import StoredTensor
 
 
 def judge_elements(

@@ -10,14 +10,13 @@ from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.tensors_of_test import KeptTensors
+from pytest_npudump.golden.text import EMPTY, UNWRITTEN
+from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.empty_operators import KEY as EMPTY
 from pytest_npudump.regression.empty_operators import empty_operators
 from pytest_npudump.regression.outcome import Escalation, Outcome
-from pytest_npudump.regression.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression.reference import with_reference
 from pytest_npudump.regression.unwritten import (
-    UNWRITTEN,
     by_layer,
     entries_of,
     find_unwritten,

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.golden.of_test import Goldens
-    from pytest_npudump.plugin.options import Settings
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.reference.reference import Reference
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, RequestError
+from pytest_npudump.golden.text import UNWRITTEN
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.session import MarkedTest
 
-UNWRITTEN = "unwritten"
-"""Key of a golden file: layers with tensors that nothing wrote, each tensor with one of the words below."""
 LEFT_OUT = "left out"
 JUDGED = "judged"
 NOT_LOOKED_FOR = (

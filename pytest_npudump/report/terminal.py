@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first import explain_first
+from pytest_npudump.onnxmodels.random_operators import draws_random
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.random_operators import draws_random
 from pytest_npudump.report.elements import finding_lines
 from pytest_npudump.report.reference import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence

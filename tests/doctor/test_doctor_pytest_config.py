@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 CONFTEST = """
 import json
 from pathlib import Path
-from pytest_npudump.plugin.options import Settings
+from pytest_npudump.plugin.options import settings_of
+from pytest_npudump.settings import Settings
 
 def pytest_sessionstart(session):
-    dump_dir, base = Settings.of(session.config).dump_dir, session.config.getoption("basetemp")
+    dump_dir, base = settings_of(session.config).dump_dir, session.config.getoption("basetemp")
     place = Path(dump_dir).absolute() if dump_dir else base and Path(base).absolute() / "npudump"
     Path("place.json").write_text(json.dumps(str(place or "")))
 """

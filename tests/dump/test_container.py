@@ -14,7 +14,8 @@ from google.protobuf.internal import api_implementation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.arrays.decode import load, raw_bytes
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.values.dtypes import BY_PROTO

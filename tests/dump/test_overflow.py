@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.dump.arrays.decode import raw_bytes
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.overflow import parse_overflow, read_overflow
 from pytest_npudump.dump.tree.find import tree_of

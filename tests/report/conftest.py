@@ -13,11 +13,11 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.plugin.options import Settings
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.session import MarkedTest
 from pytest_npudump.request import DumpRequest
+from pytest_npudump.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

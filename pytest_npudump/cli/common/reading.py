@@ -13,9 +13,9 @@ from pytest_npudump.dump.reader_files import Job, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
 from pytest_npudump.dump.tree.converted import parse_converted
-from pytest_npudump.dump.tree.find import MAPPING, STATISTIC, DumpFile
+from pytest_npudump.dump.tree.find import MAPPING, STATISTIC
 from pytest_npudump.dump.tree.keys import records_of
-from pytest_npudump.dump.tree.places import context, read_place
+from pytest_npudump.dump.tree.places import DumpFile, context, read_place
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.storage.regular_file import open_regular
 

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.cli.compare.sides import Side
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.tensors.pairs import Elements, Pair, StoredTensor
+    from pytest_npudump.compare.tensors.pairs import Elements, Pair
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.errors import FormatError
+    from pytest_npudump.golden.tensors import StoredTensor
 
     _Tensors = list[TensorRecord | StoredTensor | None]
 

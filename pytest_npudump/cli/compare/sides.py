@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.cli.common.executors import Workers
-    from pytest_npudump.compare.tensors.pairs import StoredTensor
     from pytest_npudump.errors import FormatError
+    from pytest_npudump.golden.tensors import StoredTensor
 
 _HEAD = 4096
 _MARK = b"npudump-golden:"

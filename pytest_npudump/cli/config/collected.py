@@ -22,8 +22,8 @@ from pytest_npudump.plugin.places import Places
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
-    from pytest_npudump.plugin.options import Settings
     from pytest_npudump.request import DumpRequest
+    from pytest_npudump.settings import Settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

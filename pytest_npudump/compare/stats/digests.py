@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.stats.numbers import dtype_at, layer_at
 from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.table import MEASURED
 
@@ -68,7 +67,7 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
         equal[row], differ[row] = bool(shared) and not different, bool(different)
         if different:
             name = different[0]
-            rule = tolerances.decide(layer_at(pairs, row), dtype_at(pairs, row), "max")
+            rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), "max")
             if not measured[row] or not (rule.rtol or rule.atol):
                 words = rule.describe() if measured[row] else _ALONE
                 reasons[row] = Reason(name, golden[name], actual[name], None, words)

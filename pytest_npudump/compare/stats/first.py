@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.regression.random_operators import draws_random
+from pytest_npudump.onnxmodels.random_operators import draws_random
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

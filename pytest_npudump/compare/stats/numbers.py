@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import (
     EXTREMES,
     MEASURED,
     STATISTICS,
-    layer_of,
 )
-from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
+from pytest_npudump.dump.values.dtypes import is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +63,7 @@ def _judge(
     rows, columns = np.nonzero(unequal)
     golden = pairs.golden.values[pairs.here[rows], columns]
     actual = pairs.actual.values[pairs.there[rows], columns]
-    dtypes = [dtype_at(pairs, row) for row in rows.tolist()]
+    dtypes = [pairs.dtype(row) for row in rows.tolist()]
     exact = np.fromiter(map(is_exact, dtypes), np.bool_, len(dtypes))
     rules = _rules(pairs, rows, columns, dtypes, tolerances)
     rtol = np.array([rule.rtol for rule in rules])
@@ -100,7 +98,7 @@ def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) 
     differ = (judged & (here != there))[:, :MEASURED].any(axis=1)
     rows = np.flatnonzero(differ & (magnitude > 0) & (magnitude <= tolerances.largest_atol()))
     found = np.zeros(len(here), dtype=np.bool_)
-    dtypes = [dtype_at(pairs, row) for row in rows.tolist()]
+    dtypes = [pairs.dtype(row) for row in rows.tolist()]
     rules = _rules(pairs, rows, np.zeros_like(rows), dtypes, tolerances)
     found[rows] = magnitude[rows] <= np.array([rule.atol for rule in rules])
     return found
@@ -139,19 +137,6 @@ def _on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArr
     return (above & (difference > 0)) | (below & (difference < 0))
 
 
-def dtype_at(pairs: Pairs, row: int) -> str:
-    """The type of a pair: the golden's, or the actual's where the golden does not know it."""
-    found = pairs.golden.dtypes[int(pairs.here[row])]
-    return pairs.actual.dtypes[int(pairs.there[row])] if found == UNKNOWN else found
-
-
-def layer_at(pairs: Pairs, row: int) -> str:
-    """The name of a pair's layer, raw where either side knows that."""
-    golden = layer_of(pairs.golden.keys[int(pairs.here[row])])
-    actual = layer_of(pairs.actual.keys[int(pairs.there[row])])
-    return golden if golden == actual or sanitise(golden) != golden else actual
-
-
 def _rules(
     pairs: Pairs,
     rows: NDArray[np.intp],
@@ -162,7 +147,7 @@ def _rules(
     decided: dict[tuple[str, str, int], Rule] = {}
     rules = []
     for row, column, dtype in zip(rows.tolist(), columns.tolist(), dtypes, strict=True):
-        layer = layer_at(pairs, row) if tolerances.rules else ""
+        layer = pairs.layer(row) if tolerances.rules else ""
         key = (layer, dtype, column)
         if key not in decided:
             decided[key] = tolerances.decide(layer, dtype, STATISTICS[column])
@@ -186,7 +171,7 @@ def _judge_integers(
     actual = pairs.actual.value(int(pairs.there[row]), column)
     if golden is None or actual is None or golden == actual:
         return
-    rule = tolerances.decide(layer_at(pairs, row), dtype_at(pairs, row), STATISTICS[column])
+    rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), STATISTICS[column])
     at = np.array([row]), np.array([column])
     scale = float(_scales(pairs, pairs.golden.values[pairs.here[at[0]], column], *at)[0])
     allowed = min(rule.atol + rule.rtol * scale, _LARGEST)

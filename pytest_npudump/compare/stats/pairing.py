@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import layer_of
+from pytest_npudump.dump.values.dtypes import UNKNOWN
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -33,6 +37,17 @@ class Pairs:
     def key(self, row: int) -> str:
         """The golden's key of the pair at position ``row``."""
         return self.golden.keys[int(self.here[row])]
+
+    def dtype(self, row: int) -> str:
+        """The type of a pair: the golden's, or the actual's where the golden does not know it."""
+        found = self.golden.dtypes[int(self.here[row])]
+        return self.actual.dtypes[int(self.there[row])] if found == UNKNOWN else found
+
+    def layer(self, row: int) -> str:
+        """The name of a pair's layer, raw where either side knows that."""
+        golden = layer_of(self.golden.keys[int(self.here[row])])
+        actual = layer_of(self.actual.keys[int(self.there[row])])
+        return golden if golden == actual or sanitise(golden) != golden else actual
 
     def values(self, row: int, column: int) -> tuple[float | int | None, float | int | None]:
         """One statistic of the pair at position ``row``, on either side."""

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors, values_stats
-from pytest_npudump.dump.arrays.decode import load, raw_bytes, why_opaque
+from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.host import has_axes, host_values, is_private
 from pytest_npudump.dump.arrays.layouts import LayoutError
 from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
 from pytest_npudump.dump.bytes.chunks import c_order_chunks
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats.files import payload_stats
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
-from pytest_npudump.golden.tensors import load_tensors
+from pytest_npudump.golden.tensors import StoredTensor, load_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,19 +35,6 @@ _ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
 
 _WORST = 5
 _PIECE = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """A tensor kept beside a golden file.
-
-    Attributes:
-        path: the safetensors file.
-        key: its name in there.
-    """
-
-    path: Path
-    key: str
 
 
 @dataclass(frozen=True, slots=True)

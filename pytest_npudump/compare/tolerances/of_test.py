@@ -10,8 +10,8 @@ from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.plugin.options import Settings
     from pytest_npudump.request import DumpRequest
+    from pytest_npudump.settings import Settings
 
 MARKER_RULES = "marker tolerances"
 """Source of the rules in a marker's ``tolerances``, which must all match something in their test."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.dump.bytes.rawfile import open_raw
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.files.npy import load_npy
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.dump.values.small_floats import (
@@ -87,16 +87,6 @@ def too_short(payload: Payload, dtype: str, count: int, nbytes: int) -> DecodeEr
         f"{payload.path}, byte {payload.offset}: {count} elements of {dtype} need {needed} bytes, "
         f"the tensor has {nbytes}"
     )
-
-
-def raw_bytes(payload: Payload) -> np.ndarray:
-    """The bytes of a payload as a read-only uint8 view of shape (nbytes,).
-
-    Raises:
-        FormatError: the file cannot be read or no longer has the bytes.
-    """
-    with open_raw(payload.path) as file:
-        return file.map(payload.offset, payload.nbytes, "the tensor")
 
 
 def why_opaque(dtype: str) -> str:

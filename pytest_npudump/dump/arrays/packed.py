@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import (
-    VIEWED,
-    decode,
-    load,
-    raw_bytes,
-    too_short,
-    why_opaque,
-)
+from pytest_npudump.dump.arrays.decode import VIEWED, decode, load, too_short, why_opaque
 from pytest_npudump.dump.arrays.host import host_values, lies_in
 from pytest_npudump.dump.bytes.chunks import pieces_of
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pytest_npudump.dump.records import Payload
+
 
 class RawFile:
     """An open regular file of known size.
@@ -134,3 +136,13 @@ def open_raw(path: Path) -> Iterator[RawFile]:
         yield RawFile(path, descriptor, os.fstat(descriptor).st_size)
     finally:
         os.close(descriptor)
+
+
+def raw_bytes(payload: Payload) -> np.ndarray:
+    """The bytes of a payload as a read-only uint8 view of shape (nbytes,).
+
+    Raises:
+        FormatError: the file cannot be read or no longer has the bytes.
+    """
+    with open_raw(payload.path) as file:
+        return file.map(payload.offset, payload.nbytes, "the tensor")

@@ -25,8 +25,8 @@ class ContainerTensor:
     Attributes:
         io: ``input``, ``output``, ``buffer`` or ``workspace``.
         slot: index among those of the same ``io``.
-        dtype: name after :mod:`pytest_npudump.dump.values.dtypes`; ``proto:N`` or ``ge:N`` for a number of the
-            header's enumeration that no table has.
+        dtype: name after :mod:`pytest_npudump.dump.values.dtypes`; ``proto:N`` or ``ge:N`` for a number of
+            the header's enumeration that no table has.
         format: layout name; ``format:N`` for an unknown number; "" for buffers and workspaces.
         sub_format: group count of FRACTAL_Z and the like; 0 where not set.
         c0: length of the innermost axis, where the header tells it (exception dumps); else 0.

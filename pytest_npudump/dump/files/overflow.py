@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.arrays.decode import raw_bytes
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:

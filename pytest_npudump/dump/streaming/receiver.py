@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, Stats
     from pytest_npudump.dump.streaming.record import RecordReading
     from pytest_npudump.dump.tree.executions import Execution
-    from pytest_npudump.dump.tree.find import DumpFile, Tree
+    from pytest_npudump.dump.tree.find import Tree
+    from pytest_npudump.dump.tree.places import DumpFile
 
 _APPEND = (-1, (1 << 64) - 1)
 _SNIFFED = 12

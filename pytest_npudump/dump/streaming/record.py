@@ -1,7 +1,8 @@
 """The records of a dump file while its bytes arrive: what ``dump.container`` reads from the whole file.
 
-Where a record has more than one reading (see :func:`~pytest_npudump.dump.files.container_tensors.placements`),
-only the end of the file tells which is right: until then all of them are followed.
+Where a record has more than one reading
+(see :func:`~pytest_npudump.dump.files.container_tensors.placements`), only the end of the file tells which is
+right: until then all of them are followed.
 """
 
 from __future__ import annotations

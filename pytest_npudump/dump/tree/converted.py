@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.tree.find import DumpFile
+    from pytest_npudump.dump.tree.places import DumpFile
 
 KIND = "converted"
 """``DumpName.kind`` of these files."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
 from pytest_npudump.dump.names import DumpName, parse_name
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.tree.converted import KIND, parse_converted, without_copies
 from pytest_npudump.dump.tree.places import (
+    DumpFile,
     Place,
     context,
     marks_layout,
@@ -34,21 +35,6 @@ __all__ = ["MAPPING", "STATISTIC", "DumpFile", "Tree", "find_files", "tree_of"]
 
 STATISTIC = "statistic.csv"
 _SNIFFED = 12
-
-
-class DumpFile(NamedTuple):
-    """One file of a dump.
-
-    Attributes:
-        path: where it lies.
-        place: what its directories say.
-        name: what its name says (its long name, where ``mapping.csv`` has one); None for a container
-            under a name of no known grammar and for a ``statistic.csv``.
-    """
-
-    path: Path
-    place: Place
-    name: DumpName | None
 
 
 @dataclass(slots=True)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.files.overflow import OverflowUnit
-    from pytest_npudump.dump.tree.find import DumpFile
-    from pytest_npudump.dump.tree.places import Place
+    from pytest_npudump.dump.tree.places import DumpFile, Place
 
 _Ids = tuple[int, int]
 _Steps = dict[int, dict[str, None]]

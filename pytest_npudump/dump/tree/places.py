@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.names import DumpName
 
 _TIME = re.compile(r"\d{14}|\d{17}|gm_\d{20}_dump", re.ASCII)
 _SHORTEST_TIME = 13
@@ -154,3 +157,18 @@ def _acl(place: Place, tail: Sequence[str]) -> Place:
         step=int(values.get("step", place.step)),
         either=numbers == (True, True, True),
     )
+
+
+class DumpFile(NamedTuple):
+    """One file of a dump.
+
+    Attributes:
+        path: where it lies.
+        place: what its directories say.
+        name: what its name says (its long name, where ``mapping.csv`` has one); None for a container
+            under a name of no known grammar and for a ``statistic.csv``.
+    """
+
+    path: Path
+    place: Place
+    name: DumpName | None

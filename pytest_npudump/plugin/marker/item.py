@@ -22,7 +22,7 @@ from pytest_npudump.request import DumpRequest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.plugin.options import Settings
+    from pytest_npudump.settings import Settings
 
 MARKER = "npu_dump"
 _MARKS = pytest.StashKey[tuple[pytest.Mark, ...]]()

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.plugin.options import Settings
+    from pytest_npudump.settings import Settings
 
 BUDGET = 40
 """Lines that failing marked tests may fill before each further one is cut to two lines."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.files.container import ContainerTensor
     from pytest_npudump.dump.files.core import Core
     from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.tree.find import DumpFile
+    from pytest_npudump.dump.tree.places import DumpFile
 
 NORM, BRIEF, CALLBACK, CUSTOM, DETAIL = "norm", "brief", "callback", "custom", "detail"
 _NAMELESS = re.compile(r"(?:display|exception_info)(?:\.\w+\.\w+)?")

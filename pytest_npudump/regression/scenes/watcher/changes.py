@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import load, raw_bytes
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import DumpError
 
