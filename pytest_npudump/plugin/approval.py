@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.session import CaseSession
 
 _FOLDER = "before"
 _ABSENT = ".absent"
 
 
-def keep_golden(test: MarkedTest) -> None:
+def keep_golden(test: CaseSession) -> None:
     """Copy the golden files of a test that is about to be recorded beside its dumps.
 
     They are on disk, for a parent that outlives the process of an isolated test.
@@ -32,14 +31,14 @@ def keep_golden(test: MarkedTest) -> None:
     Raises:
         GoldenError: they cannot be copied.
     """
-    folder = test.directory / _FOLDER
+    folder = test.case.directory / _FOLDER
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         for path in _files(test):
             _keep(path, folder)
     except OSError as error:
         raise GoldenError(
-            f"{test.goldens.path}: nothing was recorded: the golden that is there cannot be copied to "
+            f"{test.case.goldens.path}: nothing was recorded: the golden that is there cannot be copied to "
             f"{folder} first, to be put back should a later part of the test fail: {error.strerror}"
         ) from error
 
@@ -57,7 +56,7 @@ def _keep(path: Path, folder: Path) -> None:
 
 
 def withdraw_unless_passed(
-    item: pytest.Item, test: MarkedTest | None, reports: Sequence[pytest.TestReport]
+    item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest.TestReport]
 ) -> None:
     """Put the golden files back where a part of the test did not pass, and say so in its reports.
 
@@ -69,15 +68,15 @@ def withdraw_unless_passed(
     failed = next((report for report in reports if not report.passed), None)
     if test is None or (failed is None and not failed_parts(item)):
         return
-    if test.settings.update_golden:
+    if test.case.settings.update_golden:
         words = f"the test's {failed.when if failed else 'subtest'} did not pass"
         problem = f"nothing was recorded: {words}"
         try:
             _put_back(test)
         except (GoldenError, OSError) as error:
             problem = f"{words}, and the golden that was there cannot be put back: {error}"
-        if test.good and test.outcome is not None:
-            test.outcome = replace(test.outcome, status=status.PENDING, problems=(problem,))
+        if test.good:
+            test.withdraw(problem)
             (failed or reports[-1]).sections.append(("npudump", problem))
             _amend(item, reports, status.PENDING)
     elif test.good and any(report.when == "call" and not report.passed for report in reports):
@@ -90,15 +89,15 @@ def failed_parts(item: pytest.Item) -> int:
     return sum(part.failed or (part.skipped and hasattr(part, "wasxfail")) for part in parts)
 
 
-def _files(test: MarkedTest) -> tuple[Path, ...]:
-    return test.goldens.path, test.goldens.path.with_suffix(".safetensors")
+def _files(test: CaseSession) -> tuple[Path, ...]:
+    return test.case.goldens.path, test.case.goldens.path.with_suffix(".safetensors")
 
 
-def _put_back(test: MarkedTest) -> None:
-    folder = test.directory / _FOLDER
+def _put_back(test: CaseSession) -> None:
+    folder = test.case.directory / _FOLDER
     if not folder.is_dir():
         return
-    with locked(test.goldens.path):
+    with locked(test.case.goldens.path):
         for path in _files(test):
             copy = folder / path.name
             if (folder / f"{path.name}{_ABSENT}").exists():

@@ -14,7 +14,7 @@ from pytest_npudump.plugin.approval import keep_golden
 from pytest_npudump.plugin.item_state import BAD, RESULT, will_run_again
 
 if TYPE_CHECKING:
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.session import CaseSession
 
 INTERRUPTIONS = (KeyboardInterrupt, pytest.exit.Exception)
 """What ends a session at once: Ctrl-C, a signal where it is taken for that, and ``pytest.exit()``."""
@@ -34,7 +34,7 @@ def is_interruption(item: pytest.Item, error: BaseException) -> bool:
     return isinstance(error, pytest.exit.Exception)
 
 
-def finish(item: pytest.Item, test: MarkedTest) -> None:
+def finish(item: pytest.Item, test: CaseSession) -> None:
     """Judge the run that has ended; whatever becomes of a second run, the first one's failure stands.
 
     Raises:
@@ -42,7 +42,7 @@ def finish(item: pytest.Item, test: MarkedTest) -> None:
         BaseException: what a time limit or pytest itself raises in the first run, or to end the session.
     """
     try:
-        if test.settings.update_golden:
+        if test.case.settings.update_golden:
             keep_golden(test)
         test.finish()
     except BaseException as error:
@@ -61,7 +61,7 @@ def _words(error: BaseException) -> str:
 
 
 def body_failed(
-    item: pytest.Item, test: MarkedTest, error: BaseException | None = None, words: str = "it failed"
+    item: pytest.Item, test: CaseSession, error: BaseException | None = None, words: str = "it failed"
 ) -> None:
     """Say what the dump tells of a body that failed; in a second run, let the first one's failure stand.
 
@@ -87,32 +87,29 @@ def body_failed(
     conclude(item, test)
 
 
-def _notes(test: MarkedTest) -> list[str]:
+def _notes(test: CaseSession) -> list[str]:
     """Return what is known of the run that may have made its body fail."""
-    return test.runtime.activity.evidence.notes
+    return test.case.runtime.activity.evidence.notes
 
 
-def _after_failed_body(item: pytest.Item, test: MarkedTest) -> str:
+def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
     """Return what the dump says of a failed body: which operator failed, where the scene asks for it."""
-    if test.request.scene != "exception":
+    if test.case.request.scene != "exception":
         return _not_compared(test)
-    from pytest_npudump.regression.scenes.exception.judge import examine  # noqa: PLC0415 - after a run
-
-    outcome = examine(test)
-    if outcome.good:
+    if not test.judge_failed_body():
         return "the test's body did not pass, and no exception dump was left"
-    test.outcome = outcome
     return _recorded_failure(item, test)
 
 
-def _not_compared(test: MarkedTest) -> str:
+def _not_compared(test: CaseSession) -> str:
     from pytest_npudump.regression.diagnose import full_words, what_ran  # noqa: PLC0415 - after a run
 
-    known = filter(None, (what_ran(test.runtime.activity), *_notes(test), full_words(test.directory)))
+    case = test.case
+    known = filter(None, (what_ran(case.runtime.activity), *_notes(test), full_words(case.directory)))
     return "\n".join(("the test's body did not pass: its dump was not compared", *known))
 
 
-def conclude(item: pytest.Item, test: MarkedTest) -> None:
+def conclude(item: pytest.Item, test: CaseSession) -> None:
     """Fail the test where its outcome is bad and no further run will say more.
 
     Raises:
@@ -126,27 +123,27 @@ def conclude(item: pytest.Item, test: MarkedTest) -> None:
         raise pytest.fail.Exception(_recorded_failure(item, test), pytrace=False) from None
     from pytest_npudump.report.result import result_json  # noqa: PLC0415 - after a run
 
-    _keep_result(item, result_json(test, None))
+    _keep_result(item, result_json(test.result, None))
 
 
-def _write_ahead(test: MarkedTest) -> None:
+def _write_ahead(test: CaseSession) -> None:
     """Write the report files before the second run, as the process may be ended in that."""
     from pytest_npudump.regression.outcome import Escalation  # noqa: PLC0415 - after a run
     from pytest_npudump.report.result import write_details  # noqa: PLC0415 - the same
 
     unknown = Escalation(problem="it had not ended when this was written")
-    write_details(replace(test, escalation=unknown))
+    write_details(replace(test.result, escalation=unknown))
 
 
-def _recorded_failure(item: pytest.Item, test: MarkedTest) -> str:
+def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
     from pytest_npudump.report.result import result_json, write_details  # noqa: PLC0415 - after a run
     from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
 
-    details = write_details(test)
-    _keep_result(item, result_json(test, details))
-    item.stash[RESULT]["short"] = short_lines(test)
-    item.stash[BAD] = failure_text(test, details, verbose=item.config.option.verbose > 0)
+    details = write_details(test.result)
+    _keep_result(item, result_json(test.result, details))
+    item.stash[RESULT]["short"] = short_lines(test.result)
+    item.stash[BAD] = failure_text(test.result, details, verbose=item.config.option.verbose > 0)
     return item.stash[BAD]
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.base import ModelSession
 
 
@@ -38,7 +38,7 @@ class NpuDump:
         directory: folder of the paths a test may give to :meth:`load_model` (the test file's own).
     """
 
-    _test: MarkedTest = field(repr=False)
+    _test: CaseSession = field(repr=False)
     directory: Path
 
     def load_model(self, path: str | os.PathLike[str]) -> ModelSession:
@@ -56,10 +56,10 @@ class NpuDump:
         """
         __tracebackhide__ = True
         test, file = self._test, self.directory / Path(path)
-        session = test.runtime.load_model(file)
-        if test.reference is None:
+        session = test.case.runtime.load_model(file)
+        if test.case.reference is None:
             return session
-        return test.reference.inputs.watch(session, file, test.attempt.part)
+        return test.case.reference.inputs.watch(session, file, test.attempt.part)
 
     def reference_inputs(self, inputs: Mapping[str, ArrayLike]) -> None:
         """Say what an execution of the model was given, for the ONNX model of the marker's ``reference``.
@@ -74,16 +74,16 @@ class NpuDump:
             RequestError: the marker names no reference, or ``inputs`` is no such mapping.
         """
         test = self._test
-        if test.reference is None:
+        if test.case.reference is None:
             raise RequestError(
                 "npu_dump.reference_inputs(): the marker names no reference: add reference='model.onnx'"
             )
-        test.reference.inputs.give(inputs, test.attempt.part)
+        test.case.reference.inputs.give(inputs, test.attempt.part)
 
     @property
     def runtime(self) -> str:
         """What runs the models: ``acl``, ``torch_npu``, ``mindspore`` or ``emulator``."""
-        return self._test.runtime.name
+        return self._test.case.runtime.name
 
     @property
     def config_path(self) -> Path:
@@ -93,7 +93,7 @@ class NpuDump:
         ``acl.mdl.init_dump()`` and ``acl.mdl.set_dump(str(path))``, before it loads its model. MindSpore
         reads the file by itself, here and in processes that the test starts.
         """
-        self._test.runtime.release()
+        self._test.case.runtime.release()
         return self._test.attempt.config
 
     def torchair_config(self, config: Any | None = None, *, scope: bool = False) -> Any:
@@ -164,7 +164,7 @@ class NpuDump:
         try:
             self._refuse_second_run(words)
             self._refuse_environment(words, env or {})
-            test.runtime.hand_over(f"{words[0]} (with {target})", files)
+            test.case.runtime.hand_over(f"{words[0]} (with {target})", files)
             with placed(target, test.attempt.config) as place:
                 done = run_program(
                     words,
@@ -185,12 +185,12 @@ class NpuDump:
 
     def _note_unfinished(self, words: str) -> None:
         """Keep that a program did not end well: the test may pass over the error."""
-        self._test.runtime.activity.evidence.unfinished.append(words)
+        self._test.case.runtime.activity.evidence.unfinished.append(words)
 
     def _note_evidence(self, done: ExternalRun, place: Placed) -> None:
         """Keep what shows that the program ran under the dump, where a healthy run leaves no file."""
         program, name = Path(done.command[0]).name, place.target.name
-        evidence = self._test.runtime.activity.evidence
+        evidence = self._test.case.runtime.activity.evidence
         read = self._has_dumped() or place.was_read()
         if read is None:
             why = place.unknown or f"{place.target} was replaced or changed while the program ran"
@@ -204,7 +204,7 @@ class NpuDump:
 
     def _refuse_environment(self, words: tuple[str, ...], env: Mapping[str, str]) -> None:
         """Refuse variables with which the program dumps nothing, or where nobody looks for it."""
-        if self._test.request.scene == "exception":
+        if self._test.case.request.scene == "exception":
             from pytest_npudump.regression.scenes.exception.places import refused_environment  # noqa: PLC0415 - only there
 
             why = refused_environment(env, os.environ)
@@ -214,7 +214,7 @@ class NpuDump:
             raise RequestError(f"run({words[0]!r}, ...): {why}")
 
     def _refuse_without_acl_json(self, call: str) -> None:
-        runtime = self._test.runtime
+        runtime = self._test.case.runtime
         if runtime.config_name != "acl.json":
             raise RequestError(
                 f"npu_dump.{call}: hands an acl.json on, and the runtime {runtime.name} has none; choose "
@@ -244,7 +244,7 @@ class NpuDump:
         Raises:
             RequestError: ``name`` is not a plain name, or was used before in this test.
         """
-        with self._test.attempt.capture(self._test.runtime, name) as directory:
+        with self._test.attempt.capture(self._test.case.runtime, name) as directory:
             yield directory
 
     @property
@@ -254,7 +254,7 @@ class NpuDump:
         Raises:
             DumpError: nothing has been dumped yet, or it cannot be read.
         """
-        return select_layers(self._test.attempt.read(), self._test.request).records
+        return select_layers(self._test.attempt.read(), self._test.case.request).records
 
 
 def without_marker(nodeid: str) -> RequestError:

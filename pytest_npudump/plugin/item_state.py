@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.session import CaseSession
 
-TEST: pytest.StashKey[MarkedTest] = pytest.StashKey()
+TEST: pytest.StashKey[CaseSession] = pytest.StashKey()
 """The record of the test's runs."""
 OURS = pytest.StashKey[bool]()
 """Whether this plugin runs the test's protocol."""

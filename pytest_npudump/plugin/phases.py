@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_npudump.plugin.isolation.child import Child
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.session import CaseSession
 
 
 def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
@@ -126,7 +126,7 @@ def _attempt(
         _compat.end_attempt(item)
 
 
-def _failed_call(item: pytest.Item, test: MarkedTest) -> pytest.TestReport:
+def _failed_call(item: pytest.Item, test: CaseSession) -> pytest.TestReport:
     """Make the report of a failure whose second run never got to its body."""
     item.stash[ENDED] = True
     call = pytest.CallInfo.from_call(lambda: conclude(item, test), "call")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_npudump.plugin.fixture import NpuDump
     from pytest_npudump.plugin.isolation.child import Child
     from pytest_npudump.ranks.exchange import Exchange
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
 
@@ -174,7 +174,7 @@ class Runner:
     def _reports_from_children(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> list[pytest.TestReport]:
-        from pytest_npudump.plugin.cases import Context, record_in_parent  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.cases import Context, session_in_parent  # noqa: PLC0415 - the same
         from pytest_npudump.plugin.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
 
         item.stash[RESULT] = {}
@@ -182,7 +182,7 @@ class Runner:
         name = self._chosen().name
         settings = self._repetitions.settings_for(item, self._settings)
         context = Context(settings, self.places, self.exchange)
-        test = record_in_parent(item, name, context)
+        test = session_in_parent(item, name, context)
 
         stopping = item.session.shouldfail or item.session.shouldstop
         reports = Isolated(item, test).reports(None if stopping else nextitem)
@@ -202,7 +202,7 @@ class Runner:
         item.stash[ENDED], item.stash[PARTS] = False, []
         try:
             if TEST not in item.stash:
-                item.stash[TEST] = self._marked_test(item)
+                item.stash[TEST] = self._session(item)
             if not only_setup(item):
                 item.stash[TEST].start()
         except NpudumpError as error:
@@ -277,19 +277,19 @@ class Runner:
         if self._runtime is not None:
             self._runtime.close()
 
-    def _marked_test(self, item: pytest.Item) -> MarkedTest:
-        from pytest_npudump.plugin import cases as marked_tests  # noqa: PLC0415 - with the first test that runs
+    def _session(self, item: pytest.Item) -> CaseSession:
+        from pytest_npudump.plugin import cases  # noqa: PLC0415 - with the first test that runs
 
         settings = self._repetitions.settings_for(item, self._settings)
-        context = marked_tests.Context(settings, self.places, self.exchange)
+        context = cases.Context(settings, self.places, self.exchange)
         if self._child is not None:
-            return marked_tests.record_in_child(item, self.runtime(), context, self._child)
-        return marked_tests.marked_test(item, self.runtime(), context)
+            return cases.session_in_child(item, self.runtime(), context, self._child)
+        return cases.session_of(item, self.runtime(), context)
 
 
 def _runtime_of(item: pytest.Item) -> dict[str, str]:
     test = item.stash.get(TEST, None)
-    return {"runtime": test.runtime.name} if test is not None else {}
+    return {"runtime": test.case.runtime.name} if test is not None else {}
 
 
 def _join_ranks(child: Child | None) -> Exchange | None:

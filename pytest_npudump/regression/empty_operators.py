@@ -21,25 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.text import Golden
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.case import Case
 
 _SHOWN = 3
 
 
-def empty_operators(test: MarkedTest) -> dict[str, list[str]] | None:
+def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     """Return shapes of the outputs of the operators that left no file, by name; None where nothing can tell.
 
     A shape that does not follow from the model's file is ``?``.
     """
-    request = test.request
+    request = case.request
     chosen = request.opname_blacklist or request.optype_blacklist or request.opname_range
-    if test.runtime.name != "emulator" or request.dump_mode == "input" or chosen or test.dump is None:
+    if case.runtime.name != "emulator" or request.dump_mode == "input" or chosen:
         return None
-    files = [path.with_suffix(".onnx") for path in test.runtime.activity.models]
+    files = [path.with_suffix(".onnx") for path in case.runtime.activity.models]
     if not all(file.is_file() for file in files):
         return None
-    written = {sanitise(record.key.layer) for record in test.dump.records}
+    written = {sanitise(record.key.layer) for record in dump.records}
     found: dict[str, list[str]] = {}
     try:
         for file in files:

@@ -29,7 +29,7 @@ from pytest_npudump.regression.diagnose import explain_empty
 from pytest_npudump.regression.empty_operators import changed, empty_operators, notes_on
 from pytest_npudump.regression.golden_elements import judge_elements
 from pytest_npudump.regression.notes import notes_of
-from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.regression.printed import as_recorded, is_printed
 from pytest_npudump.regression.ranks import judge_parts, shared
 from pytest_npudump.regression.record import golden_to_start_from, left_out_notes, record
@@ -50,7 +50,8 @@ from pytest_npudump.runtime.loads import loads_without_order
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.text import Golden
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
 
 
 _NOTHING_JUDGED = (
@@ -59,134 +60,137 @@ _NOTHING_JUDGED = (
 )
 
 
-def judge(test: MarkedTest) -> Outcome:
-    """Read the dump of the first run, and record it, compare it or have its scene judge it.
+def judge(case: Case, attempt: Attempt) -> FirstRun:
+    """Read the dump of a first run, and record it, compare it or have its scene judge it.
 
     Whatever cannot be read or decided is an outcome that fails the test, never an exception.
     """
-    undumped = tuple(test.runtime.activity.evidence.undumped)
-    failed = Outcome(status.ERROR, test.goldens.path, problems=undumped)
-    outcome = failed if undumped else _judged(test)
-    return replace(outcome, notes=outcome.notes + notes_of(test))
+    undumped = tuple(case.runtime.activity.evidence.undumped)
+    failed = Outcome(status.ERROR, case.goldens.path, problems=undumped)
+    first = FirstRun(failed) if undumped else _judged(case, attempt)
+    return _noted(first, notes_of(case))
 
 
-def probe(test: MarkedTest) -> Outcome:
+def _noted(first: FirstRun, notes: tuple[str, ...]) -> FirstRun:
+    return replace(first, outcome=replace(first.outcome, notes=first.outcome.notes + notes))
+
+
+def probe(case: Case, attempt: Attempt) -> Outcome:
     """Keep the statistics of a run in other memory, for the run that is recorded; its dump is deleted."""
     try:
-        table = StatsTable.from_records(collect(test, golden_to_start_from(test)).records)
+        table = StatsTable.from_records(collect(case, attempt, golden_to_start_from(case)).records)
     except (DumpError, GoldenError) as error:
         return Outcome(status.ERROR, None, problems=(str(error),))
-    keep_probe(test.directory, table)
-    shutil.rmtree(test.attempt.directory, ignore_errors=True)
+    keep_probe(case.directory, table)
+    shutil.rmtree(attempt.directory, ignore_errors=True)
     return Outcome(status.UNCHANGED, None, tensors=len(table))
 
 
-def _judged(test: MarkedTest) -> Outcome:
-    scene = JUDGES.get(test.request.scene)
+def _judged(case: Case, attempt: Attempt) -> FirstRun:
+    scene = JUDGES.get(case.request.scene)
     if scene is not None:
-        return scene(test)
+        return FirstRun(scene(case, attempt))
     try:
-        golden = golden_to_start_from(test)
-        test.dump = _without_unwritten(test, collect(test, golden), golden)
-        table = StatsTable.from_records(test.dump.records)
+        golden = golden_to_start_from(case)
+        dump = _without_unwritten(case, collect(case, attempt, golden), golden)
+        table = StatsTable.from_records(dump.records)
     except (DumpError, GoldenError) as error:
-        return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
-    reference = test.reference
-    compared = reference.judge(test.dump.records, test.request) if reference is not None else None
-    if test.settings.update_golden:
-        if compared is not None and not compared.good:
-            return not_recorded(test.goldens.path, compared, tensors=len(table))
-        return with_reference(_judge_ranks(test, golden, table), compared)
+        return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)))
+    reference = case.reference
+    compared = reference.judge(dump.records, case.request) if reference is not None else None
+    if case.settings.update_golden and compared is not None and not compared.good:
+        return FirstRun(not_recorded(case.goldens.path, compared, tensors=len(table)), dump)
     try:
-        return with_reference(_judge_ranks(test, golden, table), compared)
+        first = _judge_ranks(case, golden, dump, table)
     except GoldenError as error:
-        return Outcome(status.ERROR, test.goldens.path, problems=(str(error),))
+        if case.settings.update_golden:
+            raise
+        return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)), dump)
+    return replace(first, outcome=with_reference(first.outcome, compared))
 
 
-def _judge_ranks(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
+def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
     """Record or compare the dump: rank by rank where it holds several that share a golden."""
-    assert test.dump is not None  # noqa: S101 - judge() has set it
-    parts = by_rank(test.dump) if test.request.ranks == "same" else {}
+    parts = by_rank(dump) if case.request.ranks == "same" else {}
     if len(parts) > 1:
-        return judge_parts(test, golden, parts, _compare, _record)
-    return (_record if test.settings.update_golden else _compare)(test, golden, table)
+        return judge_parts(case, golden, parts, _compare, _record)
+    return (_record if case.settings.update_golden else _compare)(case, golden, dump, table)
 
 
-def collect(test: MarkedTest, golden: Golden | None) -> Dump:
+def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
     """Read the dump and keep the layers asked for.
 
     Raises:
         DumpError: it holds nothing, or nothing that was asked for; the message has the likely cause.
     """
-    attempt = test.attempt
-    activity = test.runtime.activity
+    activity = case.runtime.activity
     try:
-        dump = attempt.read(test.progress)
-        if golden is not None and not test.settings.update_golden and is_printed(test.request, golden.table):
+        dump = attempt.read(case.progress)
+        if golden is not None and not case.settings.update_golden and is_printed(case.request, golden.table):
             dump = as_recorded(dump, attempt.read(acl=True), golden.table)
     except DumpError as error:
         # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
         seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
-        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, seen)) from error
+        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, seen)) from error
     if not dump.records and not dump.problems:
-        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, ""))
-    selected = asked_statistics(select_layers(dump, test.request), test.request)
+        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, ""))
+    selected = asked_statistics(select_layers(dump, case.request), case.request)
     if not selected.records and not dump.problems:
-        names = ", ".join(map(repr, test.request.layers))
-        hint = suggest(test.request.layers[0], (record.key.layer for record in dump.records))
+        names = ", ".join(map(repr, case.request.layers))
+        hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))
         raise DumpError(f"the dump has none of the layers that the marker names ({names}); {hint}")
-    if test.settings.update_golden:
-        return _named(test, golden, selected)
+    if case.settings.update_golden:
+        return _named(case, golden, selected)
     return selected
 
 
-def _without_unwritten(test: MarkedTest, dump: Dump, golden: Golden | None) -> Dump:
+def _without_unwritten(case: Case, dump: Dump, golden: Golden | None) -> Dump:
     """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
-    if golden is None or test.settings.update_golden:
+    if golden is None or case.settings.update_golden:
         return dump
     entries = entries_of(golden)
     rest = without(dump, entries, golden.table.keys)
     return replace(rest, notes=rest.notes + unjudged_note(entries, dump, rest))
 
 
-def _named(test: MarkedTest, golden: Golden | None, dump: Dump) -> Dump:
+def _named(case: Case, golden: Golden | None, dump: Dump) -> Dump:
     raw = resolve_raw_names(
         {sanitise(record.key.layer) for record in dump.records},
-        request=test.request,
+        request=case.request,
         golden_keys=golden.table.keys if golden else (),
-        models=test.runtime.activity.models,
+        models=case.runtime.activity.models,
         tree=dump.root,
     )
     return with_raw_names(dump, raw)
 
 
-def _told_by_raw_names(test: MarkedTest, golden: Golden, dump: Dump) -> Dump:
+def _told_by_raw_names(case: Case, golden: Golden, dump: Dump) -> Dump:
     try:
-        return _named(test, golden, dump)
+        return _named(case, golden, dump)
     except DumpError:  # the model's file cannot be read any more
         return dump
 
 
-def _problems(test: MarkedTest, dump: Dump, table: StatsTable, known: set[str]) -> tuple[str, ...]:
+def _problems(case: Case, dump: Dump, table: StatsTable, known: set[str]) -> tuple[str, ...]:
     unreadable = tuple(f"unreadable file in the dump: {problem}" for problem in dump.problems)
     layers = [record.key.layer for record in dump.records]
     absent = tuple(
         f"layer {name!r}, named in the marker, is not in the dump; {suggest(name, layers)}"
-        for name in absent_layers(dump, test.request)
+        for name in absent_layers(dump, case.request)
         if sanitise(name) not in known
     )
     unmatched = tuple(
         f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
         f"correct its layer, dtype or statistic, or remove it"
-        for rule in test.tolerances.unmatched(table)
+        for rule in case.tolerances.unmatched(table)
         if rule.source == MARKER_RULES
     )
     kept = tuple(
         f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
-        for pattern in test.request.golden_tensors
+        for pattern in case.request.golden_tensors
         if not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
     )
-    loads = tuple(loads_without_order(dump.records, test.runtime.activity.evidence.loaders))
+    loads = tuple(loads_without_order(dump.records, case.runtime.activity.evidence.loaders))
     return unreadable + absent + unmatched + kept + loads + _nothing_told(table)
 
 
@@ -202,64 +206,63 @@ def _nothing_told(table: StatsTable) -> tuple[str, ...]:
     return (problem,)
 
 
-def _compare(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
-    assert test.dump is not None  # noqa: S101 - judge() has set it
-    if golden is None and test.reference is not None:
-        problems = _problems(test, test.dump, table, set())
-        return by_reference_alone(
-            test.goldens.path, tensors=len(table), problems=problems, notes=test.dump.notes
-        )
+def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
+    if golden is None and case.reference is not None:
+        problems = _problems(case, dump, table, set())
+        path, notes = case.goldens.path, dump.notes
+        return FirstRun(by_reference_alone(path, tensors=len(table), problems=problems, notes=notes), dump)
     if golden is None:
-        problem = str(GoldenMissingError(f"no golden file {test.goldens.path}"))
-        return Outcome(status.MISSING_GOLDEN, test.goldens.path, problems=(problem,), tensors=len(table))
-    comparison = compare_runs(golden.table, table, test.tolerances)
+        problem = str(GoldenMissingError(f"no golden file {case.goldens.path}"))
+        path, word = case.goldens.path, status.MISSING_GOLDEN
+        return FirstRun(Outcome(word, path, problems=(problem,), tensors=len(table)), dump)
+    comparison = compare_runs(golden.table, table, case.tolerances)
     if comparison.count(EXTRA):  # the golden knows no raw names for them
-        test.dump = _told_by_raw_names(test, golden, test.dump)
-        comparison = compare_runs(golden.table, StatsTable.from_records(test.dump.records), test.tolerances)
+        dump = _told_by_raw_names(case, golden, dump)
+        comparison = compare_runs(golden.table, StatsTable.from_records(dump.records), case.tolerances)
     lost: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
-    if kept := test.request.golden_tensors:
+    if kept := case.request.golden_tensors:
         stored = stored_tensors(golden)
-        comparison = judge_elements(comparison, stored, kept, test.dump.records, test.tolerances)
+        comparison = judge_elements(comparison, stored, kept, dump.records, case.tolerances)
         lost = _lost_tensors(golden, missing_tensors(golden, stored, kept))
         doubtful = left_out_notes(left_out(golden))
-    test.dump = replace(test.dump, records=under_golden_keys(test.dump.records, comparison.own_keys))
+    dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     known |= {sanitise(layer_of(key)) for key in entries_of(golden)}
-    silent = empty_operators(test)
+    silent = empty_operators(case, dump)
     problems = (
-        *test.goldens.foreign(golden),
+        *case.goldens.foreign(golden),
         *changed(golden, silent),
-        *_problems(test, test.dump, table, known),
+        *_problems(case, dump, table, known),
         *lost,
     )
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
     good = not comparison.failing and not problems
-    return Outcome(
+    outcome = Outcome(
         status.PASSED if good else status.FAILED,
         golden.path,
         comparison=comparison,
         problems=problems,
-        notes=test.dump.notes
-        + test.goldens.unsaid(golden)
+        notes=dump.notes
+        + case.goldens.unsaid(golden)
         + notes_on(golden, silent)
         + doubtful
         + comparison.notes,
         tensors=len(table),
-        environment=test.goldens.differences(golden, test.runtime.producer()),
+        environment=case.goldens.differences(golden, case.runtime.producer()),
     )
+    return FirstRun(outcome, dump)
 
 
-def _depends_on_memory(test: MarkedTest, golden: Golden | None, table: StatsTable) -> bool:
-    """Whether the run differs from one in other memory; where none can tell, a note says so."""
-    assert test.dump is not None  # noqa: S101 - judge() has set it
-    found = read_probe(test.directory)
+def _depends_on_memory(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
+    """Return whether the run differs from one in other memory, and its dump: a note says if none can tell."""
+    found = read_probe(case.directory)
     if found is not None:
-        return depends_on_memory(table, found, test.tolerances, golden)
-    if test.runtime.producer().get("device_target") == "CPU":
-        test.dump = replace(test.dump, notes=(*test.dump.notes, NOT_LOOKED_FOR))
-    return False
+        return depends_on_memory(table, found, case.tolerances, golden), dump
+    if case.runtime.producer().get("device_target") == "CPU":
+        dump = replace(dump, notes=(*dump.notes, NOT_LOOKED_FOR))
+    return False, dump
 
 
 def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
@@ -274,16 +277,17 @@ def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
     return (problem,)
 
 
-def _record(test: MarkedTest, golden: Golden | None, table: StatsTable) -> Outcome:
-    assert test.dump is not None  # noqa: S101 - judge() has set it
-    problems = _problems(test, test.dump, table, set())
+def _record(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
+    path, count = case.goldens.path, len(table)
+    problems = _problems(case, dump, table, set())
     if problems:
-        return Outcome(status.ERROR, test.goldens.path, problems=problems, tensors=len(table))
-    if (outcome := shared(test, table)) is not None:
-        return outcome
-    depends = _depends_on_memory(test, golden, table)
-    if test.request.golden_tensors or depends:
-        needing = "the golden tensors need" if test.request.golden_tensors else "unwritten outputs need"
-        waiting = f"nothing was recorded: {needing} a second run, which did not take place"
-        return Outcome(status.PENDING, test.goldens.path, problems=(waiting,), tensors=len(table))
-    return record(test, golden, table)
+        return FirstRun(Outcome(status.ERROR, path, problems=problems, tensors=count), dump)
+    if (outcome := shared(case, table)) is not None:
+        return FirstRun(outcome, dump)
+    depends, dump = _depends_on_memory(case, golden, dump, table)
+    needing = "the golden tensors need" if case.request.golden_tensors else "unwritten outputs need"
+    waiting = f"nothing was recorded: {needing} a second run, which did not take place"
+    first = FirstRun(Outcome(status.PENDING, path, problems=(waiting,), tensors=count), dump)
+    if case.request.golden_tensors or depends:
+        return first
+    return replace(first, outcome=record(case, golden, first, table))

@@ -10,16 +10,16 @@ from pytest_npudump.config.acl.soc import soc_notes
 from pytest_npudump.regression.diagnose import full_words
 
 if TYPE_CHECKING:
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.case import Case
 
 
-def notes_of(test: MarkedTest) -> tuple[str, ...]:
+def notes_of(case: Case) -> tuple[str, ...]:
     """Return the notes on a run that has ended: on its acl.json, by CANN's release and chip, and itself."""
-    runtime = test.runtime
+    runtime = case.runtime
     notes = list(runtime.activity.evidence.notes)
     if runtime.config_name == "acl.json":
-        section = dump_section(test.request, ".")
-        notes += request_warnings(test.request, version=rules_version(), cwd=test.directory)
+        section = dump_section(case.request, ".")
+        notes += request_warnings(case.request, version=rules_version(), cwd=case.directory)
         notes += soc_notes(section, runtime.producer().get("soc", ""))
-    full = full_words(test.directory)
+    full = full_words(case.directory)
     return tuple(dict.fromkeys([*notes, full] if full else notes))

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.describe import TensorDescription
     from pytest_npudump.compare.tensors.difference import TensorDifference
-    from pytest_npudump.dump.records import TensorKey
+    from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.regression.case import Case
 
 PASSED = "passed"
 FAILED = "failed"
@@ -64,6 +65,23 @@ class Outcome:
     def good(self) -> bool:
         """Whether the test may pass."""
         return self.status in {PASSED, RECORDED, UNCHANGED}
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRun:
+    """A run that has been judged.
+
+    Attributes:
+        outcome: what it showed.
+        dump: what it left; None where it cannot be read, or a scene with a judge of its own has read it.
+        part: the rank or device of the dump that was judged, where all share one golden; "" for all of it.
+        unwritten: tensors of the dump that nothing writes, which a recording leaves out.
+    """
+
+    outcome: Outcome
+    dump: Dump | None = None
+    part: str = ""
+    unwritten: tuple[TensorKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +146,30 @@ class Escalation:
             "notes": list(self.notes),
             "findings": [_finding_json(finding) for finding in self.findings],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a test, for every report.
+
+    Attributes:
+        case: the test.
+        outcome: what its first run showed.
+        escalation: what the second run found; None without one.
+        part: the rank or device that was judged, where all share one golden; "" for all of it.
+        runs: where the dump of each run lies.
+    """
+
+    case: Case
+    outcome: Outcome
+    escalation: Escalation | None = None
+    part: str = ""
+    runs: tuple[Path, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether the test may pass: what it was asked to compare or record is compared or recorded."""
+        return self.outcome.good and (self.escalation is None or not self.escalation.problem)
 
 
 def _finding_json(finding: Finding) -> dict[str, Any]:

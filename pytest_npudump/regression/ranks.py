@@ -10,56 +10,56 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.sharing import differing, nothing_recorded, why_not_shared
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.outcome import FirstRun, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.text import Golden
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.case import Case
 
-    Judge = Callable[[MarkedTest, Golden | None, StatsTable], Outcome]
+    Judge = Callable[[Case, Golden | None, Dump, StatsTable], FirstRun]
 
 _FEW = 8
 
 
-def shared(test: MarkedTest, table: StatsTable) -> Outcome | None:
+def shared(case: Case, table: StatsTable) -> Outcome | None:
     """Judge an update by the golden that all ranks share, which rank 0 records if it holds for each.
 
     Args:
-        test: the test.
+        case: the test.
         table: what this rank would record.
 
     Returns:
         What came of the test on a rank that records nothing; None on the one that does.
     """
-    exchange = test.exchange
-    if exchange is None or test.request.ranks != "same":
+    exchange = case.exchange
+    if exchange is None or case.request.ranks != "same":
         return None
     try:
         alone = exchange.rank.spans_machines
-        why = "" if alone else why_not_shared(exchange, test.nodeid, table, test.tolerances)
+        why = "" if alone else why_not_shared(exchange, case.nodeid, table, case.tolerances)
     except GoldenError as error:
         why = f"the statistics of the ranks cannot be compared: {error}"
-        stand_aside(exchange, test.nodeid, why)
+        stand_aside(exchange, case.nodeid, why)
     if why:
         problems = (nothing_recorded(why),)
-        return Outcome(status.ERROR, test.goldens.path, problems=problems, tensors=len(table))
+        return Outcome(status.ERROR, case.goldens.path, problems=problems, tensors=len(table))
     if exchange.rank.number == 0:
         return None
     held = "it was not compared with this rank's values" if alone else "it holds for this rank"
     note = f"{exchange.rank}: rank 0 records the golden that all ranks share; {held}"
-    return Outcome(status.UNCHANGED, test.goldens.path, notes=(note,), tensors=len(table))
+    return Outcome(status.UNCHANGED, case.goldens.path, notes=(note,), tensors=len(table))
 
 
 def judge_parts(
-    test: MarkedTest, golden: Golden | None, parts: Mapping[str, Dump], compare: Judge, record: Judge
-) -> Outcome:
+    case: Case, golden: Golden | None, parts: Mapping[str, Dump], compare: Judge, record: Judge
+) -> FirstRun:
     """Judge each rank, or device, of a dump by the golden they share; the first that fails is reported.
 
     Args:
-        test: the test; its dump and its part become those of the rank that is reported.
+        case: the test.
         golden: the shared golden; None where there is none.
         parts: the dump of each, by name.
         compare: compares one of them with the golden.
@@ -68,32 +68,30 @@ def judge_parts(
     Raises:
         GoldenError: the golden's tensors cannot be read.
     """
-    if test.settings.update_golden:
-        return _record(test, golden, parts, record)
-    outcomes: dict[str, Outcome] = {}
-    dumps: dict[str, Dump] = {}
-    for name, dump in parts.items():
-        test.dump = dump
-        outcomes[name] = compare(test, golden, StatsTable.from_records(dump.records))
-        dumps[name] = test.dump
-    bad = [name for name, outcome in outcomes.items() if not outcome.good]
-    shown = (bad or [*outcomes])[0]
-    test.dump, test.part = dumps[shown], shown
+    if case.settings.update_golden:
+        return _record(case, golden, parts, record)
+    runs = {
+        name: compare(case, golden, dump, StatsTable.from_records(dump.records))
+        for name, dump in parts.items()
+    }
+    bad = [name for name, run in runs.items() if not run.outcome.good]
+    shown = (bad or [*runs])[0]
+    outcome = runs[shown].outcome
     note = f"{_list(bad)} of {len(parts)} differ; shown is {shown}" if bad else f"{len(parts)} ranks agree"
-    return replace(outcomes[shown], notes=(note, *outcomes[shown].notes))
+    return replace(runs[shown], outcome=replace(outcome, notes=(note, *outcome.notes)), part=shown)
 
 
-def _record(test: MarkedTest, golden: Golden | None, parts: Mapping[str, Dump], record: Judge) -> Outcome:
+def _record(case: Case, golden: Golden | None, parts: Mapping[str, Dump], record: Judge) -> FirstRun:
     """Record the first rank, if every other one passes a comparison with it."""
     (first, dump), *others = parts.items()
     table = StatsTable.from_records(dump.records)
     for name, other in others:
-        why = differing(name, first, table, StatsTable.from_records(other.records), test.tolerances)
+        why = differing(name, first, table, StatsTable.from_records(other.records), case.tolerances)
         if why:
             problem = nothing_recorded(why)
-            return Outcome(status.ERROR, test.goldens.path, problems=(problem,), tensors=len(table))
-    test.dump, test.part = dump, first
-    return record(test, golden, table)
+            path = case.goldens.path
+            return FirstRun(Outcome(status.ERROR, path, problems=(problem,), tensors=len(table)))
+    return replace(record(case, golden, dump, table), part=first)
 
 
 def _list(names: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import sanitise
@@ -14,7 +14,7 @@ from pytest_npudump.golden.text import EMPTY, UNWRITTEN
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.empty_operators import empty_operators
-from pytest_npudump.regression.outcome import Escalation, Outcome
+from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome
 from pytest_npudump.regression.reference import with_reference
 from pytest_npudump.regression.unwritten import (
     by_layer,
@@ -28,54 +28,85 @@ from pytest_npudump.request import is_glob, matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.golden.text import Golden
-    from pytest_npudump.regression.second_run import Plan
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.case import Case
 
 _SHOWN = 3
 
 
-def golden_to_start_from(test: MarkedTest) -> Golden | None:
+@dataclass(frozen=True, slots=True)
+class SecondRun:
+    """What a second run has dumped for the first one.
+
+    Attributes:
+        directory: where its dump lies.
+        records: its tensors by sanitised key.
+        alike: sanitised names that several of its layers share, of which there are no records.
+        notes: on what it was to dump.
+    """
+
+    directory: Path
+    records: Mapping[str, TensorRecord]
+    alike: Collection[str] = ()
+    notes: tuple[str, ...] = ()
+
+    def escalation(self) -> Escalation:
+        """Return what became of it, where nothing went wrong and it explains nothing."""
+        layers = tuple(dict.fromkeys(record.key.layer for record in self.records.values()))
+        return Escalation((), layers, (), self.directory, "", self.notes)
+
+
+def golden_to_start_from(case: Case) -> Golden | None:
     """Read the golden, if there is one; a damaged one stands in the way of a comparison, not of an update.
 
     Raises:
         GoldenError: the file cannot be read, and is not about to be replaced.
     """
     try:
-        golden = test.goldens.read_if_any()
+        golden = case.goldens.read_if_any()
         entries_of(golden)
     except GoldenError:
-        if test.settings.update_golden:
+        if case.settings.update_golden:
             return None
         raise
     return golden
 
 
 def record(
-    test: MarkedTest, golden: Golden | None, table: StatsTable, tensors: KeptTensors | None = None
+    case: Case, golden: Golden | None, first: FirstRun, table: StatsTable, tensors: KeptTensors | None = None
 ) -> Outcome:
-    """Write the golden file of the first run's statistics; a file that cannot be written fails the test."""
-    lost = test.goldens.lost_by_update(golden)
+    """Write the golden file of the first run's statistics; a file that cannot be written fails the test.
+
+    Args:
+        case: the test.
+        golden: the file that is there; None where there is none that could be read.
+        first: the run; its outcome does not matter.
+        table: its statistics.
+        tensors: those kept beside the file; None for none.
+    """
+    lost = case.goldens.lost_by_update(golden)
     try:
-        known = _known_of_run(test, golden)
-        path, written = test.goldens.write(golden, table, test.runtime.producer(), tensors, known)
+        known = _known_of_run(case, golden, first)
+        path, written = case.goldens.write(golden, table, case.runtime.producer(), tensors, known)
     except GoldenError as error:
-        return Outcome(status.ERROR, test.goldens.path, problems=(str(error),), tensors=len(table))
+        return Outcome(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
     word = status.RECORDED if written else status.UNCHANGED
-    notes = (*test.dump.notes, *_random_notes(test, test.dump)) if test.dump else ()
+    notes = (*first.dump.notes, *_random_notes(case, first.dump)) if first.dump else ()
     return Outcome(word, path, notes=(*lost, *notes), tensors=len(table))
 
 
-def _known_of_run(test: MarkedTest, golden: Golden | None) -> dict[str, object]:
+def _known_of_run(case: Case, golden: Golden | None, first: FirstRun) -> dict[str, object]:
     """Return what the golden says of tensors that have no row in it."""
-    empty, unwritten = empty_operators(test), by_layer(new_entries(golden, test.unwritten))
+    empty = empty_operators(case, first.dump) if first.dump is not None else None
+    unwritten = by_layer(new_entries(golden, first.unwritten))
     return ({EMPTY: empty} if empty else {}) | ({UNWRITTEN: unwritten} if unwritten else {})
 
 
-def _random_notes(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
-    drawing = random_layers(dump, test.runtime.activity.models)
+def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
+    drawing = random_layers(dump, case.runtime.activity.models)
     if not drawing:
         return ()
     note = (
@@ -85,11 +116,11 @@ def _random_notes(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
     return (note,)
 
 
-def needs_processes(test: MarkedTest, dump: Dump) -> str:
+def needs_processes(case: Case, dump: Dump) -> str:
     """Say why two runs in one process cannot show that a test is deterministic; "" where they can."""
-    if test.isolated:
+    if case.isolated:
         return ""
-    layers = random_layers(dump, test.runtime.activity.models)
+    layers = random_layers(dump, case.runtime.activity.models)
     drawing = tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
     if not drawing:
         return ""
@@ -100,68 +131,71 @@ def needs_processes(test: MarkedTest, dump: Dump) -> str:
     )
 
 
-def leave_out_unwritten(test: MarkedTest, again: Dump) -> Dump:
-    """Take what nothing writes out of the first run's dump, and of the second one's, which is returned."""
-    assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
-    probe = read_probe(test.directory)
-    if probe is None:
-        return again
-    found = find_unwritten(test.dump, probe, again, test.tolerances)
-    entries = new_entries(golden_to_start_from(test), found.left_out)
-    test.unwritten = found.left_out
-    test.dump = replace(without(test.dump, entries), notes=test.dump.notes + found.notes)
-    return without(again, entries)
+def leave_out_unwritten(case: Case, first: FirstRun, again: Dump) -> tuple[FirstRun, Dump]:
+    """Return both runs without what nothing writes."""
+    probe = read_probe(case.directory)
+    if probe is None or first.dump is None:
+        return first, again
+    found = find_unwritten(first.dump, probe, again, case.tolerances)
+    entries = new_entries(golden_to_start_from(case), found.left_out)
+    dump = replace(without(first.dump, entries), notes=first.dump.notes + found.notes)
+    return replace(first, dump=dump, unwritten=found.left_out), without(again, entries)
 
 
 def record_with_tensors(
-    test: MarkedTest,
-    plan: Plan,
-    records: Mapping[str, TensorRecord],
+    case: Case,
+    first: FirstRun,
+    second: SecondRun,
     disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
-    alike: Collection[str],
-) -> Escalation:
+) -> tuple[FirstRun, Escalation]:
     """Write the second run's tensors and the first run's statistics, if the two runs agree.
 
     Args:
-        test: the test, whose outcome becomes that of the recording.
-        plan: what the second run dumped.
-        records: its tensors by sanitised key.
+        case: the test.
+        first: the run whose statistics become the golden.
+        second: the run whose tensors are kept.
         disagreements: statistics in which the runs disagree, by sanitised key.
-        alike: sanitised names that several layers of the second run share, of which there are no records.
+
+    Returns:
+        The first run with the outcome of the recording, and what became of the second one.
     """
-    assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
-    directory = test.attempt.directory
-    layers = tuple(dict.fromkeys(record.key.layer for record in records.values()))
-    if disagreements:
-        names = {str(record.key.sanitised): str(record.key) for record in test.dump.records}
-        keys = ", ".join([names.get(key, key) for key in disagreements][:_SHOWN])
-        problem = (
-            f"nothing was recorded: two runs of the test disagree in {keys}; make it deterministic first"
-        )
-        return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
-    left_out, lost = _not_dumped(test, records, alike)
-    if lost or (test.request.golden_tensors and not records):
-        shown = ", ".join((lost or left_out)[:_SHOWN])
-        problem = (
-            f"nothing was recorded: the second run has no tensor of {shown}, or cannot tell it from "
-            f"a layer whose name is the same in file names"
-        )
-        return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
+    problem = _why_not(case, first, second, disagreements)
+    if problem:
+        return _not_recorded(first, second, problem)
+    left_out, _ = _not_dumped(case, first, second)
     try:
-        table = StatsTable.from_records(test.dump.records)
-        table = StatsTable.from_records(test.dump.records)
-        tensors = KeptTensors.of(records.values(), left_out) if test.request.golden_tensors else None
+        table = StatsTable.from_records(first.dump.records if first.dump is not None else ())
+        tensors = KeptTensors.of(second.records.values(), left_out) if case.request.golden_tensors else None
     except DumpError as error:
-        problem = f"nothing was recorded: the golden tensors cannot be written: {error}"
-        return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
-    compared = test.outcome.reference if test.outcome is not None else None
-    outcome = record(test, golden_to_start_from(test), table, tensors)
+        return _not_recorded(first, second, f"the golden tensors cannot be written: {error}")
+    outcome = record(case, golden_to_start_from(case), first, table, tensors)
     if not outcome.good:
-        problem = f"nothing was recorded: {outcome.problems[0]}"
-        return _failed(test, Escalation((), layers, (), directory, problem, plan.notes))
-    notes = outcome.notes + left_out_notes(left_out)
-    test.outcome = with_reference(replace(outcome, notes=notes), compared)
-    return Escalation((), layers, (), directory, "", plan.notes)
+        return _not_recorded(first, second, outcome.problems[0])
+    outcome = replace(outcome, notes=outcome.notes + left_out_notes(left_out))
+    recorded = replace(first, outcome=with_reference(outcome, first.outcome.reference))
+    return recorded, second.escalation()
+
+
+def _why_not(
+    case: Case,
+    first: FirstRun,
+    second: SecondRun,
+    disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
+) -> str:
+    """Say why two runs are not to be recorded; "" where they agree and the second has what is wanted."""
+    if disagreements:
+        dumped = first.dump.records if first.dump is not None else ()
+        names = {str(record.key.sanitised): str(record.key) for record in dumped}
+        keys = ", ".join([names.get(key, key) for key in disagreements][:_SHOWN])
+        return f"two runs of the test disagree in {keys}; make it deterministic first"
+    left_out, lost = _not_dumped(case, first, second)
+    if not lost and (second.records or not case.request.golden_tensors):
+        return ""
+    shown = ", ".join((lost or left_out)[:_SHOWN])
+    return (
+        f"the second run has no tensor of {shown}, or cannot tell it from a layer whose name is the same in "
+        f"file names"
+    )
 
 
 def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
@@ -176,29 +210,21 @@ def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
     return (note,)
 
 
-def _not_dumped(
-    test: MarkedTest, records: Mapping[str, TensorRecord], alike: Collection[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return layers that globs want and that cannot be told apart, and keys that the second run lacks.
-
-    Args:
-        test: the test.
-        records: of the second run, by sanitised key.
-        alike: sanitised names that several layers share.
-    """
-    assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
-    patterns = test.request.golden_tensors
+def _not_dumped(case: Case, first: FirstRun, second: SecondRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return layers that globs want and that cannot be told apart, and keys that the second run lacks."""
+    patterns = case.request.golden_tensors
     wanted = both_spellings(patterns)
     named = {sanitise(pattern) for pattern in patterns if not is_glob(pattern)}
-    held = {key for key, record in records.items() if record.payload is not None}
-    keys = [record.key for record in test.dump.records if matches_any(wanted, record.key.layer)]
+    held = {key for key, record in second.records.items() if record.payload is not None}
+    dumped = first.dump.records if first.dump is not None else ()
+    keys = [record.key for record in dumped if matches_any(wanted, record.key.layer)]
     missing = [key for key in keys if str(key.sanitised) not in held]
-    doubtful = [key for key in missing if sanitise(key.layer) in set(alike) - named]
+    doubtful = [key for key in missing if sanitise(key.layer) in set(second.alike) - named]
     left_out = tuple(dict.fromkeys(sanitise(key.layer) for key in doubtful))
     return left_out, tuple(str(key) for key in missing if key not in doubtful)
 
 
-def _failed(test: MarkedTest, escalation: Escalation) -> Escalation:
-    assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
-    test.outcome = replace(test.outcome, problems=(escalation.problem,))
-    return escalation
+def _not_recorded(first: FirstRun, second: SecondRun, problem: str) -> tuple[FirstRun, Escalation]:
+    words = f"nothing was recorded: {problem}"
+    outcome = replace(first.outcome, problems=(words,))
+    return replace(first, outcome=outcome), replace(second.escalation(), problem=words)

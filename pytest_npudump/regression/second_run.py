@@ -24,9 +24,14 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.tensors_of_test import read_tensors
 from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import Escalation, Finding
+from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
 from pytest_npudump.regression.printed import as_recorded, is_printed
-from pytest_npudump.regression.record import leave_out_unwritten, needs_processes, record_with_tensors
+from pytest_npudump.regression.record import (
+    SecondRun,
+    leave_out_unwritten,
+    needs_processes,
+    record_with_tensors,
+)
 from pytest_npudump.regression.second_run_reference import (
     failing_keys,
     failing_layers,
@@ -43,7 +48,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,49 +76,49 @@ class Plan:
         return self.skipped is None
 
 
-def plan_second_run(test: MarkedTest) -> Plan | None:
+def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
     """Decide whether the test runs again, and with which layers; None where there is nothing to find out."""
-    outcome, dump = test.outcome, test.dump
-    if outcome is None or dump is None:
+    outcome, dump = first.outcome, first.dump
+    if dump is None:
         return None
     if outcome.status == status.PENDING:
-        if problem := needs_processes(test, dump):
+        if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))
-        wanted = _layers_to_keep(test, dump)
-        plan = _plan(test, dump, wanted) if wanted else Plan(())
-        if read_probe(test.directory) is not None:
+        wanted = _layers_to_keep(case, dump)
+        plan = _plan(case, first, dump, wanted) if wanted else Plan(())
+        if read_probe(case.directory) is not None:
             plan = replace(plan, raw_layers=())  # what may be unwritten has to be dumped as well
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
         return plan
-    if not (test.settings.escalate and test.request.escalate):
+    if not (case.settings.escalate and case.request.escalate):
         return None
     wanted = failing_layers(outcome)
-    return _plan(test, dump, wanted) if wanted else None
+    return _plan(case, first, dump, wanted) if wanted else None
 
 
-def _layers_to_keep(test: MarkedTest, dump: Dump) -> tuple[str, ...]:
-    patterns = both_spellings(test.request.golden_tensors)
+def _layers_to_keep(case: Case, dump: Dump) -> tuple[str, ...]:
+    patterns = both_spellings(case.request.golden_tensors)
     layers = dict.fromkeys(record.key.layer for record in dump.records)
     return tuple(layer for layer in layers if matches_any(patterns, layer))
 
 
-def _plan(test: MarkedTest, dump: Dump, wanted: tuple[str, ...]) -> Plan:
+def _plan(case: Case, first: FirstRun, dump: Dump, wanted: tuple[str, ...]) -> Plan:
     sizes = _sizes(dump)
-    chosen, omitted = _within_limit(wanted, sizes, test.settings.dump_limit)
+    chosen, omitted = _within_limit(wanted, sizes, case.settings.dump_limit)
     notes = []
     if omitted:
         notes.append(
             f"the tensors of {len(wanted)} layers exceed --npudump-dump-limit "
-            f"({test.settings.dump_limit} bytes): only the first {len(chosen)} in execution order are dumped"
+            f"({case.settings.dump_limit} bytes): only the first {len(chosen)} in execution order are dumped"
         )
     if not chosen:
         problem = f"not run: {notes[0]}"
         return Plan(wanted, omitted=omitted, skipped=Escalation(omitted=omitted, problem=problem))
-    raw, unresolved = _raw_layers(test, dump, chosen)
-    if test.request.scene == "op":
+    raw, unresolved = _raw_layers(case, first, dump, chosen)
+    if case.request.scene == "op":
         return Plan(chosen, (), omitted, (*notes, "acl.json cannot select single operators: all were dumped"))
-    if unresolved and sum(sizes.values()) > test.settings.dump_limit:
+    if unresolved and sum(sizes.values()) > case.settings.dump_limit:
         problem = (
             f"not run: {_unresolved(unresolved)}, and a dump of every layer exceeds --npudump-dump-limit"
         )
@@ -153,7 +159,7 @@ def _within_limit(
 
 
 def _raw_layers(
-    test: MarkedTest, dump: Dump, layers: tuple[str, ...]
+    case: Case, first: FirstRun, dump: Dump, layers: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the raw names to dump for ``layers``, and those that none is known for."""
     consumers, lonely = _consumers(dump, layers)
@@ -161,9 +167,9 @@ def _raw_layers(
     if dump.raw_names:
         return layers, lonely
     wanted = {sanitise(layer) for layer in layers}
-    keys = known_keys(test.outcome) if test.outcome is not None else ()
-    models = test.runtime.activity.models
-    known: Mapping[str, Any] = {"request": test.request, "golden_keys": keys, "tree": dump.root}
+    keys = known_keys(first.outcome)
+    models = case.runtime.activity.models
+    known: Mapping[str, Any] = {"request": case.request, "golden_keys": keys, "tree": dump.root}
     try:
         found = resolve_raw_names(wanted, models=models, **known)
     except DumpError:  # the model's file cannot be read any more: what the others know has to do
@@ -188,51 +194,71 @@ def _consumers(dump: Dump, layers: tuple[str, ...]) -> tuple[tuple[str, ...], tu
     return tuple(layer for layer in dict.fromkeys(found.values()) if layer not in layers), lonely
 
 
-def examine_second_run(test: MarkedTest, plan: Plan) -> Escalation:
-    """Read the tensors of the second run, and record them or say what they show of the failure."""
-    directory = test.attempt.directory
-    if undumped := test.runtime.activity.evidence.undumped:
+def examine_second_run(
+    case: Case, first: FirstRun, plan: Plan, attempt: Attempt
+) -> tuple[FirstRun, Escalation]:
+    """Read the tensors of the second run, and record them or say what they show of the failure.
+
+    Returns:
+        The first run, whose outcome is that of the recording where there is one, and the second one's.
+    """
+    directory, notes = attempt.directory, plan.notes
+    if undumped := case.runtime.activity.evidence.undumped:
         problem = f"not all that the second run ran is in its dump: {'; '.join(undumped)}"
-        return Escalation(problem=problem, directory=directory, notes=plan.notes)
+        return first, Escalation(problem=problem, directory=directory, notes=notes)
     try:
-        judged = test.outcome.comparison if test.outcome else None
-        dump = _read(test)
-        if test.part:
-            dump = by_rank(dump).get(test.part, dump)
-        if test.dump is not None:
-            dump = under_first_keys(test.dump, dump)
-        if judged is not None:
-            dump = with_raw_names(dump, by_file_names(v.key.layer for v in judged.failing))
-        recording = test.outcome is not None and test.outcome.status == status.PENDING
-        if recording:
-            dump = leave_out_unwritten(test, dump)
-        alike = alike_layers(*filter(None, (test.dump, dump)))
-        records = _wanted_records(dump, plan, judged, alike)
-        layers = tuple(dict.fromkeys(r.key.layer for r in records.values() if r.payload is not None))
-        if recording:
-            keys = [record.key for record in records.values()]
-            return record_with_tensors(test, plan, records, _disagreements(test, keys, records), alike)
-        golden = test.goldens.read_if_any()
-        tensors = read_tensors(golden) if golden is not None else {}
-        findings, notes = with_reference(test, _findings(test, plan, records, tensors), records)
+        if first.outcome.status == status.PENDING:
+            return _recorded(case, first, plan, attempt)
+        return first, _explained(case, first, plan, attempt)
     except (DumpError, GoldenError) as error:
         problem = f"what the second run dumped cannot be judged: {error}"
-        return Escalation(problem=problem, directory=directory, notes=plan.notes)
-    return Escalation(findings, layers, plan.omitted, directory, notes=plan.notes + notes)
+        return first, Escalation(problem=problem, directory=directory, notes=notes)
 
 
-def _read(test: MarkedTest) -> Dump:
-    """Read the second run's dump; its statistics are defined as those of the first."""
-    golden = test.outcome.comparison.golden if test.outcome and test.outcome.comparison else None
-    if golden is not None and is_printed(test.request, golden):
-        return as_recorded(test.attempt.read(test.progress), test.attempt.read(acl=True), golden)
-    return test.attempt.read(test.progress, acl=_first_run_was_text(test))
+def _recorded(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> tuple[FirstRun, Escalation]:
+    first, dump = leave_out_unwritten(case, first, _read(case, first, attempt))
+    second = _second(first, plan, attempt, dump)
+    keys = [record.key for record in second.records.values()]
+    disagreements = _disagreements(case, first, keys, second.records)
+    return record_with_tensors(case, first, second, disagreements)
 
 
-def _first_run_was_text(test: MarkedTest) -> bool:
+def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Escalation:
+    second = _second(first, plan, attempt, _read(case, first, attempt))
+    golden = case.goldens.read_if_any()
+    tensors = read_tensors(golden) if golden is not None else {}
+    findings = _findings(case, first, plan, second.records, tensors)
+    findings, notes = with_reference(case, first, findings, second.records)
+    layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
+    return Escalation(findings, layers, plan.omitted, second.directory, notes=plan.notes + notes)
+
+
+def _read(case: Case, first: FirstRun, attempt: Attempt) -> Dump:
+    """Read the second run's dump, under the first one's names; its statistics are defined as that one's."""
+    comparison = first.outcome.comparison
+    if comparison is not None and is_printed(case.request, comparison.golden):
+        dump = as_recorded(attempt.read(case.progress), attempt.read(acl=True), comparison.golden)
+    else:
+        dump = attempt.read(case.progress, acl=_was_text(first))
+    if first.part:
+        dump = by_rank(dump).get(first.part, dump)
+    if first.dump is not None:
+        dump = under_first_keys(first.dump, dump)
+    if comparison is not None:
+        dump = with_raw_names(dump, by_file_names(v.key.layer for v in comparison.failing))
+    return dump
+
+
+def _was_text(first: FirstRun) -> bool:
     """Whether the first run's statistics are CANN's own, printed with few digits, and not computed here."""
-    records = test.dump.records if test.dump else ()
+    records = first.dump.records if first.dump else ()
     return any(record.stats is not None and record.stats.digits is not None for record in records)
+
+
+def _second(first: FirstRun, plan: Plan, attempt: Attempt, dump: Dump) -> SecondRun:
+    alike = alike_layers(*filter(None, (first.dump, dump)))
+    records = _wanted_records(dump, plan, first.outcome.comparison, alike)
+    return SecondRun(attempt.directory, records, alike, plan.notes)
 
 
 def _wanted_records(
@@ -262,30 +288,33 @@ def _wanted_records(
 
 
 def _findings(
-    test: MarkedTest, plan: Plan, records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+    case: Case,
+    first: FirstRun,
+    plan: Plan,
+    records: Mapping[str, TensorRecord],
+    tensors: Mapping[str, np.ndarray],
 ) -> tuple[Finding, ...]:
-    assert test.outcome is not None  # noqa: S101 - a plan exists only behind an outcome
     layers = {sanitise(layer) for layer in plan.layers}
-    failing = [key for key in failing_keys(test.outcome) if sanitise(key.layer) in layers]
-    disagreements = _disagreements(test, failing, records)
+    failing = [key for key in failing_keys(first.outcome) if sanitise(key.layer) in layers]
+    disagreements = _disagreements(case, first, failing, records)
     return tuple(
-        _finding(test, key, records.get(str(key.sanitised)), disagreements, tensors) for key in failing
+        _finding(case, key, records.get(str(key.sanitised)), disagreements, tensors) for key in failing
     )
 
 
 def _disagreements(
-    test: MarkedTest, failing: Iterable[TensorKey], records: Mapping[str, TensorRecord]
+    case: Case, first: FirstRun, failing: Iterable[TensorKey], records: Mapping[str, TensorRecord]
 ) -> dict[str, dict[str, tuple[object, object]]]:
     """Statistics in which the runs disagree beyond the test's tolerances, by sanitised key.
 
     The second run's statistics are recomputed from its tensors, with ACL's own way of treating NaN.
     """
-    assert test.dump is not None  # noqa: S101 - a plan exists only behind a dump
+    dumped = first.dump.records if first.dump is not None else ()
     wanted = {str(key.sanitised) for key in failing} & records.keys()
-    first = [record for record in test.dump.records if str(record.key.sanitised) in wanted]
-    second = [records[str(record.key.sanitised)] for record in first]
+    before = [record for record in dumped if str(record.key.sanitised) in wanted]
+    after = [records[str(record.key.sanitised)] for record in before]
     comparison = compare_tables(
-        StatsTable.from_records(first), StatsTable.from_records(second), test.tolerances, approved=False
+        StatsTable.from_records(before), StatsTable.from_records(after), case.tolerances, approved=False
     )
     return {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
@@ -294,7 +323,7 @@ def _disagreements(
 
 
 def _finding(
-    test: MarkedTest,
+    case: Case,
     key: TensorKey,
     record: TensorRecord | None,
     disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
@@ -316,5 +345,5 @@ def _finding(
     if golden.shape != actual.shape or golden.dtype != actual.dtype:
         shapes = f"{golden.dtype} {list(golden.shape)}, this one {actual.dtype} {list(actual.shape)}"
         return replace(finding, description=describe_tensor(actual), note=f"the golden tensor is {shapes}")
-    rtol, atol = test.tolerances.elements(record.key.layer, record.dtype)
+    rtol, atol = case.tolerances.elements(record.key.layer, record.dtype)
     return replace(finding, difference=compare_tensors(golden, actual, rtol=rtol, atol=atol))

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
-    from pytest_npudump.regression.outcome import Finding, Outcome
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.outcome import Finding, FirstRun, Outcome
 
 
 def known_keys(outcome: Outcome) -> tuple[str, ...]:
@@ -55,29 +55,30 @@ def _keys(outcome: Outcome) -> list[TensorKey]:
 
 
 def with_reference(
-    test: MarkedTest, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+    case: Case, first: FirstRun, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Add to the findings what the elements are off from the reference's.
 
     The reference runs again, on what the second run was fed, for just these layers.
 
     Args:
-        test: the test behind its second run.
+        case: the test.
+        first: its first run.
         findings: one a failing tensor.
         records: the second run's tensors by sanitised key.
 
     Returns:
         The findings, and a note where the reference could not be computed.
     """
-    result = test.outcome.reference if test.outcome is not None else None
-    if test.reference is None or result is None or result.comparison is None or not result.failing:
+    result = first.outcome.reference
+    if case.reference is None or result is None or result.comparison is None or not result.failing:
         return tuple(findings), ()
     failing = {str(verdict.key.sanitised) for verdict in result.comparison.failing}
     layers = {sanitise(verdict.key.layer) for verdict in result.comparison.failing}
     wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
-    dumped = test.dump.records if test.dump is not None else ()
+    dumped = first.dump.records if first.dump is not None else ()
     try:
-        compared = test.reference.compare(wanted, dumped=dumped)
+        compared = case.reference.compare(wanted, dumped=dumped)
     except NpudumpError as error:
         return tuple(findings), (f"the second run was not compared with the reference: {error}",)
     found = {str(e.actual.key.sanitised): e.elements for e in compared.expected}

@@ -1,17 +1,21 @@
-"""The main flow: a test runs under dump, its layers are compared with its golden, a failure is explained.
+"""The main flow of one marked test.
 
-    marker -> request -> dump on -> test body -> dump off -> records -> compare with golden -> verdicts
-        -> all good: done
-        -> failing layers -> run again, tensors of just those -> reproduced? -> compare tensors -> report
+    start    the dump is switched on, before the test's fixtures: models load under it
+    judge    behind the body: the dump is recorded, or compared with the golden -> verdicts
+    plan     all good: done; else: which layers does a second run dump as tensors?
+    start    the test runs again, under a dump of just those layers
+    explain  did the failure reproduce, and where in the tensors is it? or: record the golden's tensors
+    done     the dumps are deleted, unless somebody needs them
 
-The plugin calls :meth:`MarkedTest.start` before a test's fixtures are set up, :meth:`MarkedTest.finish` after
-its body, and does both once more where :attr:`MarkedTest.wants_second_run` says so.
+The plugin calls :meth:`CaseSession.start` before a test's fixtures are set up, :meth:`CaseSession.finish`
+behind its body, and does both once more where :attr:`CaseSession.wants_second_run` says so. Each step takes
+what the ones before it returned; only this module keeps it.
 """
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import ConfigError, NpudumpError
@@ -25,23 +29,16 @@ from pytest_npudump.regression.outcome import (
     RECORDED,
     UNCHANGED,
     Escalation,
+    FirstRun,
     Outcome,
+    Result,
 )
 from pytest_npudump.regression.scenes.exception.judge import examine
 from pytest_npudump.regression.second_run import Plan, examine_second_run, plan_second_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.dump.records import Dump, TensorKey
-    from pytest_npudump.golden.of_test import Goldens
-    from pytest_npudump.ranks.exchange import Exchange
-    from pytest_npudump.reference.reference import Reference
-    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.runtime.base import Runtime
-    from pytest_npudump.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,72 +46,45 @@ class Judged:
     """What a first run came to, for a second one in another process.
 
     Attributes:
-        outcome: what it showed.
+        first: the run.
         plan: what the second run is to dump.
-        dump: what it left.
         accompanies: whether the second run takes place for the other ranks' sake.
-        part: the rank or device of the dump that was judged.
     """
 
-    outcome: Outcome
+    first: FirstRun
     plan: Plan
-    dump: Dump | None
     accompanies: bool = False
-    part: str = ""
 
 
-@dataclass(slots=True)
-class MarkedTest:
-    """One test with the marker, through all of its runs.
+class CaseSession:
+    """A test with the marker, through all of its runs.
 
     Attributes:
-        nodeid: pytest's name of the test, as a user types it.
-        request: what its markers ask for.
-        settings: the options of the session.
-        runtime: what runs its models.
-        goldens: its golden files.
-        tolerances: what its statistics may differ by.
-        directory: where its dumps and reports go.
-        progress: called with (files read, files in all) while a dump is read; None for nobody.
-        reference: the ONNX model its layers are compared with; None without one.
+        case: the test.
         attempts: its runs so far.
-        dump: what the first run left; None before, or where it cannot be read.
-        outcome: what the first run showed; None before its body has ended well.
+        first: its first run; None before the body has ended well.
         escalation: what the second run found; None without one.
-        exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
-        part: the rank or device of the dump that is judged, where all share one golden.
-        isolated: whether each run has a process of its own.
-        repeatable: whether this session lets the test run again.
-        probing: whether this run takes place in other memory, for the recording of one that does not.
-        unwritten: tensors of the dump that nothing writes, which a recording leaves out.
+        repeatable: whether pytest's session lets the test run again.
     """
 
-    nodeid: str
-    request: DumpRequest
-    settings: Settings
-    runtime: Runtime
-    goldens: Goldens
-    tolerances: Tolerances
-    directory: Path
-    progress: Callable[[int, int], None] | None = None
-    reference: Reference | None = None
-    attempts: list[Attempt] = field(default_factory=list)
-    dump: Dump | None = None
-    outcome: Outcome | None = None
-    escalation: Escalation | None = None
-    exchange: Exchange | None = None
-    part: str = ""
-    isolated: bool = False
-    repeatable: bool = True
-    probing: bool = False
-    unwritten: tuple[TensorKey, ...] = ()
-    _plan: Plan | None = None
-    _accompanies: bool = False
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.attempts: list[Attempt] = []
+        self.first: FirstRun | None = None
+        self.escalation: Escalation | None = None
+        self.repeatable = True
+        self._plan: Plan | None = None
+        self._accompanies = False
 
     @property
     def attempt(self) -> Attempt:
         """The run under way, or the last one."""
         return self.attempts[-1]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the first run showed; None before its body has ended well."""
+        return self.first.outcome if self.first is not None else None
 
     @property
     def wants_second_run(self) -> bool:
@@ -124,9 +94,15 @@ class MarkedTest:
 
     @property
     def good(self) -> bool:
-        """Whether the test may pass: what it was asked to compare or record is compared or recorded."""
-        recorded = self.escalation is None or not self.escalation.problem
-        return self.outcome is not None and self.outcome.good and recorded
+        """Whether the test may pass; it may not before it has been judged."""
+        return self.first is not None and self.result.good
+
+    @property
+    def result(self) -> Result:
+        """What became of the test, for the reports; only behind a judgement."""
+        assert self.first is not None  # noqa: S101 - the caller asks for a result of what has been judged
+        runs = tuple(attempt.directory for attempt in self.attempts)
+        return Result(self.case, self.first.outcome, self.escalation, self.first.part, runs)
 
     def prepare(self) -> None:
         """Make the folder for the test's dumps, private to the user.
@@ -134,11 +110,12 @@ class MarkedTest:
         Raises:
             ConfigError: it cannot be made.
         """
+        directory = self.case.directory
         try:
-            self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+            directory.mkdir(parents=True, mode=0o700, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"{self.directory}: the folder for the test's dumps cannot be made: {error.strerror}; choose "
+                f"{directory}: the folder for the test's dumps cannot be made: {error.strerror}; choose "
                 f"another with --npudump-dump-dir"
             ) from error
 
@@ -149,20 +126,21 @@ class MarkedTest:
             NpudumpError: the configuration is refused, or the runtime cannot dump.
         """
         self.prepare()
-        number = 0 if self.probing else len(self.attempts) + 1
-        directory = self.directory / f"run{number}"
+        number = 0 if self.case.probing else len(self.attempts) + 1
+        self.attempts.append(self._attempt(number))
+        if self.case.reference is not None:
+            self.case.reference.start_run()
+        self.attempt.start(self.case.runtime)
+
+    def _attempt(self, number: int) -> Attempt:
+        directory, request = self.case.directory / f"run{number}", self.case.request
         if self._plan is None or self._accompanies:
-            attempt = Attempt(number, directory, self.request)
-        else:
-            attempt = Attempt(number, directory, self.request, "tensor", self._plan.raw_layers)
-        self.attempts.append(attempt)
-        if self.reference is not None:
-            self.reference.start_run()
-        attempt.start(self.runtime)
+            return Attempt(number, directory, request)
+        return Attempt(number, directory, request, "tensor", self._plan.raw_layers)
 
     def stop(self) -> None:
         """Switch the dump off; nothing happens where it is off."""
-        self.runtime.stop()
+        self.case.runtime.stop()
 
     def finish(self) -> None:
         """Judge what the first run dumped, or examine what the second one did."""
@@ -172,42 +150,59 @@ class MarkedTest:
             if not self._explain_exception(str(error)):
                 raise
             return
-        if self.probing:
-            self.outcome = probe(self)
-        elif self._plan is None:
-            self.outcome = judge(self)
-            self._plan = self._agreed(self._first_plan())
-            self.escalation = self._plan.skipped if self._plan else None
-            if self.escalation is not None and self.outcome.status == PENDING:
-                problem = f"nothing was recorded: {self.escalation.problem}"
-                self.outcome = replace(self.outcome, problems=(problem,))
+        if self.case.probing:
+            self.first = FirstRun(probe(self.case, self.attempt))
+        elif self._plan is None or self.first is None:
+            self._judge()
         elif not self._accompanies:
-            self.escalation = examine_second_run(self, self._plan)
+            found = examine_second_run(self.case, self.first, self._plan, self.attempt)
+            self.first, self.escalation = found
 
-    def _first_plan(self) -> Plan | None:
-        plan = plan_second_run(self)
+    def _judge(self) -> None:
+        first = judge(self.case, self.attempt)
+        self._plan = self._agreed(self._first_plan(first))
+        self.escalation = self._plan.skipped if self._plan else None
+        if self.escalation is not None and first.outcome.status == PENDING:
+            problem = f"nothing was recorded: {self.escalation.problem}"
+            first = replace(first, outcome=replace(first.outcome, problems=(problem,)))
+        self.first = first
+
+    def _first_plan(self, first: FirstRun) -> Plan | None:
+        plan = plan_second_run(self.case, first)
         if plan is None or not plan.runs or len(self.attempts) == 1:
             return plan
         problem = "not run: the test had failed by itself before, and another plugin repeated it"
         return replace(plan, skipped=Escalation(problem=problem))
 
+    def examine_exception(self) -> Outcome:
+        """Look for operators that failed on the device in the last run, whatever became of its process."""
+        return examine(self.case, self.attempts[-1] if self.attempts else None)
+
+    def judge_failed_body(self) -> bool:
+        """Let the operators that failed on the device decide about a body that failed; False without any."""
+        outcome = self.examine_exception()
+        if not outcome.good:
+            self.first = FirstRun(outcome)
+        return not outcome.good
+
     def _explain_exception(self, error: str) -> bool:
         """Tell which operator failed where a failed device cannot even end the dump; False without one."""
-        if self.request.scene != "exception":
+        if self.case.request.scene != "exception":
             return False
-        outcome = examine(self)
+        outcome = self.examine_exception()
         if outcome.findings:
-            self.outcome = replace(outcome, problems=(*outcome.problems, error))
+            self.first = FirstRun(replace(outcome, problems=(*outcome.problems, error)))
         return bool(outcome.findings)
 
     def _agreed(self, plan: Plan | None) -> Plan | None:
         """Return the plan that all ranks can follow: a model whose ranks wait for each other runs on all."""
-        if self.exchange is None:
+        exchange, nodeid = self.case.exchange, self.case.nodeid
+        if exchange is None:
             return plan
         if not self.repeatable:
-            stand_aside(self.exchange, self.nodeid, NO_REPETITION)
+            stand_aside(exchange, nodeid, NO_REPETITION)
         wanted = plan is not None and plan.runs
-        again, problem = agree(self.exchange, self.nodeid, wants=wanted)
+        again, problem = agree(exchange, nodeid, wants=wanted)
         if not again and wanted and plan is not None:
             return replace(plan, skipped=Escalation(problem=problem))
         self._accompanies = again and not wanted
@@ -215,15 +210,22 @@ class MarkedTest:
 
     def judged(self) -> Judged:
         """Return what the first run came to; only where :attr:`wants_second_run` says so."""
-        assert self.outcome is not None  # noqa: S101 - the same
+        assert self.first is not None  # noqa: S101 - the same
         assert self._plan is not None  # noqa: S101 - the same
-        return Judged(self.outcome, self._plan, self.dump, self._accompanies, self.part)
+        return Judged(self.first, self._plan, self._accompanies)
 
     def adopt(self, judged: Judged) -> None:
         """Go on from a first run that took place in another process."""
-        self.outcome, self.dump, self._plan = judged.outcome, judged.dump, judged.plan
-        self.attempts, self.part = [Attempt(1, self.directory / "run1", self.request)], judged.part
-        self._accompanies = judged.accompanies
+        self.first, self._plan, self._accompanies = judged.first, judged.plan, judged.accompanies
+        self.attempts = [Attempt(1, self.case.directory / "run1", self.case.request)]
+
+    def resume(self, first: FirstRun, escalation: Escalation | None) -> None:
+        """Take over what a run in another process had come to before that ended."""
+        self.first, self.escalation = first, escalation
+
+    def run_in(self, runtime: Runtime) -> None:
+        """Say what the run that has ended in another process ran on."""
+        self.case = replace(self.case, runtime=runtime)
 
     def die(self, why: str) -> None:
         """Record that the process of the run under way ended before the run did.
@@ -233,16 +235,29 @@ class MarkedTest:
         if self._plan is not None and self.escalation is None:
             self.abandon_second_run(f"its process {why}")
             return
-        self.attempts = self.attempts or [Attempt(1, self.directory / "run1", self.request)]
+        directory = self.case.directory
+        self.attempts = self.attempts or [Attempt(1, directory / "run1", self.case.request)]
         words = f"the test's process {why}"
-        if self.outcome is None:
-            full = full_words(self.directory)
-            problems = (f"{words}; nothing was compared", *filter(None, [full]))
-            self.outcome = Outcome(DIED, None, problems=problems)
-            return
-        if self.outcome.status in {RECORDED, UNCHANGED}:
-            words += "; what had been recorded is taken back"
-        self.outcome = replace(self.outcome, status=DIED, problems=(words, *self.outcome.problems))
+        if self.first is None:
+            problems = (f"{words}; nothing was compared", *filter(None, [full_words(directory)]))
+            self.first = FirstRun(Outcome(DIED, None, problems=problems))
+        else:
+            if self.first.outcome.status in {RECORDED, UNCHANGED}:
+                words += "; what had been recorded is taken back"
+            self._fail(DIED, (words, *self.first.outcome.problems))
+        if self.case.request.scene == "exception":
+            left, died = self.examine_exception(), self.first.outcome
+            outcome = replace(left, status=died.status, problems=died.problems + left.problems)
+            self.first = FirstRun(outcome)
+
+    def withdraw(self, problem: str) -> None:
+        """Record that what had been recorded is taken back, as a part of the test did not pass."""
+        self._fail(PENDING, (problem,))
+
+    def _fail(self, status: str, problems: tuple[str, ...]) -> None:
+        assert self.first is not None  # noqa: S101 - the caller has looked
+        outcome = replace(self.first.outcome, status=status, problems=problems)
+        self.first = replace(self.first, outcome=outcome)
 
     def abandon_second_run(self, reason: str) -> None:
         """Record that the second run came to nothing, because its body failed or it never started."""
@@ -252,7 +267,7 @@ class MarkedTest:
     @property
     def done(self) -> bool:
         """Whether nobody needs the dumps any more."""
-        return self.good if self.outcome is not None else not self.runtime.activity.programs
+        return self.good if self.first is not None else not self.case.runtime.activity.programs
 
     def clean_up(self) -> None:
         """Delete the dumps, unless the test failed or the user keeps all."""
@@ -261,5 +276,5 @@ class MarkedTest:
 
     def delete_dumps(self) -> None:
         """Delete the dumps, unless the user keeps all."""
-        if self.settings.keep_dumps != "all":
-            shutil.rmtree(self.directory, ignore_errors=True)
+        if self.case.settings.keep_dumps != "all":
+            shutil.rmtree(self.case.directory, ignore_errors=True)

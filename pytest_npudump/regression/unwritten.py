@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.text import Golden
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.case import Case
 
 LEFT_OUT = "left out"
 JUDGED = "judged"
@@ -74,10 +74,10 @@ class Unwritten:
         return tuple(notes)
 
 
-def looks_for_unwritten(test: MarkedTest) -> bool:
-    """Whether recording ``test`` takes runs in other memory: known once it runs is whether on a CPU."""
-    mindspore = test.runtime.name == "mindspore" and test.request.scene == "model"
-    return mindspore and test.settings.update_golden and test.exchange is None
+def looks_for_unwritten(case: Case) -> bool:
+    """Whether recording it takes runs in other memory: known once it runs is whether on a CPU."""
+    mindspore = case.runtime.name == "mindspore" and case.request.scene == "model"
+    return mindspore and case.settings.update_golden and case.exchange is None
 
 
 def other_memory(environment: Mapping[str, str]) -> dict[str, str]:

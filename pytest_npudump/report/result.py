@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.outcome import Result
 
 _NOTES = 5
 _NOTE = 300
@@ -34,44 +34,43 @@ class Details:
     problem: str = ""
 
 
-def result_json(test: MarkedTest, details: Details | None) -> dict[str, Any]:
+def result_json(result: Result, details: Details | None) -> dict[str, Any]:
     """Return what reaches the controller and JUnit: small, whatever the number of failing layers."""
-    outcome, escalation = test.outcome, test.escalation
-    assert outcome is not None  # noqa: S101 - a result exists only behind a judgement
-    result: dict[str, Any] = {
-        "test": test.nodeid,
-        "status": outcome.status if test.good or not outcome.good else "error",
-        "runtime": test.runtime.name,
+    outcome, escalation = result.outcome, result.escalation
+    told: dict[str, Any] = {
+        "test": result.case.nodeid,
+        "status": outcome.status if result.good or not outcome.good else "error",
+        "runtime": result.case.runtime.name,
         "golden": str(outcome.golden) if outcome.golden else None,
         "tensors": outcome.tensors,
-        "attempts": len(test.attempts),
+        "attempts": len(result.runs),
     }
     if outcome.comparison is not None:
         comparison = outcome.comparison
-        result |= {name: getattr(comparison, name) for name in ("expected", "compared", "passed", "unjudged")}
-        result |= {name: comparison.count(name) for name in (FAIL, MISSING, EXTRA)}
+        told |= {name: getattr(comparison, name) for name in ("expected", "compared", "passed", "unjudged")}
+        told |= {name: comparison.count(name) for name in (FAIL, MISSING, EXTRA)}
         first = comparison.first
-        result["first"] = str(first.key) if first else None
+        told["first"] = str(first.key) if first else None
     if outcome.reference is not None:
-        result["reference"] = outcome.reference.summary()
-        result["first"] = result.get("first") or result["reference"]["first"]
-    if test.exchange is not None:
-        result["rank"] = test.exchange.rank.number
+        told["reference"] = outcome.reference.summary()
+        told["first"] = told.get("first") or told["reference"]["first"]
+    if result.case.exchange is not None:
+        told["rank"] = result.case.exchange.rank.number
     if outcome.findings:
         from pytest_npudump.report.scenes import finding_operator  # noqa: PLC0415 - only for some scenes
 
-        result["findings"] = len(outcome.findings)
-        result["operator"] = finding_operator(outcome.findings[0])
+        told["findings"] = len(outcome.findings)
+        told["operator"] = finding_operator(outcome.findings[0])
     if escalation is not None:
-        result["reproduced"] = None if escalation.problem else escalation.reproduced
-    result["notes"] = _notes(test)
+        told["reproduced"] = None if escalation.problem else escalation.reproduced
+    told["notes"] = _notes(result)
     if details is not None:
         from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - it builds on this module
 
-        result["details"] = str(details.text)
-        result["headline"] = headline(test)
-        result["way_out"] = next(iter(ways_out(test)), "")
-    return result
+        told["details"] = str(details.text)
+        told["headline"] = headline(result)
+        told["way_out"] = next(iter(ways_out(result)), "")
+    return told
 
 
 def small(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,19 +80,17 @@ def small(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**result, "notes": shown} | ({"notes_in_all": len(notes)} if len(notes) > _NOTES else {})
 
 
-def _notes(test: MarkedTest) -> list[str]:
+def _notes(result: Result) -> list[str]:
     """Return the notes on all runs, alike in every session: without the name of the folder of the dumps."""
-    assert test.outcome is not None  # noqa: S101 - the same
-    notes = test.outcome.notes + (test.escalation.notes if test.escalation is not None else ())
-    return list(dict.fromkeys(note.replace(f"{test.directory}/", "") for note in notes))
+    notes = result.outcome.notes + (result.escalation.notes if result.escalation is not None else ())
+    return list(dict.fromkeys(note.replace(f"{result.case.directory}/", "") for note in notes))
 
 
-def full_json(test: MarkedTest) -> dict[str, Any]:
+def full_json(result: Result) -> dict[str, Any]:
     """Return everything that is known of a test's runs."""
-    outcome = test.outcome
-    assert outcome is not None  # noqa: S101 - the same
+    outcome = result.outcome
     return {
-        "test": test.nodeid,
+        "test": result.case.nodeid,
         "status": outcome.status,
         "golden": str(outcome.golden) if outcome.golden else None,
         "problems": list(outcome.problems),
@@ -102,21 +99,21 @@ def full_json(test: MarkedTest) -> dict[str, Any]:
         "findings": [finding.to_json() for finding in outcome.findings],
         "comparison": outcome.comparison.to_json() if outcome.comparison else None,
         "reference": outcome.reference.to_json() if outcome.reference else None,
-        "escalation": test.escalation.to_json() if test.escalation else None,
-        "runs": [str(attempt.directory) for attempt in test.attempts],
+        "escalation": result.escalation.to_json() if result.escalation else None,
+        "runs": [*map(str, result.runs)],
     }
 
 
-def write_details(test: MarkedTest) -> Details:
+def write_details(result: Result) -> Details:
     """Write ``report.txt`` and ``report.json`` beside the test's dumps, over those of the first run."""
     from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - it builds on this module
 
-    details = Details(test.directory / "report.txt", test.directory / "report.json")
+    details = Details(result.case.directory / "report.txt", result.case.directory / "report.json")
     try:
-        text = json.dumps(full_json(test), indent=1, default=str) + "\n"
+        text = json.dumps(full_json(result), indent=1, default=str) + "\n"
         write_whole(details.data, [text.encode()])
         # A name in a dump may be no UTF-8.
-        lines = (f"{line}\n".encode("utf-8", "backslashreplace") for line in full_lines(test))
+        lines = (f"{line}\n".encode("utf-8", "backslashreplace") for line in full_lines(result))
         write_whole(details.text, lines)
     except OSError as error:
         return Details(details.text, details.data, f"the report files could not be written: {error}")

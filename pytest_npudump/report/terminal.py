@@ -19,9 +19,9 @@ if TYPE_CHECKING:
         Escalation,
         Finding,
         Outcome,
+        Result,
         SceneFinding,
     )
-    from pytest_npudump.regression.session import MarkedTest
     from pytest_npudump.report.result import Details
 
 LINES = 30
@@ -38,20 +38,19 @@ _FIXED = 8
 """Lines around the rows: first, golden, recorded elsewhere, header, rest, rule, details, way out."""
 
 
-def headline(test: MarkedTest) -> str:
+def headline(result: Result) -> str:
     """Return the first line, which is also the line of pytest's short summary."""
-    return f"npudump: {_whose(test)}{_what(test)}"
+    return f"npudump: {_whose(result)}{_what(result)}"
 
 
-def _whose(test: MarkedTest) -> str:
+def _whose(result: Result) -> str:
     """Return which rank the failure is of, "" where there is only one."""
-    ranks = [str(test.exchange.rank)] if test.exchange is not None else []
-    return "".join(f"{name}: " for name in [*ranks, test.part] if name)
+    ranks = [str(result.case.exchange.rank)] if result.case.exchange is not None else []
+    return "".join(f"{name}: " for name in [*ranks, result.part] if name)
 
 
-def _what(test: MarkedTest) -> str:
-    outcome = test.outcome
-    assert outcome is not None  # noqa: S101 - there is no failure without a judgement
+def _what(result: Result) -> str:
+    outcome = result.outcome
     if outcome.comparison is not None and outcome.comparison.first is not None:
         return sentence(outcome.comparison.first)
     if outcome.findings:
@@ -60,44 +59,43 @@ def _what(test: MarkedTest) -> str:
         return outcome.problems[0]
     if outcome.reference is not None and outcome.reference.failing:
         return reference_sentence(outcome.reference)
-    return test.escalation.problem if test.escalation else ""
+    return result.escalation.problem if result.escalation else ""
 
 
-def failure_text(test: MarkedTest, details: Details, *, verbose: bool) -> str:
+def failure_text(result: Result, details: Details, *, verbose: bool) -> str:
     """Return the text of a failing test, at most :data:`LINES` lines unless ``verbose``."""
-    lines = _body(test, brief=not verbose)
+    lines = _body(result, brief=not verbose)
     if not verbose:
         lines = [_cut(line) for line in lines]
     lines.append(details.problem or f"details:    {shown(details.text)}")
-    lines += ways_out(test)
+    lines += ways_out(result)
     return "\n".join(map(plain, lines))
 
 
-def short_lines(test: MarkedTest) -> list[str]:
+def short_lines(result: Result) -> list[str]:
     """Return the two lines of a failure that comes when the budget of the run is spent."""
-    way_out = next(iter(ways_out(test)), f"details:    {test.directory / 'report.txt'}")
-    return [plain(_cut(headline(test))), plain(way_out)]
+    way_out = next(iter(ways_out(result)), f"details:    {result.case.directory / 'report.txt'}")
+    return [plain(_cut(headline(result))), plain(way_out)]
 
 
-def full_lines(test: MarkedTest) -> list[str]:
+def full_lines(result: Result) -> list[str]:
     """Return everything, for a file."""
-    return [plain(line) for line in [*_body(test, brief=False), *ways_out(test)]]
+    return [plain(line) for line in [*_body(result, brief=False), *ways_out(result)]]
 
 
 def _cut(line: str) -> str:
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
 
 
-def _body(test: MarkedTest, *, brief: bool) -> list[str]:
-    outcome = test.outcome
-    assert outcome is not None  # noqa: S101 - there is no failure without a judgement
+def _body(result: Result, *, brief: bool) -> list[str]:
+    outcome = result.outcome
     limit = LISTED if brief else None
     shown = 0 if (outcome.comparison and outcome.comparison.failing) or outcome.findings else 1
-    head = [headline(test), *_listed("also", outcome.problems[shown:], limit)]
+    head = [headline(result), *_listed("also", outcome.problems[shown:], limit)]
     head += _scene_lines(outcome.findings, ROWS if brief else None)
     tail = _listed("note", outcome.notes, limit)
-    if test.escalation is not None:
-        tail = _escalation_lines(test, test.escalation, FINDINGS if brief else None) + tail
+    if result.escalation is not None:
+        tail = _escalation_lines(result, result.escalation, FINDINGS if brief else None) + tail
     tail = _reference_lines(outcome, LINES - _FIXED - len(head) - len(tail) if brief else None) + tail
     if outcome.comparison is None or not outcome.comparison.failing:
         return head + tail
@@ -151,18 +149,18 @@ def _comparison_lines(outcome: Outcome, rows: int | None) -> list[str]:
     return [*lines, f"rule:       {rule}"] if rule else lines
 
 
-def _escalation_lines(test: MarkedTest, escalation: Escalation, limit: int | None) -> list[str]:
+def _escalation_lines(result: Result, escalation: Escalation, limit: int | None) -> list[str]:
     if escalation.problem:
         return [f"second run: {escalation.problem}"]
     findings = escalation.findings
-    lines = [f"second run: {_reproduction(test, escalation)} ({_layers(escalation)} dumped as tensors)"]
+    lines = [f"second run: {_reproduction(result, escalation)} ({_layers(escalation)} dumped as tensors)"]
     for finding in _most_telling(findings)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed("note", escalation.notes, limit)
     return [*lines, f"tensors:    {shown(escalation.directory)}"]
 
 
-def _reproduction(test: MarkedTest, escalation: Escalation) -> str:
+def _reproduction(result: Result, escalation: Escalation) -> str:
     findings = escalation.findings
     different = sum(finding.reproduced is False for finding in findings)
     unseen = sum(finding.reproduced is None for finding in findings)
@@ -171,9 +169,9 @@ def _reproduction(test: MarkedTest, escalation: Escalation) -> str:
     if escalation.reproduced is None:
         return "it has none of the failing tensors, so it says nothing of them"
     rest = f", but for {unseen} tensors it did not dump" if unseen else ""
-    comparison = test.outcome.comparison if test.outcome is not None else None
+    comparison = result.outcome.comparison
     first = comparison.first if comparison is not None else None
-    if first is not None and draws_random(first.op_type) and not test.isolated:
+    if first is not None and draws_random(first.op_type) and not result.case.isolated:
         return f"it agrees{rest}, as runs of one process do whose random numbers come from one seed"
     return f"the failure reproduced{rest}"
 
@@ -188,12 +186,11 @@ def _most_telling(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.reproduced is not False)
 
 
-def ways_out(test: MarkedTest) -> list[str]:
+def ways_out(result: Result) -> list[str]:
     """Return the command that creates or approves the golden, where one would."""
-    outcome = test.outcome
-    assert outcome is not None  # noqa: S101 - there is no failure without a judgement
+    outcome = result.outcome
     if outcome.status == status.MISSING_GOLDEN:
-        return [f"to create:  pytest --npudump-update-golden '{test.nodeid}'"]
+        return [f"to create:  pytest --npudump-update-golden '{result.case.nodeid}'"]
     lines = [found] if (found := way_out(outcome)) else []
     known = any(map(can_be_approved, outcome.findings))
     comparison = outcome.comparison
@@ -201,5 +198,5 @@ def ways_out(test: MarkedTest) -> list[str]:
     if outcome.reference is not None and not outcome.reference.good and not beside:
         return lines
     if outcome.status == status.FAILED and (comparison is not None or known):
-        lines.append(f"to approve: pytest --npudump-update-golden '{test.nodeid}'")
+        lines.append(f"to approve: pytest --npudump-update-golden '{result.case.nodeid}'")
     return lines

@@ -14,8 +14,8 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import Outcome
-from pytest_npudump.regression.session import MarkedTest
+from pytest_npudump.regression.case import Case
+from pytest_npudump.regression.outcome import Outcome, Result
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.settings import Settings
 
@@ -52,13 +52,13 @@ def stats_table(layers: list[str], maximum: float) -> StatsTable:
 
 
 @pytest.fixture
-def failed(tmp_path: Path) -> Callable[..., MarkedTest]:
+def failed(tmp_path: Path) -> Callable[..., Result]:
     """Make a test of ``layers`` (or so many) whose maxima are 1.5 instead of 1; keywords go to Outcome."""
 
-    def make(layers: int | list[str] = 3, *, escalation: Any = None, **outcome: Any) -> MarkedTest:
+    def make(layers: int | list[str] = 3, *, escalation: Any = None, **outcome: Any) -> Result:
         names = [f"net/layer_{number}" for number in range(layers)] if isinstance(layers, int) else layers
         comparison = compare_tables(stats_table(names, 1.0), stats_table(names, 1.5), Tolerances())
-        result = Outcome(
+        told = Outcome(
             status.FAILED,
             Path("golden/test_a/test_b.yaml"),
             comparison=comparison if names else None,
@@ -66,7 +66,7 @@ def failed(tmp_path: Path) -> Callable[..., MarkedTest]:
         )
         directory = tmp_path / "dumps"
         directory.mkdir()
-        return MarkedTest(
+        case = Case(
             nodeid="test_a.py::test_b",
             request=DumpRequest(),
             settings=SETTINGS,
@@ -74,9 +74,7 @@ def failed(tmp_path: Path) -> Callable[..., MarkedTest]:
             goldens=None,  # type: ignore[arg-type]
             tolerances=Tolerances(),
             directory=directory,
-            attempts=[SimpleNamespace(directory=directory / "run1")],  # type: ignore[list-item]
-            outcome=replace(result, **outcome),
-            escalation=escalation,
         )
+        return Result(case, replace(told, **outcome), escalation, runs=(directory / "run1",))
 
     return make

@@ -19,7 +19,7 @@ from pytest_npudump.report.result import Details, full_json, result_json, write_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.outcome import Result
 
 
 def strict(text: str) -> Any:
@@ -49,9 +49,9 @@ def odd_escalation() -> Escalation:
     )
 
 
-def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..., MarkedTest]) -> None:
+def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..., Result]) -> None:
     test = failed(10_000)
-    result = result_json(test, Details(test.directory / "report.txt", test.directory / "report.json"))
+    result = result_json(test, Details(test.case.directory / "report.txt", test.case.directory / "report.json"))
     assert len(json.dumps(result)) < 1000
     assert {
         name: result[name]
@@ -66,7 +66,7 @@ def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..
         "extra": 0,
     }
     assert result["first"] == "net/layer_0:output.0"
-    assert result["details"] == str(test.directory / "report.txt")
+    assert result["details"] == str(test.case.directory / "report.txt")
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..
     ],
 )
 def test_reproduced_is_unknown_where_the_second_run_says_nothing(
-    failed: Callable[..., MarkedTest], escalation: Escalation, reproduced: object
+    failed: Callable[..., Result], escalation: Escalation, reproduced: object
 ) -> None:
     assert result_json(failed(1, escalation=escalation), None)["reproduced"] is reproduced
 
 
 def test_good_statistics_with_tensors_that_were_not_written_are_an_error(
-    failed: Callable[..., MarkedTest],
+    failed: Callable[..., Result],
 ) -> None:
     test = failed([], status=status.RECORDED, escalation=Escalation(problem="not written"))
     assert result_json(test, None)["status"] == "error"
 
 
-def test_file_is_strict_json_with_every_verdict_and_finding(failed: Callable[..., MarkedTest]) -> None:
+def test_file_is_strict_json_with_every_verdict_and_finding(failed: Callable[..., Result]) -> None:
     test = failed(300, escalation=odd_escalation(), environment={"soc": ("a", "b")}, notes=("n",))
     details = write_details(test)
     assert details.problem == ""
@@ -104,10 +104,10 @@ def test_file_is_strict_json_with_every_verdict_and_finding(failed: Callable[...
     assert found[0]["differences"] == {"max": [1.0, "nan"]}
     assert found[1]["differences"] == {"min": ["-inf", None]}
     assert found[1]["tensor"]["nan"] == 1
-    assert data["runs"] == [str(test.directory / "run1")]
+    assert data["runs"] == [str(test.case.directory / "run1")]
 
 
-def test_both_files_say_the_same_layers(failed: Callable[..., MarkedTest]) -> None:
+def test_both_files_say_the_same_layers(failed: Callable[..., Result]) -> None:
     test = failed(50)
     details = write_details(test)
     text = details.text.read_text(encoding="utf-8").splitlines()
@@ -115,7 +115,7 @@ def test_both_files_say_the_same_layers(failed: Callable[..., MarkedTest]) -> No
     assert layers == [v["layer"] for v in full_json(test)["comparison"]["verdicts"] if v["status"] != "pass"]
 
 
-def test_names_that_are_no_text_do_not_stop_the_report(failed: Callable[..., MarkedTest]) -> None:
+def test_names_that_are_no_text_do_not_stop_the_report(failed: Callable[..., Result]) -> None:
     details = write_details(failed(["broken\udcff", "名"]))
     assert details.problem == ""
     assert strict(details.data.read_text())["comparison"]["summary"]["failed"] == 2
@@ -123,9 +123,9 @@ def test_names_that_are_no_text_do_not_stop_the_report(failed: Callable[..., Mar
 
 
 def test_files_that_cannot_be_written_are_a_problem_not_an_exception(
-    failed: Callable[..., MarkedTest],
+    failed: Callable[..., Result],
 ) -> None:
     test = failed(1)
-    test.directory.rmdir()
+    test.case.directory.rmdir()
     details = write_details(test)
     assert details.problem.startswith("the report files could not be written: ")

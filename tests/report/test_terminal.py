@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.outcome import Result
 
 LINES = 30
 
 
-def text_of(test: MarkedTest, *, verbose: bool = False) -> list[str]:
-    details = Details(test.directory / "report.txt", test.directory / "report.json")
+def text_of(test: Result, *, verbose: bool = False) -> list[str]:
+    details = Details(test.case.directory / "report.txt", test.case.directory / "report.json")
     return failure_text(test, details, verbose=verbose).split("\n")
 
 
@@ -49,7 +49,7 @@ def findings(count: int, *, reproduced: bool = True) -> tuple[Finding, ...]:
     )
 
 
-def test_small_failure_is_told_in_full(failed: Callable[..., MarkedTest]) -> None:
+def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     lines = text_of(failed(2))
     assert lines[0].startswith("npudump: net/layer_0 (MatMul output.0) differs: max is 1.5 instead of 1, ")
     assert lines[1].startswith("first:      output 0 of net/layer_0 is the first tensor that differs")
@@ -66,7 +66,7 @@ def test_small_failure_is_told_in_full(failed: Callable[..., MarkedTest]) -> Non
 
 @pytest.mark.parametrize("reproduced", [True, False])
 def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lines(
-    failed: Callable[..., MarkedTest],
+    failed: Callable[..., Result],
     reproduced: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     escalation = Escalation(
@@ -94,16 +94,16 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lin
     assert lines[-1] == "to approve: pytest --npudump-update-golden 'test_a.py::test_b'"
 
 
-def test_lines_are_cut_but_not_those_to_be_copied(failed: Callable[..., MarkedTest]) -> None:
+def test_lines_are_cut_but_not_those_to_be_copied(failed: Callable[..., Result]) -> None:
     test = failed(["n" * 5000, "m" * 5000], problems=("p" * 9000,))
-    test.nodeid = "test_a.py::test_b[" + "x" * 2000 + "]"
+    test = replace(test, case=replace(test.case, nodeid="test_a.py::test_b[" + "x" * 2000 + "]"))
     lines = text_of(test)
     assert max(map(len, lines[:-2])) <= 500
-    assert lines[-1] == f"to approve: pytest --npudump-update-golden '{test.nodeid}'"
+    assert lines[-1] == f"to approve: pytest --npudump-update-golden '{test.case.nodeid}'"
     assert max(map(len, full_lines(test))) >= 9000
 
 
-def test_verbose_and_the_file_have_everything(failed: Callable[..., MarkedTest]) -> None:
+def test_verbose_and_the_file_have_everything(failed: Callable[..., Result]) -> None:
     test = failed(200, escalation=Escalation(findings(40), ("a",)), notes=tuple(map(str, range(30))))
     verbose, full = text_of(test, verbose=True), full_lines(test)
     for number in range(200):
@@ -114,7 +114,7 @@ def test_verbose_and_the_file_have_everything(failed: Callable[..., MarkedTest])
 
 
 def test_names_from_a_dump_cannot_steer_the_terminal_or_break_lines(
-    failed: Callable[..., MarkedTest],
+    failed: Callable[..., Result],
 ) -> None:
     test = failed(["a\x1b]0;owned\x07\nFAKE: all passed", "b\udc80"])
     for lines in (text_of(test), text_of(test, verbose=True), full_lines(test)):
@@ -123,7 +123,7 @@ def test_names_from_a_dump_cannot_steer_the_terminal_or_break_lines(
         "\n".join(lines).encode("utf-8")
 
 
-def test_tensors_that_did_not_reproduce_come_first(failed: Callable[..., MarkedTest]) -> None:
+def test_tensors_that_did_not_reproduce_come_first(failed: Callable[..., Result]) -> None:
     mixed = findings(3) + tuple(
         replace(f, key=TensorKey("odd", "output", 0)) for f in findings(1, reproduced=False)
     )
@@ -138,7 +138,7 @@ def test_tensors_that_did_not_reproduce_come_first(failed: Callable[..., MarkedT
 
 
 def test_worst_element_and_special_values_are_told_with_their_places(
-    failed: Callable[..., MarkedTest],
+    failed: Callable[..., Result],
 ) -> None:
     text = "\n".join(text_of(failed(1, escalation=Escalation(findings(2), ("a",)))))
     assert "net/layer_0:output.0: against the golden tensor: max abs " in text
@@ -147,31 +147,31 @@ def test_worst_element_and_special_values_are_told_with_their_places(
     assert "max 7 at [9]" in text
 
 
-def test_second_run_that_came_to_nothing_says_why(failed: Callable[..., MarkedTest]) -> None:
+def test_second_run_that_came_to_nothing_says_why(failed: Callable[..., Result]) -> None:
     lines = text_of(failed(1, escalation=Escalation(problem="not run: too large")))
     assert "second run: not run: too large" in lines
 
 
-def test_missing_golden_names_the_command_that_creates_it(failed: Callable[..., MarkedTest]) -> None:
+def test_missing_golden_names_the_command_that_creates_it(failed: Callable[..., Result]) -> None:
     test = failed([], status=status.MISSING_GOLDEN, problems=("no golden file g.yaml",))
     lines = text_of(test)
     assert lines[0] == "npudump: no golden file g.yaml"
     assert lines[-1] == "to create:  pytest --npudump-update-golden 'test_a.py::test_b'"
 
 
-def test_error_offers_no_approval(failed: Callable[..., MarkedTest]) -> None:
+def test_error_offers_no_approval(failed: Callable[..., Result]) -> None:
     lines = text_of(failed([], status=status.ERROR, problems=("the dump holds nothing: x", "and y")))
     assert lines[:2] == ["npudump: the dump holds nothing: x", "also: and y"]
     assert not any("--npudump-update-golden" in line for line in lines)
 
 
-def test_golden_tensors_that_were_not_written_are_the_headline(failed: Callable[..., MarkedTest]) -> None:
+def test_golden_tensors_that_were_not_written_are_the_headline(failed: Callable[..., Result]) -> None:
     test = failed([], status=status.RECORDED, escalation=Escalation(problem="the tensors were not written"))
     assert headline(test) == "npudump: the tensors were not written"
 
 
 def test_report_files_that_could_not_be_written_are_told(
-    failed: Callable[..., MarkedTest], tmp_path: Path
+    failed: Callable[..., Result], tmp_path: Path
 ) -> None:
     details = Details(tmp_path / "a", tmp_path / "b", "the report files could not be written: disk full")
     lines = failure_text(failed(1), details, verbose=False).split("\n")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import warnings
     from collections.abc import Generator
 
-    from pytest_npudump.regression.session import Judged, MarkedTest
+    from pytest_npudump.regression.session import CaseSession, Judged
 
 
 def main() -> None:
@@ -111,17 +111,17 @@ class Child:
         """Say what is under way."""
         self._post("phase", "teardown")
 
-    def called(self, test: MarkedTest | None) -> None:
+    def called(self, test: CaseSession | None) -> None:
         """Hand over what the body came to, should the process not live to the end of the teardown."""
-        if test is not None and test.outcome is not None:
-            self.task.called.write_bytes(dump_bytes((test.outcome, test.escalation)))
+        if test is not None and test.first is not None:
+            self.task.called.write_bytes(dump_bytes((test.first, test.escalation)))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Pass on ``pytest.exit()``, which ends the whole session."""
         if isinstance(excinfo.value, pytest.exit.Exception):
             self._post("exit", (str(excinfo.value.msg), excinfo.value.returncode))
 
-    def concluded(self, test: MarkedTest | None, *, again: bool) -> None:
+    def concluded(self, test: CaseSession | None, *, again: bool) -> None:
         """Hand over what has become of the test, before its reports.
 
         Args:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.session import CaseSession
 
 _MAIN = "from pytest_npudump.plugin.isolation.child import main; main()"
 _GRACE = 15.0
@@ -57,7 +57,7 @@ class ChildRun:
     output: tuple[tuple[str, str], ...]
 
 
-def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
+def run_child(item: pytest.Item, test: CaseSession, run: int) -> ChildRun:
     """Run a test once in a new interpreter and its own process group, and wait for its end.
 
     Args:
@@ -68,13 +68,13 @@ def run_child(item: pytest.Item, test: MarkedTest, run: int) -> ChildRun:
     Raises:
         pytest.exit.Exception: the test has called ``pytest.exit()``.
     """
-    timeout = test.request.timeout or test.settings.isolation_timeout
-    meeting_place = test.exchange.folder if test.exchange is not None else None
+    timeout = test.case.request.timeout or test.case.settings.isolation_timeout
+    meeting_place = test.case.exchange.folder if test.case.exchange is not None else None
     ours, theirs = socket.socketpair()
     with closing(ours):
         with closing(theirs):
-            other = run != 1 and looks_for_unwritten(test)
-            task = Task.of(item, run, test.directory, theirs.fileno(), meeting_place, other_memory=other)
+            other = run != 1 and looks_for_unwritten(test.case)
+            task = Task.of(item, run, test.case.directory, theirs.fileno(), meeting_place, other_memory=other)
             good, end = _run(task, item.config.invocation_params.dir, timeout)
         last = [*_captured(ours)]
     said: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +20,7 @@ from pytest_npudump.storage.mailbox import load_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.session import CaseSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Isolated:
     """
 
     item: pytest.Item
-    test: MarkedTest
+    test: CaseSession
 
     def reports(self, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
         """Run the test, a second time where the first one asks for it, and return the reports that count."""
@@ -47,7 +47,7 @@ class Isolated:
         return [*reports, outer] if outer.failed else reports
 
     def _runs(self) -> list[pytest.TestReport]:
-        if looks_for_unwritten(self.test):
+        if looks_for_unwritten(self.test.case):
             self._run(0)
         first = self._run(1)
         if not first.again or not first.complete:
@@ -76,7 +76,7 @@ class Isolated:
 
     def _run(self, number: int) -> ChildRun:
         run = run_child(self.item, self.test, number)
-        self.test.runtime = RemoteRuntime(self.test.runtime.name, run.producer)
+        self.test.run_in(RemoteRuntime(self.test.case.runtime.name, run.producer))
         if self.item.config.getoption("capture") == "no":
             sys.stdout.write("".join(f"{text}\n" for _, text in run.output))
         return run
@@ -96,14 +96,8 @@ class Isolated:
     def _died(self, run: ChildRun) -> list[pytest.TestReport]:
         """Make the reports of a test whose process did not live to make them."""
         if run.task.called.exists():
-            self.test.outcome, self.test.escalation = load_bytes(run.task.called.read_bytes())
+            self.test.resume(*load_bytes(run.task.called.read_bytes()))
         self.test.die(run.death)
-        died = self.test.outcome
-        if self.test.request.scene == "exception" and died is not None:
-            from pytest_npudump.regression.scenes.exception import judge as exception  # noqa: PLC0415 - only where a process died
-
-            left = exception.examine(self.test)
-            self.test.outcome = replace(left, status=died.status, problems=died.problems + left.problems)
         report = self._concluded(run)
         _compat.expect_failure(self.item, report)
         return [report, self._report("teardown", lambda: None)]

@@ -12,10 +12,11 @@ from pytest_npudump.regression.scenes.watcher import judge as watcher
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import Outcome
-    from pytest_npudump.regression.session import MarkedTest
 
-JUDGES: Mapping[str, Callable[[MarkedTest], Outcome]] = MappingProxyType(
+JUDGES: Mapping[str, Callable[[Case, Attempt], Outcome]] = MappingProxyType(
     {"exception": exception.judge, "overflow": overflow.judge, "watcher": watcher.judge}
 )
 """What judges a test, by the name of its scene; ``model`` and ``op`` are compared with a golden."""

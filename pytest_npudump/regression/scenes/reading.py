@@ -9,23 +9,24 @@ from pytest_npudump.regression.diagnose import explain_empty
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.runtime.base import Activity
 
 
-def read_run(test: MarkedTest) -> Dump:
-    """Read the dump of the run under way.
+def read_run(case: Case, attempt: Attempt) -> Dump:
+    """Read the dump of a run that has ended.
 
     Raises:
         DumpError: it holds nothing; the message has the likely cause.
     """
-    attempt, activity = test.attempt, test.runtime.activity
+    activity = case.runtime.activity
     try:
         dump = attempt.read()
     except DumpError as error:
-        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, str(error))) from error
+        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, str(error))) from error
     if not dump.records and not dump.problems:
-        raise DumpError(explain_empty(test.request, activity, attempt.dump_path, ""))
+        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, ""))
     return dump
 
 
@@ -41,12 +42,12 @@ def not_dumped(activity: Activity) -> str:
     return f"not all that ran in the test was under the dump: {'; '.join(gaps)}" if gaps else ""
 
 
-def why_unshown(test: MarkedTest) -> str:
-    """Say why :func:`ran_under_dump` does not hold for the run under way."""
-    activity = test.runtime.activity
+def why_unshown(case: Case, attempt: Attempt) -> str:
+    """Say why :func:`ran_under_dump` does not hold for a run."""
+    activity = case.runtime.activity
     if activity.evidence.gaps and (activity.executions or activity.evidence.shown):
         return not_dumped(activity)
-    why = explain_empty(test.request, activity, test.attempt.dump_path, "")
+    why = explain_empty(case.request, activity, attempt.dump_path, "")
     return f"nothing shows that a model ran under the dump: {why}"
 
 

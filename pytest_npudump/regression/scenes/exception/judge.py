@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
 
 _RENUMBERED = "ASCEND_RT_VISIBLE_DEVICES"
 """Devices that it renumbers have other numbers in a dump than in the program, or not."""
@@ -37,15 +38,15 @@ _FALLBACK = (
 )
 
 
-def judge(test: MarkedTest) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Outcome:
     """Fail the test if an operator failed, or if nothing shows that the dump was on while a model ran."""
-    outcome = examine(test)
-    activity = test.runtime.activity
+    outcome = examine(case, attempt)
+    activity = case.runtime.activity
     if outcome.good and activity.evidence.failed:
         return replace(outcome, status=status.FAILED, problems=(_undumped(activity.evidence.failed),))
     if not outcome.good or ran_under_dump(activity):
         return outcome
-    return Outcome(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(test)}",))
+    return Outcome(status.ERROR, None, problems=(f"no operator failed, and {why_unshown(case, attempt)}",))
 
 
 def _undumped(calls: Sequence[str]) -> str:
@@ -55,7 +56,7 @@ def _undumped(calls: Sequence[str]) -> str:
     )
 
 
-def examine(test: MarkedTest) -> Outcome:
+def examine(case: Case, attempt: Attempt | None) -> Outcome:
     """Return the operators that failed in the last run of a test, whatever became of its process.
 
     Nothing is raised: what cannot be read is a problem of the outcome. Without findings and problems the
@@ -65,8 +66,8 @@ def examine(test: MarkedTest) -> Outcome:
     problems: list[str] = []
     notes: list[str] = []
     try:
-        for tree in find_dumps(test.attempt, os.environ) if test.attempts else ():
-            foreign = dumps_of_others(tree, _used_by_others(test))
+        for tree in find_dumps(attempt, os.environ) if attempt is not None else ():
+            foreign = dumps_of_others(tree, _used_by_others(case))
             notes += [_left_out(tree, foreign)] if foreign else []
             found = tree.without(foreign)
             read, unreadable = _read(found)
@@ -76,7 +77,7 @@ def examine(test: MarkedTest) -> Outcome:
     except (DumpError, OSError) as error:
         problems.append(f"the exception dumps cannot be looked for: {error}")
     findings = _grouped(failed)
-    detail = test.request.dump_scene == "aic_err_detail_dump"
+    detail = case.request.dump_scene == "aic_err_detail_dump"
     if detail and findings and not any(one.kind == DETAIL for one in findings):
         notes.append(_FALLBACK)
     good = not findings and not problems
@@ -90,11 +91,11 @@ def examine(test: MarkedTest) -> Outcome:
     )
 
 
-def _used_by_others(test: MarkedTest) -> Callable[[int], bool]:
+def _used_by_others(case: Case) -> Callable[[int], bool]:
     """Return what tells whether a device is another rank's; none is where nothing is known of that."""
-    if test.exchange is None or os.environ.get(_RENUMBERED):
+    if case.exchange is None or os.environ.get(_RENUMBERED):
         return lambda _: False
-    rank, given = test.exchange.rank, test.settings.device
+    rank, given = case.exchange.rank, case.settings.device
     if given is not None:
         return lambda device: device != given
     return lambda device: device != rank.local and (device < rank.local_size or not rank.local_size)

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.tree.find import Tree
     from pytest_npudump.dump.tree.places import Place
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.scenes.overflow.records import Overflow
-    from pytest_npudump.regression.session import MarkedTest
     from pytest_npudump.runtime.base import Activity
 
 KEY = "overflow"
@@ -45,30 +46,30 @@ KEY = "overflow"
 _SEVERAL = 2
 
 
-def judge(test: MarkedTest) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Outcome:
     """Hold the overflows of a run against those that the golden lists, or record them there."""
-    path = test.goldens.path
+    path = case.goldens.path
     try:
-        golden = golden_to_start_from(test)
-        known = {} if test.settings.update_golden else known_overflows(golden)
-        dump, tree = _read(test)
+        golden = golden_to_start_from(case)
+        known = {} if case.settings.update_golden else known_overflows(golden)
+        dump, tree = _read(case, attempt)
     except (DumpError, GoldenError) as error:
         return Outcome(status.ERROR, path, problems=(str(error),))
     found, problems = find_overflows(tree.overflow, dump.records)
     found += detected_by_mindspore(dump.records)
-    gaps = not_dumped(test.runtime.activity)
+    gaps = not_dumped(case.runtime.activity)
     problems = (*unreadable(dump), *problems, *_without_tensors(tree, dump), *((gaps,) if gaps else ()))
-    if test.settings.update_golden:
-        return _record(test, golden, found, problems)
+    if case.settings.update_golden:
+        return _record(case, golden, found, problems)
     if golden is not None:
-        problems = (*test.goldens.foreign(golden), *problems)
+        problems = (*case.goldens.foreign(golden), *problems)
     new = tuple(one for one in found if not is_known(one, known))
     good = not new and not problems
     return Outcome(
         status.PASSED if good else status.FAILED,
         path,
         problems=problems,
-        notes=(*(test.goldens.unsaid(golden) if golden else ()), *_notes(found, new, known)),
+        notes=(*(case.goldens.unsaid(golden) if golden else ()), *_notes(found, new, known)),
         tensors=len(dump.records),
         findings=new,
     )
@@ -114,22 +115,22 @@ def known_overflows(golden: Golden | None) -> Mapping[str, Sequence[str]]:
     )
 
 
-def _read(test: MarkedTest) -> tuple[Dump, Tree]:
+def _read(case: Case, attempt: Attempt) -> tuple[Dump, Tree]:
     """Read the run's dump, and find its files.
 
     Raises:
         DumpError: there is none, and nothing shows that a model ran while overflows were dumped and seen.
     """
-    attempt, activity = test.attempt, test.runtime.activity
+    activity = case.runtime.activity
     tree = find_files(attempt.directory)
     if tree.overflow or tree.files or tree.problems:
-        dump = _merge(attempt.directory, one_run=test.runtime.name == "mindspore")
+        dump = _merge(attempt.directory, one_run=case.runtime.name == "mindspore")
         return _with_models(dump, tree, activity), tree
     if activity.evidence.blind:
         raise DumpError(f"no overflow is recorded, and none could be: {'; '.join(activity.evidence.blind)}")
     if ran_under_dump(activity):
         return Dump(attempt.directory, ()), tree
-    raise DumpError(f"no overflow is recorded, and {why_unshown(test)}")
+    raise DumpError(f"no overflow is recorded, and {why_unshown(case, attempt)}")
 
 
 def _merge(directory: Path, *, one_run: bool) -> Dump:
@@ -192,10 +193,10 @@ def _notes(
 
 
 def _record(
-    test: MarkedTest, golden: Golden | None, found: Sequence[Overflow], problems: tuple[str, ...]
+    case: Case, golden: Golden | None, found: Sequence[Overflow], problems: tuple[str, ...]
 ) -> Outcome:
     """Write the overflows into the golden; a model without any gets no golden, and keeps none."""
-    path = test.goldens.path
+    path = case.goldens.path
     nameless = tuple(
         f"{one.record}: the overflow of task {one.task}, stream {one.stream} cannot be listed: the dump "
         f"has no operator with these ids"
@@ -204,19 +205,19 @@ def _record(
     )
     if problems or nameless:
         return Outcome(status.ERROR, path, problems=problems + nameless)
-    lost = test.goldens.lost_by_update(golden)
+    lost = case.goldens.lost_by_update(golden)
     if golden is None and not found and not lost:
         return Outcome(status.UNCHANGED, path)
     kinds: defaultdict[str, list[str]] = defaultdict(list)
     for one in found:
         kinds[one.name] += [kind for kind in one.kinds if kind not in kinds[one.name]]
     empty = StatsTable.from_records(())
-    base = golden or Golden(test=test.nodeid, producer={}, table=empty, path=path)
+    base = golden or Golden(test=case.nodeid, producer={}, table=empty, path=path)
     extra = {key: value for key, value in base.extra.items() if key != KEY}
     listed = {KEY: dict(kinds)} if kinds else {}
     try:
-        written, changed = test.goldens.write(
-            replace(base, extra={**extra, **listed}), empty, test.runtime.producer()
+        written, changed = case.goldens.write(
+            replace(base, extra={**extra, **listed}), empty, case.runtime.producer()
         )
     except GoldenError as error:
         return Outcome(status.ERROR, path, problems=(str(error),))

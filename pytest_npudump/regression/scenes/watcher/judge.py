@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.regression.session import MarkedTest
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.request import DumpRequest
 
 
@@ -85,13 +86,13 @@ class _Snapshot(NamedTuple):
     record: TensorRecord
 
 
-def judge(test: MarkedTest) -> Outcome:
+def judge(case: Case, attempt: Attempt) -> Outcome:
     """Compare the snapshots of every watched output; nothing to compare is a failure, never a pass."""
     try:
-        dump = read_run(test)
+        dump = read_run(case, attempt)
     except DumpError as error:
         return Outcome(status.ERROR, None, problems=(str(error),))
-    findings, problems, compared = find_tramplings(dump, test.request)
+    findings, problems, compared = find_tramplings(dump, case.request)
     problems = (*unreadable(dump), *problems)
     good = not findings and not problems
     return Outcome(

@@ -1,0 +1,51 @@
+"""What is fixed about a marked test: all that its runs are made of and judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.golden.of_test import Goldens
+    from pytest_npudump.ranks.exchange import Exchange
+    from pytest_npudump.reference.reference import Reference
+    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test with the marker, before and after any of its runs.
+
+    Attributes:
+        nodeid: pytest's name of the test, as a user types it.
+        request: what its markers ask for.
+        settings: the options of the session.
+        runtime: what runs its models.
+        goldens: its golden files.
+        tolerances: what its statistics may differ by.
+        directory: where its dumps and reports go.
+        progress: called with (files read, files in all) while a dump is read; None for nobody.
+        reference: the ONNX model its layers are compared with; None without one.
+        exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
+        isolated: whether each run has a process of its own.
+        probing: whether this process is for a run in other memory, for the recording of one that is not.
+    """
+
+    nodeid: str
+    request: DumpRequest
+    settings: Settings
+    runtime: Runtime
+    goldens: Goldens
+    tolerances: Tolerances
+    directory: Path
+    progress: Callable[[int, int], None] | None = None
+    reference: Reference | None = None
+    exchange: Exchange | None = None
+    isolated: bool = False
+    probing: bool = False
