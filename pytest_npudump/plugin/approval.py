@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.plugin.item_state import PARTS, RESULT
+from pytest_npudump.plugin.item_state import PARTS, RESULT, TEST
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.storage.atomic import locked, replace_file
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    import pytest
 
     from pytest_npudump.regression.session import CaseSession
 
@@ -93,17 +94,51 @@ def _files(test: CaseSession) -> tuple[Path, ...]:
     return test.case.goldens.path, test.case.goldens.path.with_suffix(".safetensors")
 
 
+@contextmanager
+def withdrawn_if_interrupted(item: pytest.Item) -> Iterator[None]:
+    """Put the golden files back where the session ends in the block, before all of the test has passed.
+
+    Raises:
+        pytest.exit.Exception: they cannot be put back.
+    """
+    try:
+        yield
+    except BaseException:
+        test = item.stash.get(TEST, None)
+        if test is not None and test.case.settings.update_golden:
+            try:
+                _put_back(test)
+            except (GoldenError, OSError) as error:
+                words = (
+                    f"npudump: {test.case.nodeid} was recorded and did not end, and its golden stays: {error}"
+                )
+                raise pytest.exit.Exception(words) from None
+        raise
+
+
 def _put_back(test: CaseSession) -> None:
     folder = test.case.directory / _FOLDER
-    if not folder.is_dir():
+    changed = [path for path in _files(test) if _is_changed(path, folder)]
+    if not changed:
         return
     with locked(test.case.goldens.path):
-        for path in _files(test):
-            copy = folder / path.name
-            if (folder / f"{path.name}{_ABSENT}").exists():
+        for path in changed:
+            if _was_absent(path, folder):
                 path.unlink(missing_ok=True)
-            elif copy.exists() and not (path.exists() and path.read_bytes() == copy.read_bytes()):
-                replace_file(path, [copy.read_bytes()])
+            else:
+                replace_file(path, [(folder / path.name).read_bytes()])
+
+
+def _is_changed(path: Path, folder: Path) -> bool:
+    """Whether a golden file is another than the one that was kept in ``folder``."""
+    if _was_absent(path, folder):
+        return path.exists()
+    copy = folder / path.name
+    return copy.exists() and not (path.exists() and path.read_bytes() == copy.read_bytes())
+
+
+def _was_absent(path: Path, folder: Path) -> bool:
+    return (folder / f"{path.name}{_ABSENT}").exists()
 
 
 def _amend(item: pytest.Item, reports: Sequence[pytest.TestReport], word: str) -> None:

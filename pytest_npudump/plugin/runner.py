@@ -8,7 +8,7 @@ import pytest
 
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.approval import failed_parts, withdraw_unless_passed
+from pytest_npudump.plugin.approval import failed_parts, withdraw_unless_passed, withdrawn_if_interrupted
 from pytest_npudump.plugin.conclusion import (
     body_failed,
     conclude,
@@ -132,7 +132,8 @@ class Runner:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         item.stash[OURS] = True
         try:
-            reports = self._reports(item, nextitem)
+            with withdrawn_if_interrupted(item):
+                reports = self._reports(item, nextitem)
             withdraw_unless_passed(item, item.stash.get(TEST, None), reports)
             self._repetitions.note(item, self._settings, reports)
             for report in reports:

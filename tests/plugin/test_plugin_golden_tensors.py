@@ -87,7 +87,7 @@ KILL = """
 import os, signal, sys
 left = [int(os.environ.get("KILL", "0"))]
 def hook(event, arguments):
-    if event == "os.rename" and ".npudump-" in str(arguments):
+    if event == "os.rename" and "{0}golden{0}".format(os.sep) in str(arguments[1]):
         left[0] -= 1
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGKILL)

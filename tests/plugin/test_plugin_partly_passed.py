@@ -161,3 +161,13 @@ def test_isolated_test_whose_process_dies_in_its_teardown_approves_nothing(proje
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["npudump: *SIGABRT*; what had been recorded is taken back*"])
     assert project.golden.read_bytes() == golden
+
+
+@pytest.mark.parametrize("isolation", ["auto", "process"])
+def test_update_takes_back_what_it_recorded_where_the_session_ends_in_the_teardown(
+    project: Project, isolation: str
+) -> None:
+    source = HEAD + "@pytest.fixture\ndef guard():\n    yield\n    BROKEN() and pytest.exit('enough')\n"
+    golden = approved_then_broken(project, source + MARKED.format(fixtures=", guard"))
+    project.run("--npudump-update-golden", f"--npudump-isolation={isolation}")
+    assert project.golden.read_bytes() == golden

@@ -51,7 +51,9 @@ def odd_escalation() -> Escalation:
 
 def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..., Result]) -> None:
     test = failed(10_000)
-    result = result_json(test, Details(test.case.directory / "report.txt", test.case.directory / "report.json"))
+    result = result_json(
+        test, Details(test.case.directory / "report.txt", test.case.directory / "report.json")
+    )
     assert len(json.dumps(result)) < 1000
     assert {
         name: result[name]
