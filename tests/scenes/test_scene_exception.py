@@ -71,10 +71,6 @@ class Run:
     )
 
     @property
-    def attempts(self) -> list[Attempt]:
-        return [self.attempt]
-
-    @property
     def runtime(self) -> Any:
         return SimpleNamespace(activity=self.activity)
 
@@ -107,7 +103,7 @@ def failed(outcome: Outcome) -> list[FailedOperator]:
 
 def test_a_dump_that_adump_wrote_names_its_operator_and_shows_its_tensors(run: Any) -> None:
     path = shutil.copy(SAMPLE, run.folder(3) / NORM)
-    outcome = judge(run)
+    outcome = judge(run, run.attempt)
     assert outcome.status == status.FAILED
     (found,) = failed(outcome)
     assert (found.layer, found.op_type, found.kind, found.task, found.device) == (
@@ -138,7 +134,7 @@ def test_the_stream_of_a_norm_dump_is_in_its_log(run: Any) -> None:
     (run.folder() / f"Add.a_b.7.{STAMP}").write_bytes(
         b"".join(container(norm_header(5, operator, message=message), operator))
     )
-    (found,) = failed(judge(run))
+    (found,) = failed(judge(run, run.attempt))
     assert finding_sentence(found) == "a/b (Add) failed on the NPU (device 0, stream 47, task 7)"
     assert finding_details(found)[0].startswith("  input.0: float16 [2], max 1 at [1], min 1 at [1], 1 NaN")
 
@@ -159,7 +155,7 @@ def test_a_dump_without_a_name_tells_stream_task_and_what_is_in_it(
         "", "", 1, 42, 0, [Argument(from_array(BY_NAME["int8"], np.zeros((2, 3), np.int8)), 0)]
     )
     (run.folder() / name).write_bytes(b"".join(container(brief_header(5, operator), operator)))
-    (found,) = failed(judge(run))
+    (found,) = failed(judge(run, run.attempt))
     assert (found.kind, found.layer) == (kind, "")
     assert finding_sentence(found) == f"{sentence} on the NPU (device 0, stream 42, task 1)"
     assert finding_details(found)[0] == "  input.0: 6 bytes of shape [2, 3], the dump tells no data type"
@@ -168,20 +164,20 @@ def test_a_dump_without_a_name_tells_stream_task_and_what_is_in_it(
 def test_a_dump_that_ge_names_itself_is_one_too(run: Any) -> None:
     # the exception_dumper.cc of older GE: no stream, microseconds; elsewhere an operator of a model dump
     shutil.copy(SAMPLE, run.folder() / "GatherV2.GatherV21.1.1733469426252033")
-    (found,) = failed(judge(run))
+    (found,) = failed(judge(run, run.attempt))
     assert (found.kind, found.op_type, found.task, found.layer) == ("norm", "GatherV2", 1, "net/op.name 1")
 
 
 def test_a_custom_dump_goes_by_its_name(run: Any) -> None:
     shutil.copy(SAMPLE, run.folder() / f"my.ring buffer.custom.{STAMP}")
-    (found,) = failed(judge(run))
+    (found,) = failed(judge(run, run.attempt))
     assert (found.kind, found.layer, found.task) == ("custom", "net/op.name 1", None)
     assert "hello" in found.message
 
 
 def test_a_container_under_any_name_is_no_unreadable_file(run: Any) -> None:
     shutil.copy(SAMPLE, run.folder() / "op.1.2")
-    outcome = judge(run)
+    outcome = judge(run, run.attempt)
     assert outcome.problems == ()
     assert [one.layer for one in failed(outcome)] == ["net/op.name 1"]
 
@@ -194,7 +190,7 @@ def test_a_core_names_its_kernel_and_the_kernel_s_files_are_attached(run: Any) -
     path.write_bytes(core("te_mul_1__kernel0", operator))
     for name in ("te_mul_1_host.o", "te_mul_1.json"):
         (folder / name).write_bytes(b"\x7fELF")
-    outcome = judge(run)
+    outcome = judge(run, run.attempt)
     assert outcome.problems == ()
     (found,) = failed(outcome)
     assert finding_sentence(found) == (
@@ -213,14 +209,14 @@ def test_a_core_names_its_kernel_and_the_kernel_s_files_are_attached(run: Any) -
 def test_a_detail_dump_that_fell_back_is_said(run: Any) -> None:
     run.request = DumpRequest(scene="exception", dump_scene="aic_err_detail_dump")
     shutil.copy(SAMPLE, run.folder() / f"exception_info.42.1.{STAMP}")
-    assert "CANN fell back to aic_err_brief_dump" in judge(run).notes[0]
+    assert "CANN fell back to aic_err_brief_dump" in judge(run, run.attempt).notes[0]
 
 
 def test_a_dump_cut_short_is_a_problem_and_costs_no_other(run: Any) -> None:
     shutil.copy(SAMPLE, run.folder() / f"Add.a_b.4.{STAMP}")
     cut = run.folder() / f"MatMul.net_fc.5.{STAMP}"
     cut.write_bytes(SAMPLE.read_bytes()[:700])
-    outcome = examine(run)
+    outcome = examine(run, run.attempt)
     assert [(one.layer, one.op_type, bool(one.tensors)) for one in failed(outcome)] == [
         ("net/op.name 1", "Add", True),
         ("net_fc", "MatMul", False),
@@ -233,7 +229,7 @@ def test_a_dump_cut_short_is_a_problem_and_costs_no_other(run: Any) -> None:
 @pytest.mark.parametrize("content", [b"", b"\0" * 3, b"\xff" * 64])
 def test_a_file_that_holds_nothing_to_read_still_fails(run: Any, content: bytes) -> None:
     (run.folder() / NORM).write_bytes(content)
-    outcome = judge(run)
+    outcome = judge(run, run.attempt)
     assert outcome.status == status.FAILED
     assert len(outcome.problems) == 1
     assert [one.layer for one in failed(outcome)] == ["net_op_name_1"]
@@ -243,14 +239,14 @@ def test_the_same_operator_failing_again_is_one_finding(run: Any) -> None:
     for millisecond in range(3):
         shutil.copy(SAMPLE, run.folder() / f"MatMul.net_op_name_1.5.2026091008523748{millisecond}")
     shutil.copy(SAMPLE, run.folder(1) / NORM)
-    first, other = failed(judge(run))
+    first, other = failed(judge(run, run.attempt))
     assert finding_sentence(first).endswith("(device 0, task 5), 3 times")
     assert (len(first.tensors), other.device, other.executions) == (3, 1, 1)
 
 
 def test_a_capture_is_named(run: Any) -> None:
     shutil.copy(SAMPLE, run.folder(part="dump-warm up") / NORM)
-    (found,) = failed(judge(run))
+    (found,) = failed(judge(run, run.attempt))
     assert finding_sentence(found).startswith("net/op.name 1 (MatMul) failed on the NPU in capture=warm up (")
 
 
@@ -258,7 +254,7 @@ def test_other_files_of_the_run_are_no_exceptions(run: Any) -> None:
     (run.attempt.dump_path / "20260910085237" / "0").mkdir(parents=True)
     shutil.copy(SAMPLE, run.attempt.dump_path / "20260910085237" / "0" / "Add.x.1.2.1795228764002383")
     (run.attempt.directory / "stdout.txt").write_text("hello")
-    assert judge(run).status == status.PASSED
+    assert judge(run, run.attempt).status == status.PASSED
 
 
 @pytest.mark.parametrize("variable", ["ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH"])
@@ -271,9 +267,9 @@ def test_a_dump_that_the_environment_sent_elsewhere_is_found_if_it_is_newer_than
     old = folder / f"Add.old.4.{STAMP}"
     old.write_bytes(b"damaged, and nobody's business")
     os.utime(old, (1, 1))
-    assert judge(run).status == status.PASSED
+    assert judge(run, run.attempt).status == status.PASSED
     shutil.copy(SAMPLE, folder / NORM)
-    outcome = judge(run)
+    outcome = judge(run, run.attempt)
     assert outcome.problems == ()
     (found,) = failed(outcome)
     assert (found.layer, found.device, found.outside) == ("net/op.name 1", 2, variable)
@@ -297,13 +293,13 @@ def test_dumps_outside_of_devices_that_other_ranks_use_are_left_to_them(
     dump_outside(tmp_path, 3)
     for name, content in beside.items():
         (folder / name).write_bytes(content)
-    outcome = judge(run)
+    outcome = judge(run, run.attempt)
     assert outcome.status == status.PASSED
     assert outcome.notes == (
         f"exception dumps of device 1, 3 in {folder.parent} are left to the ranks that use it",
     )
     dump_outside(tmp_path, 0)
-    assert [found.device for found in failed(judge(run))] == [0]
+    assert [found.device for found in failed(judge(run, run.attempt))] == [0]
 
 
 BLAMED = [
@@ -330,13 +326,13 @@ def test_dumps_outside_of_a_device_that_may_be_this_process_s_fail_its_test(  # 
     run.exchange = None if rank is None else SimpleNamespace(rank=rank)
     run.settings.device = given
     dump_outside(tmp_path, device)
-    assert [found.device for found in failed(judge(run))] == [device]
+    assert [found.device for found in failed(judge(run, run.attempt))] == [device]
 
 
 def test_dumps_in_the_run_s_own_directory_are_its_own_whatever_the_device(run: Any) -> None:
     run.exchange = SimpleNamespace(rank=Rank(0, 4, 0, 4))
     shutil.copy(SAMPLE, run.folder(3) / NORM)
-    assert [found.device for found in failed(judge(run))] == [3]
+    assert [found.device for found in failed(judge(run, run.attempt))] == [3]
 
 
 def test_a_dump_in_the_working_directory_is_found_whatever_had_it_written(
@@ -348,9 +344,9 @@ def test_a_dump_in_the_working_directory_is_found_whatever_had_it_written(
     old = tmp_path / "here" / "extra-info" / "data-dump" / "0" / f"Add.old.4.{STAMP}"
     old.write_bytes(b"of an earlier process")
     os.utime(old, (1, 1))
-    assert [one.outside for one in failed(judge(run))] == ["another exception dump"]
+    assert [one.outside for one in failed(judge(run, run.attempt))] == ["another exception dump"]
     monkeypatch.setenv("ASCEND_DUMP_SCENE", "aic_err_norm_dump")
-    assert [one.outside for one in failed(judge(run))] == ["ASCEND_DUMP_SCENE"]
+    assert [one.outside for one in failed(judge(run, run.attempt))] == ["ASCEND_DUMP_SCENE"]
 
 
 def test_an_environment_that_points_into_the_run_counts_a_dump_once(
@@ -358,7 +354,7 @@ def test_an_environment_that_points_into_the_run_counts_a_dump_once(
 ) -> None:
     monkeypatch.setenv("ASCEND_WORK_PATH", str(run.attempt.dump_path))
     shutil.copy(SAMPLE, run.folder() / NORM)
-    assert [(one.outside, one.executions) for one in failed(judge(run))] == [("", 1)]
+    assert [(one.outside, one.executions) for one in failed(judge(run, run.attempt))] == [("", 1)]
 
 
 @pytest.mark.parametrize(
@@ -368,16 +364,16 @@ def test_an_environment_that_points_into_the_run_counts_a_dump_once(
 )
 def test_a_run_of_which_nothing_is_known_does_not_pass(run: Any, changes: dict[str, object]) -> None:
     vars(run.activity).update(changes)
-    outcome = judge(run)
+    outcome = judge(run, run.attempt)
     assert outcome.status == status.ERROR
     assert outcome.problems[0].startswith("no operator failed, and nothing shows that a model ran under")
     run.activity.evidence.shown.append("it read the configuration")
-    assert judge(run).status == status.PASSED
+    assert judge(run, run.attempt).status == status.PASSED
 
 
 def test_nothing_is_raised_for_a_run_that_never_began(run: Any) -> None:
     shutil.rmtree(run.attempt.directory)
-    outcome = examine(run)
+    outcome = examine(run, run.attempt)
     assert (outcome.findings, outcome.problems) == ((), ())
 
 
