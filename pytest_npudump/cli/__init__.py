@@ -26,7 +26,10 @@ COMMANDS = {
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",
     "demo": "write a small test project, record its golden, pass, change a weight, and show the failure",
 }
-"""Modules of this package, each with configure(parser) and run(arguments) -> exit code, and their help."""
+"""The commands and their help; the module of each has configure(parser) and run(arguments) -> exit code."""
+
+_FOLDERS = frozenset({"compare", "config", "convert"})
+"""Commands of several modules, of which ``command`` is the one to run; others are a module of their name."""
 
 _READING = frozenset({"ls", "stats", "compare", "convert", "overflow"})
 """Commands that read dumps and start no other program."""
@@ -87,7 +90,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name in words:
-            module = importlib.import_module(f"pytest_npudump.cli.{name}")
+            module = importlib.import_module(f"{__name__}.{name}{'.command' if name in _FOLDERS else ''}")
             command.description = getattr(module, "DESCRIPTION", summary)
             module.configure(command)
             command.set_defaults(run=module.run)

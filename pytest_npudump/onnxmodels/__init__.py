@@ -1,1 +1,4 @@
-"""ROOM."""
+"""ONNX models for whoever runs them: the emulator, the reference, and those who ask what a graph holds.
+
+``sessions`` of onnxruntime, the ``graph`` as a dump knows it, ``tensors`` as bytes, ``precision`` in float32.
+"""

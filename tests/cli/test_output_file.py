@@ -57,7 +57,7 @@ def test_a_kill_midway_leaves_the_old_file(tmp_path: Path) -> None:
     dying = """
 import os, signal, sys
 from pytest_npudump.cli.common.output_file import write_output
-from pytest_npudump.golden import atomic
+from pytest_npudump.storage import atomic
 atomic.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
 write_output("--json", sys.argv[1], b"new" * 100000)
 """

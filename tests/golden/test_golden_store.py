@@ -270,7 +270,7 @@ def test_a_golden_that_is_the_same_needs_no_lock(
 HOLDER = """
 import sys
 from pathlib import Path
-from pytest_npudump.golden import atomic
+from pytest_npudump.storage import atomic
 with atomic.locked(Path(sys.argv[1])):
     print("in", flush=True)
     sys.stdin.read()
@@ -302,7 +302,7 @@ def beside(path: Path) -> list[str]:
 WRITER = """
 import itertools, sys
 from pathlib import Path
-from pytest_npudump.golden import atomic
+from pytest_npudump.storage import atomic
 target = Path(sys.argv[1])
 for i in itertools.count():
     content = b"%d\\n" % i * 20000 + b"end\\n"

@@ -1,1 +1,4 @@
-"""ROOM."""
+"""``npudump config``: what a runtime would say of a configuration, and the configuration of a test.
+
+``collected`` is the pytest plugin by which ``show`` asks a collection what its tests want.
+"""

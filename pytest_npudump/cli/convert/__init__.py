@@ -1,1 +1,1 @@
-"""ROOM."""
+"""``npudump convert``: ``names`` says which file a tensor becomes, ``tasks`` writes it."""

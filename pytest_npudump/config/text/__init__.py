@@ -1,1 +1,1 @@
-"""ROOM."""
+"""JSON and regular expressions as the C++ libraries of CANN and MindSpore read them."""

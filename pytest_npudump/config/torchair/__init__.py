@@ -1,1 +1,1 @@
-"""ROOM."""
+"""TorchAir's dump configuration: ``checker`` judges its values, ``options`` fills a real one."""

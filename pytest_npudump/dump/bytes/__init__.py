@@ -1,1 +1,1 @@
-"""ROOM."""
+"""The bytes of files: mapped (``rawfile``), whole (``textfile``), or in ``pieces`` and ``chunks``."""

@@ -1,1 +1,5 @@
-"""ROOM."""
+"""The file formats of a dump, a module each; every one raises ``FormatError`` with the file and the byte.
+
+Tensors: ``container``, ``tlv`` (the older layout), ``npy``, ``core``. Statistics: ``stats_csv`` of one
+operator, ``statistic_csv`` of a step. Beside them: ``mapping`` of long names, ``overflow`` records.
+"""

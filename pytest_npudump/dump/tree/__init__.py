@@ -1,1 +1,5 @@
-"""ROOM."""
+"""From a directory to what ran: ``find`` its files, ``places`` from folders, ``keys`` for every tensor.
+
+``runs``, ``turns`` and ``executions`` tell repetitions apart; ``eager``, ``mindspore*``, ``torchair`` and
+``converted`` know the names of their writers; ``raw_names`` undoes what file names lose.
+"""

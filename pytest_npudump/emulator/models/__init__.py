@@ -1,1 +1,1 @@
-"""ROOM."""
+"""Models and single operators, run by onnxruntime, and how they fail."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""The marker ``npu_dump``: its ``arguments``, their ``combinations``, and what they ask of an ``item``."""

@@ -1,1 +1,1 @@
-"""ROOM."""
+"""MindSpore: the ``adapter``, what shows that something ran (``activity``), a MindIR ``model``."""

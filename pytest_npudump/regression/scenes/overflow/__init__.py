@@ -1,1 +1,1 @@
-"""ROOM."""
+"""``scene="overflow"``: ``judge``, and the ``records`` of overflows."""
