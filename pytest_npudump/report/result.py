@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
@@ -11,27 +10,12 @@ from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.report.terminal import Details
 
 _NOTES = 5
 _NOTE = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Details:
-    """The files that say everything about a failure.
-
-    Attributes:
-        text: for people.
-        data: JSON with the same content.
-        problem: why they could not be written; "" if they were.
-    """
-
-    text: Path
-    data: Path
-    problem: str = ""
 
 
 def result_json(result: Result, details: Details | None) -> dict[str, Any]:
@@ -65,7 +49,7 @@ def result_json(result: Result, details: Details | None) -> dict[str, Any]:
         told["reproduced"] = None if escalation.problem else escalation.reproduced
     told["notes"] = _notes(result)
     if details is not None:
-        from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - it builds on this module
+        from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - only for failures
 
         told["details"] = str(details.text)
         told["headline"] = headline(result)
@@ -106,7 +90,7 @@ def full_json(result: Result) -> dict[str, Any]:
 
 def write_details(result: Result) -> Details:
     """Write ``report.txt`` and ``report.json`` beside the test's dumps, over those of the first run."""
-    from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - it builds on this module
+    from pytest_npudump.report.terminal import Details, full_lines  # noqa: PLC0415 - only for failures
 
     details = Details(result.case.directory / "report.txt", result.case.directory / "report.json")
     try:

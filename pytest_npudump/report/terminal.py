@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first import explain_first
@@ -14,6 +15,7 @@ from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, shown,
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from pytest_npudump.regression.outcome import (
         Escalation,
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
         Result,
         SceneFinding,
     )
-    from pytest_npudump.report.result import Details
 
 LINES = 30
 """Lines of one failure without ``-v``; each is cut to :data:`WIDTH` characters."""
@@ -36,6 +37,21 @@ LISTED = 2
 _FEWEST_ROWS = 2
 _FIXED = 8
 """Lines around the rows: first, golden, recorded elsewhere, header, rest, rule, details, way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """The files that say everything about a failure.
+
+    Attributes:
+        text: for people.
+        data: JSON with the same content.
+        problem: why they could not be written; "" if they were.
+    """
+
+    text: Path
+    data: Path
+    problem: str = ""
 
 
 def headline(result: Result) -> str:

@@ -14,7 +14,8 @@ from pytest_npudump.compare.tensors.difference import TensorDifference, compare_
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding
-from pytest_npudump.report.result import Details, full_json, result_json, write_details
+from pytest_npudump.report.result import full_json, result_json, write_details
+from pytest_npudump.report.terminal import Details
 
 if TYPE_CHECKING:
     from collections.abc import Callable

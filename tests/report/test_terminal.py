@@ -13,8 +13,7 @@ from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding
-from pytest_npudump.report.result import Details
-from pytest_npudump.report.terminal import failure_text, full_lines, headline
+from pytest_npudump.report.terminal import Details, failure_text, full_lines, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.compare.stats.verdict import Doubt
 from pytest_npudump.dump.table import (
     EXTREMES,
     MEASURED,
@@ -15,8 +15,6 @@ from pytest_npudump.dump.table import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.stats.digests import Digests
@@ -33,33 +31,6 @@ BELOW_ATOL = "all values are below the absolute tolerance, so that any others of
 ATOL_ADVICE = "; give these layers a rule with a smaller atol"
 _ODD_ADVICE = '; compare these tensors element by element, with dump_data="tensor" and golden_tensors'
 _NAN = STATISTICS.index("nan")
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """One reason for which tensors agree without having been judged in full.
-
-    Attributes:
-        text: the reason.
-        keys: keys of the tensors, by position in the comparison's alignment and in its order.
-        unjudged: positions of those that pass without any of their values judged.
-        advice: what to do about it, with the sign that parts it from what is before; "" if nothing.
-    """
-
-    text: str
-    keys: dict[int, str]
-    unjudged: frozenset[int]
-    advice: str = ""
-
-    def without(self, positions: Collection[int]) -> Doubt:
-        """Return the doubt about all other tensors."""
-        keys = {at: key for at, key in self.keys.items() if at not in positions}
-        return replace(self, keys=keys, unjudged=self.unjudged - frozenset(positions))
-
-    def describe(self, compared: int) -> str:
-        """The doubt in one line; ``compared`` is how many tensors both sides have."""
-        first = next(iter(self.keys.values()))
-        return f"{self.text}: {len(self.keys)} of {compared} tensors (first: {first}){self.advice}"
 
 
 def doubts_of(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.dump.records import TensorKey, sanitise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from pytest_npudump.compare.stats.doubts import Doubt
     from pytest_npudump.compare.stats.order import Alignment
     from pytest_npudump.dump.table import StatsTable
 
@@ -203,3 +202,30 @@ def type_at(golden: StatsTable, actual: StatsTable, here: int, there: int) -> st
     """The operator type either side knows; "" where neither does."""
     found = actual.op_types[there] if there != ABSENT else ""
     return found or (golden.op_types[here] if here != ABSENT else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One reason for which tensors agree without having been judged in full.
+
+    Attributes:
+        text: the reason.
+        keys: keys of the tensors, by position in the comparison's alignment and in its order.
+        unjudged: positions of those that pass without any of their values judged.
+        advice: what to do about it, with the sign that parts it from what is before; "" if nothing.
+    """
+
+    text: str
+    keys: dict[int, str]
+    unjudged: frozenset[int]
+    advice: str = ""
+
+    def without(self, positions: Collection[int]) -> Doubt:
+        """Return the doubt about all other tensors."""
+        keys = {at: key for at, key in self.keys.items() if at not in positions}
+        return replace(self, keys=keys, unjudged=self.unjudged - frozenset(positions))
+
+    def describe(self, compared: int) -> str:
+        """The doubt in one line; ``compared`` is how many tensors both sides have."""
+        first = next(iter(self.keys.values()))
+        return f"{self.text}: {len(self.keys)} of {compared} tensors (first: {first}){self.advice}"
