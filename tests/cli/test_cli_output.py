@@ -131,7 +131,7 @@ def test_one_long_tensor_has_a_bar_on_a_terminal(long_file: Run, tmp_path: Path,
     path = long_file(tmp_path / "dump", "a", 1 << 28, "hifloat8")
     words = [command, str(path), *(["-o", str(tmp_path / "out")] if command == "convert" else [])]
     shown = _on_a_terminal(
-        "from pytest_npudump.cli import progress; progress.PATIENCE = 0.0; " + START, *words
+        "from pytest_npudump.cli.common import progress; progress.PATIENCE = 0.0; " + START, *words
     )
     assert ("converting" if command == "convert" else "reading") in shown
     if command == "convert":
