@@ -13,9 +13,6 @@ from pytest_npudump.settings import Settings, parse_size
 if TYPE_CHECKING:
     import pytest
 
-DESCRIBE_TO = "--npudump-describe-to"
-"""By which ``npudump config show`` names the file that its own plugin writes; for no user, so not below."""
-
 
 @dataclass(frozen=True, slots=True)
 class Option:

@@ -2,3 +2,6 @@
 
 ``collected`` is the pytest plugin by which ``show`` asks a collection what its tests want.
 """
+
+DESCRIBE_TO = "--npudump-describe-to"
+"""The option by which ``show`` names the file that ``collected`` writes; for no user, so not in ``--help``."""

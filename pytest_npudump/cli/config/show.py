@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, to_stderr
+from pytest_npudump.cli.config import DESCRIBE_TO
 from pytest_npudump.errors import RequestError
-from pytest_npudump.plugin.options import DESCRIBE_TO
 
 if TYPE_CHECKING:
     import argparse
