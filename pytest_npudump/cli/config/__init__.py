@@ -4,4 +4,4 @@
 """
 
 DESCRIBE_TO = "--npudump-describe-to"
-"""The option by which ``show`` names the file that ``collected`` writes; for no user, so not in ``--help``."""
+"""The option by which ``show`` names the file that ``collected`` writes; not in ``--help``."""
