@@ -97,7 +97,7 @@ def test_second_attempt_dumps_tensors_of_the_layers_it_is_given(tmp_path: Path, 
 
 def test_directory_that_exists_is_never_used_again(tmp_path: Path, recorder: Recorder) -> None:
     attempt(tmp_path).start(runtime(recorder))
-    with pytest.raises(FileExistsError):
+    with pytest.raises(ConfigError, match="run1: the dump cannot be prepared: File exists"):
         attempt(tmp_path).start(runtime(recorder))
 
 

@@ -204,6 +204,6 @@ def test_model_that_cannot_be_read_is_an_error_that_names_it(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("os.open", refuse)
     with pytest.raises(DumpError, match=r"m\.onnx: cannot be read for operator names: Permission denied"):
         resolve(["a_b"], models=[model])
