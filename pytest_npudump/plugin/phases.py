@@ -14,6 +14,7 @@ from pytest_npudump.plugin.conclusion import (
     how_it_stopped,
 )
 from pytest_npudump.plugin.item_state import (
+    BAD,
     ENDED,
     RESULT,
     TEST,
@@ -87,7 +88,7 @@ def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
     again = test is not None and test.wants_second_run and may_run_again(item)
     if test is not None and child.task.run > 1:
         reports = _with_failed_setup(item, reports)
-    child.concluded(test, again=again)
+    child.concluded(test, again=again, bad=item.stash.get(BAD, ""))
     return reports
 
 

@@ -188,9 +188,6 @@ class Runner:
         stopping = item.session.shouldfail or item.session.shouldstop
         reports = Isolated(item, test).reports(None if stopping else nextitem)
         withdraw_unless_passed(item, test, reports)
-        for report in reports:
-            if "short" in vars(report).get("npudump", {}):
-                item.stash[BAD] = report.longreprtext
         return reports
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -264,7 +261,8 @@ class Runner:
             vars(report)["npudump"] = result
             if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
                 report.outcome = "failed"
-                report.longrepr = "npudump: the test passed without having been compared with its golden"
+                item.stash[BAD] = "npudump: the test passed without having been compared with its golden"
+                report.longrepr = item.stash[BAD]
         expected = report.failed or hasattr(report, "wasxfail")
         if BAD in item.stash and call.when != "teardown" and not expected:
             report.outcome = "failed"

@@ -198,6 +198,67 @@ def test_pytest_retry_may_repeat_a_body_that_failed_by_itself(
     result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
 
 
+ENDS_THE_DUMP_ITSELF = """
+RUNS = []
+
+@pytest.mark.npu_dump({arguments})
+def test_small(npu_dump):
+    import shutil
+    from pathlib import Path
+    import acl
+    first = not Path("again").exists()
+    Path("again").touch()
+    if not first:
+        shutil.copy("good.bin", "small.onnx")
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+    if first:
+        acl.mdl.finalize_dump()
+"""
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_run_whose_dump_cannot_be_ended_stands_where_pytest_retry_repeats_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch, isolation: str
+) -> None:
+    project.path.joinpath("good.bin").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    project.test_file(ENDS_THE_DUMP_ITSELF.format(arguments=f"isolation={isolation!r}"))
+    project.path.joinpath("again").touch()
+    project.record()
+    project.path.joinpath("again").unlink()
+    project.model(change=0.01)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:flaky -p no:rerunfailures")
+    result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "passed" not in result.parseoutcomes()
+    result.stdout.fnmatch_lines(
+        ["npudump: acl.mdl.finalize_dump() returned 100045 *: the test has ended the dump itself; *"]
+    )
+
+
+SWALLOWS_A_FAILURE = """
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call" and report.failed and "fails by itself" in report.longreprtext:
+        report.outcome, report.longrepr = "passed", None
+    return report
+"""
+
+
+def test_pass_without_a_comparison_stands_where_the_protocol_runs_once_more(project: Project) -> None:
+    project.test_file(FLAKY_BODY.format(arguments=""))
+    project.path.joinpath("once").touch()
+    project.record()
+    project.path.joinpath("once").unlink()
+    project.path.joinpath("conftest.py").write_text(AROUND_THE_PROTOCOL + SWALLOWS_A_FAILURE)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: the test passed without having been compared with its golden"])
+    assert "passed" not in project.path.joinpath("again.txt").read_text()
+
+
 def test_flaky_does_not_turn_a_regression_green(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     regressed(project, "escalate=False")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry")

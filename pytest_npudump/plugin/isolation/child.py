@@ -121,16 +121,17 @@ class Child:
         if isinstance(excinfo.value, pytest.exit.Exception):
             self._post("exit", (str(excinfo.value.msg), excinfo.value.returncode))
 
-    def concluded(self, test: CaseSession | None, *, again: bool) -> None:
+    def concluded(self, test: CaseSession | None, *, again: bool, bad: str) -> None:
         """Hand over what has become of the test, before its reports.
 
         Args:
             test: with its outcome, where it came to one; None where it never began.
             again: whether a second run is to follow.
+            bad: the failure that stands, whoever runs the test again; "" without one.
         """
         if test is not None and again:
             self.task.judged.write_bytes(dump_bytes(test.judged()))
-        self._post("concluded", {"again": again, "done": test is None or test.done})
+        self._post("concluded", {"again": again, "done": test is None or test.done, "bad": bad})
 
     def judged(self) -> Judged:
         """Return what the first run, in a process before this one, came to."""

@@ -41,6 +41,7 @@ class ChildRun:
         reports: of the test, as the child made them.
         again: whether the run asks for a second one.
         done: whether nobody needs its dumps any more.
+        bad: the failure that stands, whoever runs the test again; "" without one.
         producer: what its runtime says of itself; empty where it never came to one.
         complete: whether the test had ended, and everything of it was reported, before the process did.
         death: how the process ended, where it did not end as it should; else "".
@@ -51,6 +52,7 @@ class ChildRun:
     reports: tuple[pytest.TestReport, ...]
     again: bool
     done: bool
+    bad: str
     producer: Mapping[str, str]
     complete: bool
     death: str
@@ -95,6 +97,7 @@ def run_child(item: pytest.Item, test: CaseSession, run: int) -> ChildRun:
         reports=tuple(reports),
         again=concluded.get("again", False),
         done=concluded.get("done", False),
+        bad=concluded.get("bad", ""),
         producer=said.get("producer", {}),
         complete=complete,
         death="" if good and complete else _words(end, said),

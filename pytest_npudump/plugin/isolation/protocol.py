@@ -13,7 +13,7 @@ from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, how_it_stopped
 from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
 from pytest_npudump.plugin.isolation.remote import RemoteRuntime
-from pytest_npudump.plugin.item_state import RESULT
+from pytest_npudump.plugin.item_state import BAD, RESULT
 from pytest_npudump.regression.unwritten import looks_for_unwritten
 from pytest_npudump.storage.mailbox import load_bytes
 
@@ -87,6 +87,8 @@ class Isolated:
     def _ended(self, run: ChildRun) -> list[pytest.TestReport]:
         if not run.complete:
             return self._died(run)
+        if run.bad:
+            self.item.stash[BAD] = run.bad
         if run.death:
             return [*run.reports[:-1], self._failed_end(run)]
         if run.done:
