@@ -8,6 +8,7 @@ from pytest_npudump.plugin.hooks import (
     pytest_make_collect_report,
     pytest_report_header,
     pytest_runtest_call,
+    pytest_runtest_teardown,
     pytest_sessionstart,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "pytest_make_collect_report",
     "pytest_report_header",
     "pytest_runtest_call",
+    "pytest_runtest_teardown",
     "pytest_sessionstart",
 ]

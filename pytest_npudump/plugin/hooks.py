@@ -150,6 +150,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a test that a fixture has marked as it ended; what its body would say has been said."""
+    before = late_marker(item)
+    result = yield
+    if not before and (text := late_marker(item)):
+        pytest.fail(f"npudump: {text}", pytrace=False)
+    return result
+
+
 def _bring_in_runner(config: pytest.Config) -> Runner:
     runner: Runner | None = config.pluginmanager.get_plugin(RUNNER)
     if runner is None:

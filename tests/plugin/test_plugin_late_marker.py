@@ -127,6 +127,24 @@ def test_marker_that_comes_too_late_fails_the_test_and_says_so(
     assert not project.path.joinpath("golden").exists()
 
 
+@pytest.mark.parametrize("arguments", [None, "isolation='none'", "isolation='process'"])
+def test_marker_of_a_fixture_that_ends_fails_the_teardown(project: Project, arguments: str | None) -> None:
+    conftest(
+        project,
+        "@pytest.fixture(autouse=True)\ndef mark(request):\n    item = request.node\n    yield\n    {add}\n",
+    )
+    if arguments is None:
+        project.test_file("def test_small():\n    pass\n")
+    else:
+        project.marked(arguments)
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [SAYS_SO.format(what="added to this test" if arguments is None else "changed on this test")]
+    )
+    assert not [path for path in project.path.joinpath("golden").rglob("*") if path.is_file()]
+
+
 def test_marker_that_the_test_adds_itself_fails_it(project: Project) -> None:
     project.test_file("def test_small(request):\n    request.node.add_marker(pytest.mark.npu_dump)\n")
     result = project.run()
