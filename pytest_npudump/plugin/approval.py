@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.plugin.item_state import PARTS, RESULT, TEST
+from pytest_npudump.plugin.item_state import EARLIER_PARTS, PARTS, RESULT, TEST
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.storage.atomic import locked, replace_file
 from pytest_npudump.storage.regular_file import read_regular
@@ -67,7 +67,7 @@ def withdraw_unless_passed(
         reports: of its phases, not logged yet.
     """
     failed = next((report for report in reports if not report.passed), None)
-    if test is None or (failed is None and not failed_parts(item)):
+    if test is None or (failed is None and not failed_parts(item) and not failed_parts(item, EARLIER_PARTS)):
         return
     if test.case.settings.update_golden:
         words = f"the test's {failed.when if failed else 'subtest'} did not pass"
@@ -84,9 +84,9 @@ def withdraw_unless_passed(
         _amend(item, reports, status.ERROR)
 
 
-def failed_parts(item: pytest.Item) -> int:
-    """Return how many subtests of the run under way did not pass; those that were skipped are not counted."""
-    parts: list[pytest.TestReport] = item.stash.get(PARTS, [])
+def failed_parts(item: pytest.Item, key: pytest.StashKey[list[pytest.TestReport]] = PARTS) -> int:
+    """Return how many subtests of a run did not pass; those that were skipped are not counted."""
+    parts = item.stash.get(key, [])
     return sum(part.failed or (part.skipped and hasattr(part, "wasxfail")) for part in parts)
 
 

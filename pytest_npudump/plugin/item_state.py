@@ -14,12 +14,14 @@ TEST: pytest.StashKey[CaseSession] = pytest.StashKey()
 OURS = pytest.StashKey[bool]()
 """Whether this plugin runs the test's protocol."""
 ENDED = pytest.StashKey[bool]()
-"""Whether the body of the run under way has ended."""
+"""Whether a report of the call is the test's own: its body has ended, and no fixture is being torn down."""
 RESULT = pytest.StashKey[dict[str, Any]]()
 """What the test came to, for its report."""
 
 PARTS = pytest.StashKey[list[pytest.TestReport]]()
 """The reports of subtests in the run under way."""
+EARLIER_PARTS = pytest.StashKey[list[pytest.TestReport]]()
+"""The reports of subtests in a run that this plugin repeats: some come as its fixtures are torn down."""
 BAD = pytest.StashKey[str]()
 """The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
 

@@ -18,6 +18,7 @@ from pytest_npudump.plugin.conclusion import (
 from pytest_npudump.plugin.isolation.task import CHILD
 from pytest_npudump.plugin.item_state import (
     BAD,
+    EARLIER_PARTS,
     ENDED,
     OURS,
     PARTS,
@@ -197,6 +198,7 @@ class Runner:
         if BAD in item.stash:
             raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
         item.stash.setdefault(RESULT, {}).clear()
+        item.stash[EARLIER_PARTS] = item.stash.get(PARTS, []) if will_run_again(item) else []
         item.stash[ENDED], item.stash[PARTS] = False, []
         try:
             if TEST not in item.stash:
@@ -238,11 +240,17 @@ class Runner:
         conclude(item, test)
         return result
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """Switch the dump off where setup failed before the body could run."""
-        if TEST in item.stash:
-            item.stash[TEST].stop()
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, object]:
+        """Switch the dump off where setup failed before the body; subtests may still come."""
+        if TEST not in item.stash:
+            return (yield)
+        item.stash[TEST].stop()
+        ended, item.stash[ENDED] = item.stash.get(ENDED, False), False
+        try:
+            return (yield)
+        finally:
+            item.stash[ENDED] = ended
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

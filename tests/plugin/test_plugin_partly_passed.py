@@ -141,6 +141,43 @@ def test_update_takes_back_the_first_golden_and_its_tensors(project: Project) ->
     assert {path.suffix for path in project.golden.parent.iterdir()} == {".yaml", ".safetensors"}
 
 
+LATE_SUBTEST = (
+    HEAD
+    + "@pytest.fixture\ndef guard(subtests):\n    yield\n"
+    + "    with subtests.test('late'):\n        {statement}\n"
+    + MARKED.format(fixtures=", guard")
+)
+
+
+@pytest.mark.parametrize("isolation", ["auto", "process"])
+@pytest.mark.parametrize("arguments", ["", "golden_tensors=['block/*']"], ids=["one run", "two runs"])
+def test_update_takes_back_what_it_recorded_where_a_late_subtest_fails(
+    project: Project, arguments: str, isolation: str
+) -> None:
+    pytest.importorskip("_pytest.subtests", reason="the fixture subtests came with pytest 9")
+    source = LATE_SUBTEST.format(statement="assert not BROKEN()")
+    source = source.replace("npu_dump\n", f"npu_dump({arguments})\n", 1)
+    golden = approved_then_broken(project, source)
+    result = project.run("--npudump-update-golden", f"--npudump-isolation={isolation}")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not recorded *"])
+    assert project.golden.read_bytes() == golden
+
+
+def test_update_takes_back_what_it_recorded_where_a_late_subtest_fails_in_the_first_run_alone(
+    project: Project,
+) -> None:
+    pytest.importorskip("_pytest.subtests", reason="the fixture subtests came with pytest 9")
+    statement = "failed = BROKEN()\n        Path('broken').unlink(missing_ok=True)\n        assert not failed"
+    source = LATE_SUBTEST.format(statement=statement)
+    golden = approved_then_broken(
+        project, source.replace("npu_dump\n", "npu_dump(golden_tensors=['*'])\n", 1)
+    )
+    result = project.run("--npudump-update-golden")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert project.golden.read_bytes() == golden
+
+
 def test_soft_assertion_that_fails_the_report_approves_nothing(project: Project) -> None:
     project.path.joinpath("conftest.py").write_text(SOFT)
     golden = approved_then_broken(project, MARKED.format(fixtures=""))
