@@ -115,6 +115,26 @@ def test_ini_key_that_would_approve_is_refused_with_the_reason(
         settings(pytester)
 
 
+def test_argument_file_that_would_approve_is_refused_with_the_reason(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.path.joinpath("more.txt").write_text("-q\n@last.txt\n")
+    pytester.path.joinpath("last.txt").write_text("--npudump-update-golden\n")
+    pytester.path.joinpath("test_small.py").write_text("def test_small():\n    pass\n")
+    read = tuple(map(int, pytest.__version__.split(".")[:2])) >= (8, 2)  # before, @FILE was no file of words
+    monkeypatch.setenv("PYTEST_ADDOPTS", "@more.txt")
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    where = "the variable PYTEST_ADDOPTS: approving is never a standing setting"
+    assert not read or f"--npudump-update-golden in {where}" in result.stderr.str()
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    pytester.makeini("[pytest]\naddopts = @more.txt\n")
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    where = "addopts of pytest's configuration file: approving is never a standing setting"
+    assert not read or f"--npudump-update-golden in {where}" in result.stderr.str()
+
+
 @pytest.mark.parametrize("option", APPROVING, ids=lambda option: option.name)
 def test_addopts_that_would_approve_are_refused_with_the_reason(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, option: Option

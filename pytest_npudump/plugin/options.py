@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.settings import Settings, parse_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import pytest
 
 
@@ -191,7 +194,11 @@ def _refuse_standing(config: pytest.Config) -> None:
     for option in OPTIONS:
         if option.standing:
             continue
-        places = [f"{option.flag} in {place}" for place, words in everywhere.items() if option.flag in words]
+        places = [
+            f"{option.flag} in {place}"
+            for place, words in everywhere.items()
+            if option.flag in _with_argument_files(words)
+        ]
         # Where the key is absent, pytest 7 answers with an empty list.
         if isinstance(config.getini(option.dest), bool):
             places.append(f"ini key {option.dest}")
@@ -201,6 +208,18 @@ def _refuse_standing(config: pytest.Config) -> None:
                 f"goldens it is to check, and pass. Remove it there, and give {option.flag} on the command "
                 f"line of the one run that approves"
             )
+
+
+def _with_argument_files(words: Iterable[str]) -> Iterator[str]:
+    """Yield words of a command line and those of the files that ``@FILE`` among them names, one on a line."""
+    for word in words:
+        yield word
+        if word.startswith("@"):
+            try:
+                lines = Path(word[1:]).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+            except OSError:  # a pytest that reads such files has refused it; to an older one it is no file
+                continue
+            yield from _with_argument_files(lines)
 
 
 def _resolve(option: Option, config: pytest.Config) -> Any:

@@ -54,6 +54,13 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
     assert tail or found == line
 
 
+def test_line_of_a_run_that_approves_says_so() -> None:
+    line = summary_line([{"status": "recorded", "runtime": "emulator"}], approves=True)
+    assert line == (
+        "npudump: 1 of 1 tests good, 1 recorded (emulator); this run approves (--npudump-update-golden)"
+    )
+
+
 def test_first_divergence_is_that_of_the_first_failing_test() -> None:
     later = {**BAD, "first": "other:output.0"}
     assert summary_line([GOOD, BAD, later]).count("first divergence net/conv:output.0") == 1

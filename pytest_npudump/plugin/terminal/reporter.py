@@ -75,7 +75,8 @@ class Reporter:
         if self._results:
             from pytest_npudump.plugin.terminal.summary import summary_line  # noqa: PLC0415 - only for marked tests
 
-            terminalreporter.write_line(summary_line([*self._results.values()]))
+            results, approves = [*self._results.values()], self._settings.update_golden
+            terminalreporter.write_line(summary_line(results, approves=approves))
             self._compare_notes(terminalreporter)
 
     def _compare_notes(self, terminalreporter: Any) -> None:

@@ -12,8 +12,13 @@ GOOD = ("passed", "recorded", "unchanged")
 """Statuses of tests that may pass."""
 
 
-def summary_line(results: Sequence[Mapping[str, Any]]) -> str:
-    """Say what was compared, against what was expected, and what came of it."""
+def summary_line(results: Sequence[Mapping[str, Any]], *, approves: bool = False) -> str:
+    """Say what was compared, against what was expected, and what came of it.
+
+    Args:
+        results: of all tests.
+        approves: whether the run writes goldens; the header that says so is not shown with ``-q``.
+    """
     counts = Counter(str(result["status"]) for result in results)
     parts = [f"{sum(counts[word] for word in GOOD)} of {len(results)} tests good"]
     compared = sum(result.get("compared", 0) for result in results)
@@ -32,4 +37,5 @@ def summary_line(results: Sequence[Mapping[str, Any]]) -> str:
     if first:
         parts.append(f"first divergence {first}")
     runtimes = sorted({str(result["runtime"]) for result in results if "runtime" in result})
-    return f"npudump: {', '.join(parts)} ({'/'.join(runtimes) or 'nothing ran'})"
+    end = "; this run approves (--npudump-update-golden)" if approves else ""
+    return f"npudump: {', '.join(parts)} ({'/'.join(runtimes) or 'nothing ran'}){end}"
