@@ -134,7 +134,7 @@ class Goldens:
     def unsaid(self, golden: Golden) -> tuple[str, ...]:
         """Return a note on facts that the golden does not tell, and which are taken to be this test's."""
         names = " and ".join(name for name in self._asked if name not in golden.producer)
-        return (f"{golden.path.name} does not say which {names} it was recorded with",) if names else ()
+        return (f"the golden does not say which {names} it was recorded with",) if names else ()
 
     @property
     def _asked(self) -> dict[str, str]:

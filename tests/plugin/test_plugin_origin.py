@@ -62,7 +62,22 @@ def test_a_golden_that_does_not_say_its_scene_or_mode_is_noted(
     edit(project, lost, "")
     result = project.run()
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([f"*note: *test_small.yaml does not say which {named} it was recorded with"])
+    result.stdout.fnmatch_lines([f"*note: *: the golden does not say which {named} it was recorded with"])
+
+
+def test_goldens_that_do_not_say_their_scene_share_one_note(project: Project) -> None:
+    project.test_file(
+        "@pytest.mark.npu_dump\n@pytest.mark.parametrize('a', [1, 2])\n"
+        f"def test_small(npu_dump, a):{project.body}"
+    )
+    project.record()
+    for path in project.path.joinpath("golden").rglob("*.yaml"):
+        path.write_text(path.read_text().replace(", scene: model", ""))
+    result = project.run()
+    result.assert_outcomes(passed=2)
+    notes = [line for line in result.outlines if "does not say which scene" in line]
+    assert len(notes) == 1
+    assert "2 tests (" in notes[0]
 
 
 def test_a_dtype_and_a_shape_that_the_golden_leaves_open_are_noted(project: Project) -> None:
