@@ -338,6 +338,18 @@ def test_parameters_that_differ_from_process_to_process_are_named(project: Proje
     )
 
 
+def test_test_that_is_marked_in_this_process_alone_is_named(project: Project) -> None:
+    project.path.joinpath("conftest.py").write_text(
+        "import pytest\n\ndef pytest_collection_modifyitems(items):\n    if len(items) > 1:\n"
+        "        items[0].add_marker(pytest.mark.npu_dump(isolation='process'))\n"
+    )
+    project.test_file(f"def test_small(npu_dump):\n{project.body}\n")
+    project.test_file("def test_other():\n    pass\n", "test_other.py")
+    result = project.run("test_small.py", "test_other.py")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["npudump: the test's process found no marker npu_dump on the test: *"])
+
+
 def test_wider_fixtures_of_the_tests_around_it_end_where_they_should(project: Project) -> None:
     shared = (
         "@pytest.fixture(scope='module')\ndef shared():\n    yield 1\n    print('shared ended')\n"

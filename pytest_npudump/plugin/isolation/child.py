@@ -21,7 +21,7 @@ from pytest_npudump.plugin.isolation.task import (
     Task,
     indices_of,
 )
-from pytest_npudump.plugin.marker.item import Identity
+from pytest_npudump.plugin.marker.item import Identity, is_marked
 from pytest_npudump.runtime.external.processes import interrupt_on_termination, last_lines
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes, post
 
@@ -82,6 +82,13 @@ class Child:
 
     def _is_mine(self, item: pytest.Item) -> bool:
         return str(Identity.of(item)) == self.task.identity and indices_of(item) == self.task.indices
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Run nothing where the test carries no marker here: its parent would take that for a crash."""
+        if session.items and not is_marked(session.items[0]):
+            self._post("unmarked", True)  # noqa: FBT003 - a message's content
+            session.items.clear()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Pass on why nothing can be collected."""

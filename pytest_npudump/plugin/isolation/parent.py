@@ -165,6 +165,12 @@ def _words(end: str, said: Mapping[str, Any]) -> str:
             f"collected {said['collected'][1]} tests of its file, and not this one: the ids of its "
             f"parameters must be the same in every process"
         )
+    if "unmarked" in said:
+        return (
+            "found no marker npu_dump on the test: a child process collects its file alone, and a hook that "
+            "marks tests must mark this one there too; decorate the test, or have the hook look at nothing "
+            "but the test"
+        )
     return f"{end}{_point(said)}"
 
 
