@@ -28,6 +28,7 @@ _FIRST_WITH_TOML = 9
 _DISTRIBUTION = "pytest-npudump"
 _BLOCK = "no:npudump"
 _NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+_NO_AUTOLOAD_OPTION = "--disable-plugin-autoload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +110,19 @@ def loading(
     file, ini = _located(folder, major)
     wanted: set[str] = set()
     blocked = ""
+    unloaded = f"{_NO_AUTOLOAD} is set" if environment.get(_NO_AUTOLOAD) else ""
     for given, origin in (
         (ini.get("addopts", ""), f"addopts of {file}"),
         (environment.get("PYTEST_ADDOPTS", ""), "PYTEST_ADDOPTS"),
     ):
-        plugins = _plugins(given, origin)
+        plugins, autoload = _plugins(given, origin)
+        if not autoload:
+            unloaded = f"{_NO_AUTOLOAD_OPTION} in {origin}"
         wanted.update(plugins)
         if _BLOCK in plugins:
             blocked = f"-p {_BLOCK} in {origin}"
-    if not blocked and environment.get(_NO_AUTOLOAD) and not wanted & {"npudump", "pytest_npudump.plugin"}:
-        blocked = f"{_NO_AUTOLOAD} is set, and no option -p npudump"
+    if not blocked and unloaded and not wanted & {"npudump", "pytest_npudump.plugin"}:
+        blocked = f"{unloaded}, and no option -p npudump"
     return Loading(file, _required(ini.get("required_plugins", "")), blocked)
 
 
@@ -127,11 +131,13 @@ def _required(given: str | list[str]) -> str:
     return next((name for name in names if re.match(rf"{_DISTRIBUTION}(?![\w.-])", name)), "")
 
 
-def _plugins(given: str | list[str], origin: str) -> list[str]:
+def _plugins(given: str | list[str], origin: str) -> tuple[list[str], bool]:
+    """Return the plugins that options name, and whether those that are installed are loaded unasked."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-p", dest="plugins", action="append", default=[])
-    plugins: list[str] = _parsed(parser, given, origin).plugins
-    return plugins
+    parser.add_argument(_NO_AUTOLOAD_OPTION, dest="autoload", action="store_false")
+    options = _parsed(parser, given, origin)
+    return options.plugins, options.autoload
 
 
 def _located(folder: Path, major: int) -> tuple[Path | None, Mapping[str, Any]]:

@@ -80,6 +80,18 @@ def test_marked_test_passes_unseen_without_the_plugin_unless_it_is_required(
     assert options or findings["plugin"].state == PROBLEM
 
 
+@pytest.mark.parametrize(("more", "state"), [("", PROBLEM), (" -p npudump", OK)])
+def test_option_that_switches_autoload_off_is_named(
+    machine: Machine, pytester: pytest.Pytester, more: str, state: str
+) -> None:
+    machine.environ.pop("PYTEST_ADDOPTS", None)
+    words = f"addopts = --disable-plugin-autoload{more}\n"
+    pytester.path.joinpath("pytest.ini").write_text(f"[pytest]\n{words}{REQUIRED}")
+    findings = [*check_gate(machine.system(), pytester.path)]
+    assert (PROBLEM in [finding.state for finding in findings]) is (state == PROBLEM)
+    assert state == OK or "--disable-plugin-autoload in addopts of" in str(findings)
+
+
 def test_autoload_that_is_off_is_no_problem_where_the_plugin_is_named(
     machine: Machine, pytester: pytest.Pytester
 ) -> None:
