@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -122,7 +123,9 @@ def _attempt(
         following = item.parent if will_run_again(item) else nextitem
         if item.session.shouldfail or item.session.shouldstop:
             following = None
-        reports.append(_compat.run_phase(item, "teardown", nextitem=following))
+        # What a first run found is told, should a signal end the session before the second.
+        with interruptible() if will_run_again(item) else nullcontext():
+            reports.append(_compat.run_phase(item, "teardown", nextitem=following))
     finally:
         _compat.end_attempt(item)
 

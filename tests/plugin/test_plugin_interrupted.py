@@ -109,6 +109,20 @@ def test_end_of_the_session_between_the_runs(project: Project, escalate: str) ->
     assert not list(project.path.glob("dumps/*/run2"))
 
 
+def test_termination_in_the_first_run_s_teardown_tells_what_it_found(project: Project) -> None:
+    fixture = (
+        "@pytest.fixture(autouse=True)\ndef stopped():\n    yield\n"
+        "    if Path('stop').exists():\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n        time.sleep(60)\n"
+    )
+    interrupted(project, "pass", before=fixture)
+    (project.path / "stop").touch()
+    result = run(project)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([FOUND, "second run: ended by SIGTERM", "*KeyboardInterrupt*"])
+    assert told(project) == "ended by SIGTERM"
+
+
 def test_interrupted_first_run_is_told_as_ever(project: Project) -> None:
     project.marked(body=f"{project.body}\n    raise KeyboardInterrupt\n")
     result = run(project)
