@@ -61,6 +61,18 @@ def test_the_demonstration_records_passes_and_fails_in_this_order(
     assert re.findall(r"^=+ (1 \w+) in ", done.stdout, re.MULTILINE) == ["1 passed", "1 passed", "1 failed"]
 
 
+@pytest.mark.parametrize("limit", [100, 2000], ids=["in the test file", "in the model"])
+def test_folder_that_could_not_be_filled_is_left_empty(tmp_path: Path, limit: int) -> None:
+    command = (
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        "from pytest_npudump.cli import main; sys.exit(main(['demo', 'new']))"
+    )
+    done = _child(["-c", command], tmp_path, PYTHONDONTWRITEBYTECODE="1")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "new cannot be written (File too large)" in done.stderr
+    assert not [*(tmp_path / "new").iterdir()]
+
+
 def test_the_layer_whose_weights_changed_is_named_first(
     shown: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
