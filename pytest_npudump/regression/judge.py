@@ -45,7 +45,7 @@ from pytest_npudump.regression.unwritten import (
     without,
 )
 from pytest_npudump.request import matches_any
-from pytest_npudump.runtime.loads import loads_without_order
+from pytest_npudump.runtime.loads import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
@@ -190,8 +190,12 @@ def _problems(case: Case, dump: Dump, table: StatsTable, known: set[str]) -> tup
         for pattern in case.request.golden_tensors
         if not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
     )
-    loads = tuple(loads_without_order(dump.records, case.runtime.activity.evidence.loaders))
-    return unreadable + absent + unmatched + kept + loads + _nothing_told(table)
+    evidence = case.runtime.activity.evidence
+    threads = (
+        *loads_without_order(dump.records, evidence.loaders),
+        *runs_without_order(dump.records, evidence.runners),
+    )
+    return unreadable + absent + unmatched + kept + threads + _nothing_told(table)
 
 
 def _nothing_told(table: StatsTable) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
     from threading import Thread
     from types import TracebackType
@@ -33,6 +33,8 @@ class Evidence:
         blind: why the dump would have seen nothing although it was on.
         notes: what a reader of a report should know of the run.
         loaders: the thread that loaded each model, by its id as ACL gave it.
+        runners: the threads that ran each model, by name and id, and each single operator, by type and ""; a
+            mapping for each dump.
         undumped: what ran and is not in the dump although it reads like a dump of all that ran, in words;
             any of it fails the test.
     """
@@ -45,6 +47,7 @@ class Evidence:
     blind: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     loaders: dict[str, Thread] = field(default_factory=dict)
+    runners: list[Mapping[tuple[str, str], Collection[Thread]]] = field(default_factory=list)
     undumped: list[str] = field(default_factory=list)
 
     @property

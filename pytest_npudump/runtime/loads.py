@@ -1,4 +1,4 @@
-"""Loads of one model that only their order tells apart: one thread keeps an order, several do not."""
+"""Loads and runs that only their order tells apart: one thread keeps an order, several do not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from threading import Thread
 
     from pytest_npudump.dump.records import TensorRecord
@@ -32,7 +32,37 @@ def loads_without_order(records: Iterable[TensorRecord], loaders: Mapping[str, T
             model = next(iter(models.values()))
             yield (
                 f"the model {model} was loaded by several threads ({names}): its loads are told apart by "
-                f"their order (#load=N), which threads do not keep from run to run; load it in one thread "
-                f"and run what was loaded in several, or load and run it in one thread after the other, "
-                f"each inside an npu_dump.capture(name)"
+                f"their order (#load=N), which threads do not keep from run to run; load and run it in one "
+                f"thread, or in one thread after the other, each inside an npu_dump.capture(name); or load "
+                f"it in one thread, once for each thread that runs it, which calls acl.rt.set_context() first"
+            )
+
+
+def runs_without_order(
+    records: Collection[TensorRecord], runners: Iterable[Mapping[tuple[str, str], Collection[Thread]]]
+) -> Iterator[str]:
+    """Say which models and operators were run by several threads, so that another run may swap their steps.
+
+    Threads that ran one after the other are no exception: nothing tells those that had to from those that
+    happened to.
+
+    Args:
+        records: of a dump whose directories CANN has named.
+        runners: as in :attr:`~pytest_npudump.runtime.base.Evidence.runners`.
+    """
+    folders = {record.path.parent.parent for record in records}
+    models = {name for folder in folders for name in (folder.name, folder.parent.name)}
+    operators = {record.op_type for record in records}
+    for dump in runners:
+        for (name, model), threads in dump.items():
+            if len(threads) < 2 or not (model in models if model else name in operators):  # noqa: PLR2004 - one
+                continue
+            names = ", ".join(sorted(thread.name for thread in threads))
+            kind, number, way = (
+                ("model", "#step=N", "load and run") if model else ("operator", "#turn=N", "run")
+            )
+            yield (
+                f"the {kind} {name} was run by several threads ({names}): its executions are told apart by "
+                f"their order ({number}), which threads do not keep from run to run; {way} it in one thread, "
+                f"or in one thread after the other, each inside an npu_dump.capture(name)"
             )

@@ -51,6 +51,45 @@ EACH_IN_A_CAPTURE = """
             thread.start()
             thread.join()
 """
+RUN_BY_SEVERAL = """
+    import acl, threading
+
+    def run(factor):
+        acl.rt.set_context(context)
+        model.run(np.full((1, 1, 8, 8), factor, np.float32))
+
+    with npu_dump.load_model("small.onnx") as model:
+        context, _ = acl.rt.get_context()
+        WARM_UP
+        threads = [threading.Thread(target=run, args=(i,), name=f"worker {i}") for i in WORKERS]
+        for thread in threads:
+            thread.start()
+            thread.join()
+"""
+OPERATOR_IN_THREADS = """
+    import acl, threading
+    acl.init()
+    acl.rt.set_device(0)
+    context, _ = acl.rt.get_context()
+
+    def run(value):
+        acl.rt.set_context(context)
+        stream, _ = acl.rt.create_stream()
+        desc = acl.create_tensor_desc(0, [4], 2)
+        data = np.full(4, value, np.float32).tobytes()
+        pointers = [acl.rt.malloc(16, 0)[0] for _ in range(3)]
+        for pointer in pointers[:2]:
+            acl.rt.memcpy(pointer, 16, acl.util.bytes_to_ptr(data), 16, 1)
+        buffers = [acl.create_data_buffer(pointer, 16) for pointer in pointers]
+        attr = acl.op.create_attr()
+        assert acl.op.execute_v2("Add", [desc] * 2, buffers[:2], [desc], buffers[2:], attr, stream) == 0
+        assert acl.rt.synchronize_stream(stream) == 0
+
+    threads = [threading.Thread(target=run, args=(i,), name=f"worker {i}") for i in WORKERS]
+    for thread in threads:
+        thread.start()
+        thread.join()
+"""
 
 
 @pytest.mark.parametrize("order", ["threads", "reversed(threads)"])
@@ -61,7 +100,7 @@ def test_loads_of_one_model_in_several_threads_are_refused_whatever_their_order(
     result = project.run("--npudump-update-golden")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*the model * was loaded by several threads (worker 1, worker 2)*load it in one thread and run*"]
+        ["*the model * was loaded by several threads (worker 1, worker 2)*load and run it in one thread, or*"]
     )
     assert not list(project.path.rglob("*.yaml"))
 
@@ -79,3 +118,44 @@ def test_threads_one_after_the_other_each_in_a_capture_keep_their_golden(project
     project.record()
     project.marked(body=EACH_IN_A_CAPTURE.replace("ORDER", "(2, 1)"))
     project.run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "workers", "named"),
+    [
+        ("", "(1, 2)", "worker 1, worker 2"),
+        ("", "(2, 1)", "worker 1, worker 2"),
+        ("model.run(np.zeros((1, 1, 8, 8), np.float32))", "(1,)", "MainThread, worker 1"),
+    ],
+    ids=["one-order", "other-order", "warm-up"],
+)
+def test_a_load_that_several_threads_run_is_refused_whatever_their_order(
+    project: Project, warm_up: str, workers: str, named: str
+) -> None:
+    project.marked(body=RUN_BY_SEVERAL.replace("WARM_UP", warm_up).replace("WORKERS", workers))
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [f"*the model small.onnx was run by several threads ({named})*load and run it in one thread, or*"]
+    )
+    assert not list(project.path.rglob("*.yaml"))
+
+
+def test_a_load_that_one_other_thread_runs_is_recorded(project: Project) -> None:
+    project.marked(body=RUN_BY_SEVERAL.replace("WARM_UP", "").replace("WORKERS", "(1,)"))
+    project.record()
+    project.run().assert_outcomes(passed=1)
+
+
+def test_a_single_operator_that_several_threads_run_is_refused(project: Project) -> None:
+    project.marked('scene="op"', body=OPERATOR_IN_THREADS.replace("WORKERS", "(1, 2)"))
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*the operator Add was run by several threads (worker 1, worker 2)*(#turn=N)*"]
+    )
+
+
+def test_a_single_operator_that_one_other_thread_runs_is_recorded(project: Project) -> None:
+    project.marked('scene="op"', body=OPERATOR_IN_THREADS.replace("WORKERS", "(1,)"))
+    project.record()

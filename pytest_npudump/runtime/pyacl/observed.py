@@ -7,6 +7,7 @@ Each call goes through unchanged.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import suppress
 from functools import wraps
 from pathlib import PurePath
@@ -17,6 +18,7 @@ from pytest_npudump.runtime.pyacl.calls import SUCCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import Thread
 
     from pytest_npudump.dump.streaming.receiver import DumpReceiver
     from pytest_npudump.runtime.base import Evidence
@@ -78,6 +80,9 @@ class ObservedCalls:
         self.dump_open = False
         self._on = False
         self._models: set[object] = set()
+        self._operators: dict[object, str] = {}
+        self._runners: defaultdict[tuple[str, str], set[Thread]] = defaultdict(set)
+        evidence.runners.append(self._runners)
         self._watched: list[tuple[Any, str, Any]] = []
 
     def watch(self) -> None:
@@ -92,7 +97,8 @@ class ObservedCalls:
         for name in _RUNS:
             self._replace(mdl, name, self._run)
         for name in _OPERATORS:
-            self._replace(op, name, self._failed)
+            self._replace(op, name, self._run_operator)
+        self._replace(op, "create_handle", self._create_handle)
         for name in _WAITS:
             self._replace(rt, name, self._failed)
 
@@ -166,12 +172,13 @@ class ObservedCalls:
         if arguments[0] not in self._models:
             self._note(self._evidence.missing, self._why_undumped(arguments[0]))
             return
+        self._runners[self._name(arguments[0]), str(arguments[0])].add(current_thread())
         if code == SUCCESS:
             self._note(self._evidence.shown, f"{call} ran a model that was loaded under the dump")
         self._failed(call, arguments, code)
 
     def _why_undumped(self, model: object) -> str:
-        name = PurePath(self._names[model]).name if model in self._names else f"model {model}"
+        name = self._name(model)
         if self._on:
             return (
                 f"{name} was loaded before the dump was set (each capture sets one of its own); CANN does "
@@ -181,6 +188,19 @@ class ObservedCalls:
             f"{name} ran in the test's own process while no dump was on there (npu_dump.config_path and "
             f"npu_dump.run() give it up)"
         )
+
+    def _name(self, model: object) -> str:
+        return PurePath(self._names[model]).name if model in self._names else f"model {model}"
+
+    def _create_handle(self, _: str, arguments: tuple[Any, ...], result: Any) -> None:
+        if arguments and result[-1] == SUCCESS:
+            self._operators[result[0]] = str(arguments[0])
+
+    def _run_operator(self, call: str, arguments: tuple[Any, ...], code: Any) -> None:
+        if self._on and arguments and (code == SUCCESS or code in _DEVICE_ERRORS):
+            operator = self._operators.get(arguments[0], str(arguments[0]))
+            self._runners[operator, ""].add(current_thread())
+        self._failed(call, arguments, code)
 
     def _failed(self, call: str, _: tuple[Any, ...], code: Any) -> None:
         if self._on and code in _DEVICE_ERRORS:
