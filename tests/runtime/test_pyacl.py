@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MODEL = Path("net.om")
+GRAPH = type("Graph", (), {"replay": None})
 IMAGE = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -287,6 +288,45 @@ def test_graphs_that_torch_npu_captures_beside_acl_are_watched_too(
     (words,) = runtime.activity.evidence.undumped
     assert re.search("Graph replayed at .*callback.*nothing of a captured graph is handed over", words)
     assert Graph.replay is replay
+
+
+@pytest.mark.parametrize(
+    ("graphs", "dump"),
+    [({"NPUGraph": GRAPH}, {}), ({}, {}), ({"NPUGraph": GRAPH}, {"dump_scene": "aic_err_brief_dump"})],
+    ids=["graphs", "no-graphs", "exception"],
+)
+def test_a_torch_npu_that_is_imported_under_the_dump_fails_the_test(
+    device: Any, config: Path, monkeypatch: pytest.MonkeyPatch, graphs: dict[str, Any], dump: dict[str, Any]
+) -> None:
+    """Nobody saw what it captured."""
+    section = json.loads(config.read_text(encoding="utf-8"))["dump"]
+    config.write_text(json.dumps({"dump": section | dump}), encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "torch_npu", raising=False)
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(npu=SimpleNamespace(**graphs)))
+    runtime.stop()
+    runtime.stop()
+    undumped = runtime.activity.evidence.undumped
+    assert len(undumped) == (bool(graphs) and not dump)
+    assert all("import torch_npu at the top of the test's file" in words for words in undumped)
+
+
+@pytest.mark.parametrize("way", ["release", "hand_over"])
+def test_an_import_of_torch_npu_is_seen_where_the_test_has_the_dump(
+    device: Any, config: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """A program's dump sees nothing of this process, whatever is imported here."""
+    monkeypatch.delitem(sys.modules, "torch_npu", raising=False)
+    runtime, _ = adapter(device)
+    runtime.start(config)
+    if way == "release":
+        runtime.release()
+    else:
+        runtime.hand_over("infer")
+    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(npu=SimpleNamespace(NPUGraph=GRAPH)))
+    runtime.stop()
+    assert len(runtime.activity.evidence.undumped) == (way == "release")
 
 
 def test_released_test_without_a_dump_of_its_own_ends_without_an_error(device: Any, config: Path) -> None:

@@ -34,6 +34,7 @@ from pytest_npudump.runtime.torch_npu.words import (
     GRAPH_STATS,
     GRAPH_TWICE,
     GRAPH_UNKNOWN,
+    IMPORTED_UNDER_DUMP,
 )
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class CapturedGraphs:
         self._graphs: WeakKeyDictionary[Any, _Graph] = WeakKeyDictionary()
         self._dump = 0
         self._rules: GraphRules | None = None
+        self._absent = False
         self._evidence: Evidence | None = None
         self._captured: list[_Graph] = []
         self._replaced: list[tuple[Any, str, Any, Any]] = []
@@ -126,22 +128,25 @@ class CapturedGraphs:
         """Look at every graph from now on, under a new dump; not at all without rules.
 
         Args:
-            torch_npu: the module.
+            torch_npu: the module; None where it has not been imported, which a test must not do then.
             rules: what the dump makes of graphs.
             evidence: where it goes that one is not in the dump.
         """
         self.stop()
         base = _lowest_class(torch_npu)
-        if rules is None or base is None:
+        if rules is None or (base is None and torch_npu is not None):
             return
         self._dump += 1
         self._rules, self._evidence = rules, evidence
+        self._absent = torch_npu is None
+        if base is None:
+            return
         self._replace(base, "capture_begin", self._begin)
         self._replace(base, "capture_end", self._end)
         self._replace(base, "replay", self._replay)
 
     def stop(self) -> None:
-        """Put every method back, and tell which graphs were captured and never replayed."""
+        """Put every method back; tell which graphs were never replayed, and that torch_npu came too late."""
         replaced, self._replaced = self._replaced, []
         for base, name, original, watched in replaced:
             if getattr(base, name) is watched:
@@ -153,6 +158,9 @@ class CapturedGraphs:
                 operators.stop()
                 if operators.first and not graph.replays:
                     self._tell(f"{graph.name}: {GRAPH_NOT_REPLAYED}")
+        absent, self._absent = self._absent, False
+        if absent and _lowest_class(sys.modules.get("torch_npu")) is not None:
+            self._tell(IMPORTED_UNDER_DUMP)
         self._rules = self._evidence = None
 
     def _replace(self, base: Any, name: str, watch: Callable[..., Any]) -> None:
