@@ -52,8 +52,8 @@ GRAPH_OF_THE_TEST = (
     f"while the graph was captured is not known; {_EAGERLY}, or leave the dump to the marker"
 )
 IMPORTED_UNDER_DUMP = (
-    "torch_npu was imported while the dump was on, so graphs that were captured or replayed since were not seen, "
-    "of which CANN may dump nothing and report no error: import torch_npu at the top of the test's file"
+    "torch_npu was imported while the dump was on, so graphs that were captured or replayed since were not "
+    "seen, of which CANN may dump nothing and report no error: import torch_npu at the top of the test's file"
 )
 GRAPH_BEFORE = (
     "it was captured before this dump was on (at import, in a wider fixture, by an earlier test or run, or "
