@@ -8,6 +8,7 @@ that asks for others cannot have them here.
 from __future__ import annotations
 
 import hashlib
+import os
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -76,12 +77,27 @@ class ModelDirectory:
 
 
 def _models_in(directory: str) -> str:
-    """Return a digest of the names and contents of the files below a directory; "" if one cannot be read."""
+    """Return a digest of the names and contents of the files below a directory; "" if one cannot be read.
+
+    Links are followed, each folder once: a further way to it counts by its name and that of the first one.
+    """
     digest = hashlib.sha256()
+    first: dict[str, str] = {}
     with suppress(OSError):
-        for path in sorted(Path(directory).rglob("*")):
-            if path.is_file():
-                content = hashlib.sha256(path.read_bytes()).hexdigest()
-                digest.update(f"{path.relative_to(directory)}\0{content}\0".encode())
+        for folder, below, files in os.walk(directory, onerror=_refuse, followlinks=True):
+            name = os.path.relpath(folder, directory)
+            known = first.setdefault(os.path.realpath(folder), name)
+            digest.update(os.fsencode(f"{name}\0{known}\0"))
+            below.sort()
+            if known != name:
+                below.clear()
+                continue
+            for path in (Path(folder, file) for file in sorted(files)):
+                content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+                digest.update(os.fsencode(f"{path.name}\0{content}\0"))
         return digest.hexdigest()
     return ""
+
+
+def _refuse(error: OSError) -> None:
+    raise error
