@@ -58,6 +58,14 @@ def test_a_damaged_record_is_named(run: Run, tmp_path: Path) -> None:
     assert str(path) in done.err
 
 
+def test_a_record_of_zeros_is_not_taken_for_one_without_overflow(run: Run, tmp_path: Path) -> None:
+    whole = (RECORDS / "old").read_bytes()
+    path = tmp_path / "Opdebug.Node_OpDebug.7.2.1795229153283276"
+    path.write_bytes(whole[:-2048] + bytes(2048))
+    done = run("overflow", path)
+    assert (done.code, "2048 zeros" in done.err) == (2, True)
+
+
 def test_a_record_with_a_damaged_magic_is_no_record_without_overflow(run: Run, tmp_path: Path) -> None:
     shutil.copytree(TREES / "acl-overflow", tmp_path / "tree")
     path = next((tmp_path / "tree").glob("Opdebug*[0-9]"))

@@ -50,7 +50,9 @@ def test_undocumented_bits_are_not_dropped() -> None:
 
 
 def test_an_old_record_without_overflow() -> None:
-    record = parse_overflow(bytes(2048), "f")
+    data = bytearray(2048)
+    struct.pack_into("<6Q", data, 256, 5, 2, 3, 0, 0, 0)
+    record = parse_overflow(bytes(data), "f")
     assert record.overflowed == ()
     assert [unit.describe() for unit in record.units] == [(), (), ()]
 
@@ -60,6 +62,8 @@ def test_an_old_record_without_overflow() -> None:
     [
         (b"", "an overflow record of 0 bytes"),
         (bytes(2047), "an overflow record of 2047 bytes, expected 2048"),
+        (bytes(2048), "an overflow record of 2048 zeros, which names no task"),
+        (bytes(4096), "an overflow record of 4096 zeros, which names no task"),
         (struct.pack("<6I", 0x5A5A5A5A, 0, 1, 0, 0, 88), "data_len 88 in 24 bytes"),
         (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 0, 0, 80), "data_len 80 in 112 bytes, expected 88"),
         (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 4, 0, 88), "accelerator 4"),

@@ -4,7 +4,8 @@ Two layouts: the old one has three units at fixed places, the new one begins wit
 accelerator. Only the first overflow of a step is kept. Sources: msaccucmp's constants (formats.md 4.7).
 
 The old layout has nothing to be known by, and a record whose magic is damaged must not read as one: its ids
-have to be of CANN's 32 bits, and one without overflow has nothing but zeros between its fields.
+have to be of CANN's 32 bits, and one without overflow has nothing but zeros between its fields. Nothing but
+zeros is what a disk leaves of a file that was not written; CANN writes records where something overflowed.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRe
 
     Raises:
         FormatError: too short, an unknown accelerator, a length that is not the accelerator's, or neither
-            the magic of the new layout nor what the old one has.
+            the magic of the new layout nor what the old one has, such as nothing but zeros.
     """
     if len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC:
         return _new(data, path, offset)
@@ -158,6 +159,13 @@ def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRe
 
 
 def _old(data: bytes, path: Path | str, offset: int) -> OverflowRecord:
+    if not any(data):
+        raise FormatError(
+            path,
+            f"an overflow record of {len(data)} zeros, which names no task and tells no overflow, as a file "
+            f"does that was not written to its end: collect the dump again",
+            offset=offset,
+        )
     record = OverflowRecord(tuple(_old_unit(data, *unit) for unit in _OLD_UNITS))
     damaged = next((offset + at for at in _not_old(data, record)), None)
     if damaged is not None:
