@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from pytest_npudump.cli.convert import command
+from pytest_npudump.cli.convert import command, names
 from pytest_npudump.cli.convert import tasks as convert_tasks
 from pytest_npudump.dump.files.mapping import read_mapping
 
@@ -420,6 +421,47 @@ def test_control_characters_in_names_are_encoded(run: Run, tmp_path: Path, dump_
     (written,) = (tmp_path / "out").rglob("*.npy")
     assert written.parent.name == "a%1b[31m"
     assert "a%0a%9b" in written.name
+
+
+@pytest.fixture
+def long_and_short(dump_file: Run, tmp_path: Path) -> Path:
+    """A dump with a layer whose tensor has a name too long for a file, and one whose tensor has not."""
+    for layer in ("n" * 220, "short"):
+        dump_file(tmp_path / "dump" / "d", layer, np.arange(4.0))
+    return tmp_path / "dump"
+
+
+@pytest.mark.parametrize("kind", ["directory", "damaged"])
+def test_a_name_that_the_mapping_cannot_tell_is_refused_and_the_rest_converted(
+    run: Run, tmp_path: Path, long_and_short: Path, kind: str
+) -> None:
+    mapping = tmp_path / "out" / "d" / "mapping.csv"
+    mapping.parent.mkdir(parents=True)
+    if kind == "directory":
+        mapping.mkdir()
+    else:
+        mapping.write_bytes(b"a line without a comma\n")
+    done = run("convert", long_and_short, "-o", tmp_path / "out")
+    assert done.code == 2
+    assert "1 tensors" in done.out
+    assert f"{'n' * 220}" in done.err
+    assert f"is too long for a file's name, and mapping.csv cannot tell it: {mapping}" in done.err
+    assert [name[:12] for name in _written(tmp_path / "out")] == ["d/Type.short"]
+
+
+def test_names_are_told_where_the_mapping_cannot_be_written(
+    run: Run, tmp_path: Path, long_and_short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(names, "write_whole", full)
+    done = run("convert", long_and_short, "-o", tmp_path / "out")
+    assert done.code == 2
+    assert "2 tensors" in done.out
+    mapping = tmp_path / "out" / "d" / "mapping.csv"
+    assert f"not converted: {mapping}: cannot be written: No space left on device: " in done.err
+    assert f"is Type.{'n' * 220}" in done.err
 
 
 def test_names_that_are_shortened_may_hold_commas_and_quotes(

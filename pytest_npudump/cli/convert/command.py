@@ -68,14 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
         files += plan.files
         with progress("converting") as report:
             results = [*plan.refused, *_converted(files, workers, report)]
-        write_mappings({path: name for path, name in plan.shortened.items() if path.exists()})
+        unmapped = write_mappings({path: name for path, name in plan.shortened.items() if path.exists()})
     if dump.records and not results:
         to_stderr(f"npudump: {_nothing(dump)}")
         report_problems(dump.problems)
         return 2
     emit(f"note: {result.note}" for result in results if result.note)
     emit([_summary(dump, results, output)])
-    failures = [text for result in results for text in result.failures]
+    failures = [*(text for result in results for text in result.failures), *unmapped]
     for text in failures:
         to_stderr(f"npudump: not converted: {text}")
     report_problems(dump.problems)

@@ -71,7 +71,8 @@ def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> Plan:
         for number, part in enumerate(parts):
             whole = target if number == 0 else target.with_name(f"{target.stem}.{number}.npy")
             path = _fitting(whole)
-            if refusal := _refusal(path, real[path.parent], real[output], sources, taken):
+            refusal = _refusal(path, real[path.parent], real[output], sources, taken)
+            if refusal := refusal or (_untellable(path, whole) if path != whole else ""):
                 plan.refused.append(Converted(failures=(f"{part[0].path}: {refusal}",)))
                 continue
             taken.add(path)
@@ -100,6 +101,15 @@ def _refusal(
         return f"{path} is in {directory}, by a symbolic link, which is not in {output}: remove the link"
     if path in taken:
         return f"{path} is what another tensor of the dump becomes: convert the two files one by one"
+    return ""
+
+
+def _untellable(path: Path, whole: Path) -> str:
+    """Say why the whole name of a file that is shortened cannot be told beside it; "" if it can be."""
+    try:
+        _earlier_names(path.with_name(MAPPING))
+    except FormatError as error:
+        return f"{whole.name} is too long for a file's name, and {MAPPING} cannot tell it: {error}"
     return ""
 
 
@@ -134,18 +144,28 @@ def _mapping(path: Path) -> dict[str, str]:
     return read_mapping(path) if path.is_file() else {}
 
 
-def write_mappings(shortened: Mapping[Path, str]) -> None:
+def write_mappings(shortened: Mapping[Path, str]) -> list[str]:
     """Tell the whole names of files in ``mapping.csv`` beside them, those of earlier conversions included.
 
-    Raises:
-        OSError: a file cannot be written.
-        FormatError: an earlier one cannot be read.
+    Returns:
+        Which files cannot be written, and why; the names that each would have told included.
     """
-    for directory in {path.parent for path in shortened}:
+    failures = []
+    for directory in sorted({path.parent for path in shortened}):
         path = directory / MAPPING
-        names = read_mapping(path) if path.is_file() else {}
-        names |= {short.name: long for short, long in shortened.items() if short.parent == directory}
-        write_whole(path, [_line(short, long) for short, long in names.items()])
+        own = {short.name: long for short, long in shortened.items() if short.parent == directory}
+        try:
+            names = _earlier_names(path) | own
+            write_whole(path, [_line(short, long) for short, long in names.items()])
+        except (OSError, FormatError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            told = "; ".join(f"{short} is {long}" for short, long in own.items())
+            failures.append(f"{path}: cannot be written: {reason}: {told}")
+    return failures
+
+
+def _earlier_names(path: Path) -> dict[str, str]:
+    return read_mapping(path) if os.path.exists(path) else {}  # noqa: PTH110 - Path.exists raises before 3.12
 
 
 def _line(short: str, long: str) -> bytes:
