@@ -96,6 +96,7 @@ def read_metadata(path: Path) -> dict[str, str]:
         GoldenError: the file cannot be read, or is not one of tensors.
     """
     try:
+        _refuse_others(path)
         with safe_open(path, framework="numpy") as file:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError, ValueError) as error:
@@ -111,7 +112,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         GoldenError: the file cannot be read, or is not one that :func:`save_tensors` wrote.
     """
     try:
-        open_regular(path).close()  # safetensors would wait for a pipe
+        _refuse_others(path)
         with safe_open(path, framework="numpy"):
             header, start = _read_header(path)
         data = np.memmap(path, dtype=np.uint8, mode="r") if start < path.stat().st_size else None
@@ -126,9 +127,15 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     return views
 
 
+def _refuse_others(path: Path) -> None:
+    """Refuse what is no regular file: safetensors would wait for a pipe, and cannot name a directory."""
+    open_regular(path).close()
+
+
 def _unreadable(path: Path, error: Exception) -> GoldenError:
+    reason = error.strerror or error if isinstance(error, OSError) else error
     return GoldenError(
-        f"{path}: not a file of golden tensors: {error}; restore it from version control, or record it anew "
+        f"{path}: not a file of golden tensors: {reason}; restore it from version control, or record it anew "
         f"with --npudump-update-golden"
     )
 

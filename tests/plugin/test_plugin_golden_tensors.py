@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from pytest_npudump.golden.pair import _waiting
 from pytest_npudump.golden.tensors import load_tensors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from conftest import Project
 
 
@@ -118,3 +123,48 @@ def test_an_update_killed_between_the_two_files_leaves_one_recording(
     (folder,) = {path.parent for path in project.path.joinpath("golden").rglob("*.yaml")}
     assert {path.suffix for path in folder.iterdir()} == {".yaml", ".safetensors"}
     assert len([*folder.iterdir()]) == 2
+
+
+ODD = pytest.mark.parametrize(
+    ("make", "reason", "kind"),
+    [(os.mkfifo, "not a regular file", "a pipe"), (os.mkdir, "Is a directory", "a directory")],
+    ids=["pipe", "directory"],
+)
+
+
+@ODD
+def test_what_is_no_file_in_place_of_golden_tensors_is_named_and_not_waited_for(
+    project: Project, make: Callable[[Path], None], reason: str, kind: str
+) -> None:
+    project.marked("golden_tensors=['*']")
+    project.record()
+    tensors = project.golden.with_suffix(".safetensors")
+    tensors.unlink()
+    make(tensors)
+    compared = project.run()
+    compared.assert_outcomes(failed=1)
+    compared.stdout.fnmatch_lines([f"npudump: *{tensors.name}: not a file of golden tensors: {reason}; *"])
+    updated = project.run("--npudump-update-golden")
+    updated.assert_outcomes(failed=1)
+    updated.stdout.fnmatch_lines([f"npudump: *{tensors.name}: cannot be written: it is {kind}*"])
+
+
+@ODD
+def test_what_is_no_file_where_new_golden_tensors_wait_is_not_waited_for(
+    project: Project, make: Callable[[Path], None], reason: str, kind: str
+) -> None:
+    project.marked("golden_tensors=['*']")
+    project.record()
+    waiting = _waiting(project.golden.with_suffix(".safetensors"))
+    make(waiting)
+    project.run().assert_outcomes(passed=1)
+    project.golden.with_suffix(".safetensors").unlink()
+    compared = project.run()
+    compared.assert_outcomes(failed=1)
+    compared.stdout.fnmatch_lines([f"npudump: *{waiting.name}: not a file of golden tensors: {reason}; *"])
+    updated = project.run("--npudump-update-golden")
+    if kind == "a pipe":
+        updated.assert_outcomes(passed=1)
+    else:
+        updated.assert_outcomes(failed=1)
+        updated.stdout.fnmatch_lines([f"*{waiting.name}: left by a recording that did not end, *remove it*"])
