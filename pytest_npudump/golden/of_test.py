@@ -96,7 +96,7 @@ class Goldens:
             GoldenError: it cannot be written; the old file is as it was.
         """
         facts = self._facts(producer)
-        dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())}
+        dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())} - known.keys()
         kept = previous.extra if previous else {}
         extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
         golden = Golden(test=self.test, producer=facts, table=table, path=self.path, extra=extra)

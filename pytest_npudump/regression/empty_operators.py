@@ -1,60 +1,98 @@
 """Operators that ran and left no file: CANN writes none where no tensor of an operator holds a byte.
 
-An output of shape 0x3 then has no row, and could become 3x0, or no output at all, unseen. The emulator runs
-the graph that the model's file holds, so that there these operators are known, with the shapes that follow
-from the file; a golden lists them under its key ``empty``. On an NPU, whose graph engine fuses and
-removes operators, nothing tells one that left no file from one that is not there.
+An output of shape 0x3 then has no row, and could become 3x0, or no output at all, unseen. The emulator knows
+which operators these were, and the shapes they had; a golden lists them under its key ``empty``, in the
+spelling of the keys of its tensors. An NPU, and a program of its own process, tell nothing of them.
 """
 
 from __future__ import annotations
 
+import os
+from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import both_spellings
-from pytest_npudump.dump.table import UNKNOWN_SHAPE, shape_count, shape_text
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.dump.table import shape_text
 from pytest_npudump.golden.text import EMPTY
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping
 
     from pytest_npudump.dump.records import Dump
+    from pytest_npudump.emulator.dumping.recorder import Execution
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
 
 _SHOWN = 3
+_SLOT = ":output.0"
+_CAPTURE = "dump-"
+"""Begins the directory of a capture's dump, which ends in the capture's name."""
 
 
 def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
-    """Return shapes of the outputs of the operators that left no file, by name; None where nothing can tell.
+    """Return shapes of the outputs of the operators that left no file; None where nothing can tell.
 
-    A shape that does not follow from the model's file is ``?``.
+    The shapes are those of the run, of the inputs where only these are dumped. They are listed by operator,
+    with the qualifiers that keys of tensors have: ``name#model=net,step=1``.
     """
-    request = case.request
-    chosen = request.opname_blacklist or request.optype_blacklist or request.opname_range
-    if case.runtime.name != "emulator" or request.dump_mode == "input" or chosen:
+    if case.runtime.name != "emulator":
         return None
-    files = [path.with_suffix(".onnx") for path in case.runtime.activity.models]
-    if not all(file.is_file() for file in files):
+    from pytest_npudump.emulator.machine.state import process  # noqa: PLC0415 - only here is it in use
+
+    root = Path(os.path.abspath(case.directory))  # noqa: PTH100 - links are kept, as in the dump's own paths
+    run = root / Path(os.path.abspath(dump.root)).relative_to(root).parts[0]  # noqa: PTH100 - the same
+    parts: defaultdict[str, list[Execution]] = defaultdict(list)
+    for execution in process().dumped:
+        directory = Path(execution.directory)
+        if directory.is_relative_to(run):
+            parts[directory.relative_to(run).parts[0].removeprefix(_CAPTURE)].append(execution)
+    if not parts:
         return None
-    written = {sanitise(record.key.layer) for record in dump.records}
+    wanted = both_spellings(case.request.layers)
     found: dict[str, list[str]] = {}
-    try:
-        for file in files:
-            found |= _in_model(file, written)
-    except NpudumpError:  # the file has changed since the emulator loaded it
-        return None
-    wanted = both_spellings(request.layers)
-    return {name: shapes for name, shapes in found.items() if not wanted or matches_any(wanted, name)}
+    for part, executions in parts.items():
+        found |= _in_part("" if part == "dump" else part, executions)
+    return {name: shapes for name, shapes in found.items() if not wanted or matches_any(wanted, _layer(name))}
+
+
+def _in_part(capture: str, executions: Iterable[Execution]) -> dict[str, list[str]]:
+    """Return the operators of one dump, told apart as the reader of dumps tells tensors apart."""
+    places = [execution.place for execution in executions]
+    models, devices = {place.model for place in places}, {place.device for place in places}
+    loads: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+    first: dict[int, int] = {}
+    for place in places:
+        loads[place.device, place.model].add(place.model_id)
+        first[place.model_id] = min(place.index, first.get(place.model_id, place.index))
+    found: dict[str, list[str]] = {}
+    for execution in executions:
+        place = execution.place
+        for name, shapes in execution.silent.items():
+            key = TensorKey(
+                name,
+                "output",
+                0,
+                step=place.index - first[place.model_id],
+                model=place.model if len(models) > 1 else "",
+                load=sorted(loads[place.device, place.model]).index(place.model_id),
+                device=place.device if len(devices) > 1 else -1,
+                capture=capture,
+            )
+            found[str(key).removesuffix(_SLOT)] = [shape_text(shape) for shape in shapes]
+    return found
+
+
+def _layer(name: str) -> str:
+    return TensorKey.parse(f"{name}{_SLOT}").layer
 
 
 def changed(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
     """Say which operators without a file differ from those that the golden lists."""
     listed = golden.extra.get(EMPTY)
-    if listed is None or now is None or listed == now:
+    if EMPTY not in golden.extra or now is None or listed == now:
         return ()
     before: Mapping[str, Any] = listed if isinstance(listed, dict) else {}
     names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
@@ -64,45 +102,25 @@ def changed(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, .
 
 
 def notes_on(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
-    """Name the operators without a file that ``golden`` does not list."""
+    """Name the operators without a file that are not compared, as one side does not tell of them."""
+    listed = golden.extra.get(EMPTY)
+    if now is None and listed:
+        names = _shown(listed)
+        return (f"{names}: not compared, as no tensor of it holds an element, and only the emulator tells",)
     if not now or EMPTY in golden.extra:
         return ()
-    names = ", ".join([*now][:_SHOWN]) + (f" and {len(now) - _SHOWN} more" if len(now) > _SHOWN else "")
     note = (
-        f"{names}: not compared, as no tensor of it holds an element, and it left no file; approve anew to "
-        f"have the golden list its shapes"
+        f"{_shown(now)}: not compared, as no tensor of it holds an element, and it left no file; approve "
+        f"anew to have the golden list its shapes"
     )
     return (note,)
+
+
+def _shown(found: Iterable[str]) -> str:
+    names = [*map(str, found)]
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else "")
 
 
 def _text(side: Mapping[str, Any], name: str) -> str:
     shapes = side.get(name)
     return ", ".join(map(str, shapes)) if isinstance(shapes, list) else "not among them"
-
-
-def _in_model(path: Path, written: set[str]) -> dict[str, list[str]]:
-    from pytest_npudump.onnxmodels.graph import operators  # noqa: PLC0415 - only the emulator has it loaded
-    from pytest_npudump.onnxmodels.sessions import onnx, read_model  # noqa: PLC0415 - the same
-
-    model = read_model(path)
-    silent = [operator for operator in operators(model.graph) if sanitise(operator.name) not in written]
-    if not silent:
-        return {}
-    inferred = onnx().shape_inference.infer_shapes(model, data_prop=True).graph
-    shapes = {
-        value.name: _shape(value.type.tensor_type) for value in (*inferred.value_info, *inferred.output)
-    }
-    found = {op.name: [shapes.get(name, UNKNOWN_SHAPE) for name in op.outputs] for op in silent}
-    # Others were not dumped for another reason: they did not run, or have no output.
-    return {name: outputs for name, outputs in found.items() if outputs and all(map(_may_be_empty, outputs))}
-
-
-def _may_be_empty(shape: str) -> bool:
-    return shape_count(shape) in {None, 0}
-
-
-def _shape(tensor: Any) -> str:
-    dims = tensor.shape.dim
-    if not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in dims):
-        return UNKNOWN_SHAPE
-    return shape_text(tuple(dim.dim_value for dim in dims))

@@ -102,7 +102,7 @@ def _known_of_run(case: Case, golden: Golden | None, first: FirstRun) -> dict[st
     """Return what the golden says of tensors that have no row in it."""
     empty = empty_operators(case, first.dump) if first.dump is not None else None
     unwritten = by_layer(new_entries(golden, first.unwritten))
-    return ({EMPTY: empty} if empty else {}) | ({UNWRITTEN: unwritten} if unwritten else {})
+    return ({} if empty is None else {EMPTY: empty}) | ({UNWRITTEN: unwritten} if unwritten else {})
 
 
 def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:

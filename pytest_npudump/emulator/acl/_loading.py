@@ -36,6 +36,7 @@ def _load(call: str, source: Path | bytes, bad: int) -> tuple[int, int]:
             return 0, state.explain(bad, f"{call}: {error}")
         model.id, model.context = next(state.model_ids), state.context
         model.registered = state.dumping.exception is not None
+        model.dumped = state.dumped
         state.models[model.id] = model
     return model.id, codes.SUCCESS
 

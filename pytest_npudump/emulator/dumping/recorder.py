@@ -25,6 +25,25 @@ _FEATURE_MAP = 0x1240_4000_0000
 _ALIGNMENT = 512
 
 
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What a dump does not show of one execution of a model.
+
+    Attributes:
+        directory: where its files are, or would be if any operator left one.
+        place: which execution.
+        silent: shapes of the outputs of the operators that left no file, as no tensor of theirs holds a
+            byte, by raw name; of the inputs where only these are dumped.
+    """
+
+    directory: str
+    place: Place
+    silent: Mapping[str, tuple[Shape, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Which execution: device id, model name, model id and ``data_index``."""
@@ -43,12 +62,15 @@ def record(
     clock: Callable[[], int],
     *,
     deliver: Deliver | None = None,
-) -> None:
+) -> Execution:
     """Write every file of ``plan``, or where overflows are dumped those of the first one.
 
     ``deliver`` takes the files in place of the disk.
     ``tensors`` are all tensors of this execution; ``previous`` those of the one before, which a watched
     node's memory still holds until the node itself has run.
+
+    Returns:
+        What was dumped of, and which operators left no file.
     """
     settings = plan.settings
     directory = model_directory(settings.root, place.device, place.model, place.model_id, place.index)
@@ -70,6 +92,7 @@ def record(
     if settings.overflow:
         found = first_overflow(plan.tasks, tensors)
         tasks = () if found is None else (found,)
+    silent: dict[str, tuple[Shape, ...]] = {}
     for task in tasks:
         file = TaskFile(
             task.op_type,
@@ -80,10 +103,12 @@ def record(
             slots(task, task.outputs),
             settings.statistics,
         )
-        write(directory, file, clock(), deliver)
+        if not write(directory, file, clock(), deliver) and not task.watches:
+            silent[task.op_name] = tuple(slot.tensor.shape for slot in file.outputs or file.inputs)
     if settings.overflow and tasks:
         own_task = max(task.task for task in plan.tasks) + 1
         write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock(), deliver)
+    return Execution(directory, place, silent)
 
 
 def _remembered(tensor: Tensor, previous: Tensor | None) -> Tensor:

@@ -66,15 +66,18 @@ class TaskFile:
     statistics: int = 0
 
 
-def write(directory: str, file: TaskFile, timestamp: int, deliver: Deliver | None = None) -> None:
+def write(directory: str, file: TaskFile, timestamp: int, deliver: Deliver | None = None) -> bool:
     """Write one operator's file below ``directory``, which is created with its parents.
 
     With ``deliver`` it is handed to that instead, and nothing is created. Nothing is written where no tensor
     holds a byte (``OpDumpTask``, ``no data need to dump``).
+
+    Returns:
+        Whether there was anything to write.
     """
     slots = (*file.inputs, *file.outputs)
     if not any(slot.tensor.nbytes for slot in slots):
-        return
+        return False
     name = f"{sanitise(file.op_type)}.{sanitise(file.op_name)}.{file.task}.{file.stream}.{timestamp}"
     content: list[bytes | memoryview]
     if file.statistics:
@@ -86,9 +89,10 @@ def write(directory: str, file: TaskFile, timestamp: int, deliver: Deliver | Non
         content = [prefix(header), *payload]
     if deliver is not None:
         deliver(f"{directory}/{name}", content)
-        return
+        return True
     os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - the path keeps its double slash
     append(f"{directory}/{name}", content)
+    return True
 
 
 def append(path: str, chunks: Iterable[bytes | memoryview], *, hashed: str | None = None) -> str:

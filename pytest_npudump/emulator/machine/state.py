@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.emulator.dumping.dump_settings import DumpSettings
+    from pytest_npudump.emulator.dumping.recorder import Execution
     from pytest_npudump.emulator.gears import Option
     from pytest_npudump.emulator.machine.faults import Failure, Trampling
     from pytest_npudump.emulator.machine.threads import ApplicationThread
@@ -72,6 +73,7 @@ class Process:
     handles: Handles = field(default_factory=Handles)
     clock: Clock = field(default_factory=Clock)
     models: dict[int, Model] = field(default_factory=dict)
+    dumped: list[Execution] = field(default_factory=list)
     model_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     stream_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(DEFAULT_STREAM + 1))
     operator_tasks: itertools.count[int] = field(default_factory=lambda: itertools.count(1))

@@ -81,6 +81,7 @@ class Model:
         graph_name: the graph's own name.
         gears: what ATC has compiled it for, if anything; its last input then tells an execution's.
         registered: whether its operators are known to an exception dump that was on when it was loaded.
+        dumped: where each execution that was dumped is noted.
     """
 
     source: Path | bytes
@@ -95,6 +96,7 @@ class Model:
     graph_name: str = ""
     gears: Gears | None = None
     registered: bool = False
+    dumped: list[recorder.Execution] = field(default_factory=list)
     _session: Any = None
     _exposed: Any = None
     _previous: dict[str, Tensor] = field(default_factory=dict)
@@ -151,7 +153,8 @@ class Model:
         results = {**feeds, **sessions.run(self._exposed, feeds, names)}
         if files.settings.step_selected(self.executions):
             place = recorder.Place(self.device, self.name, self.id, self.executions)
-            recorder.record(files, place, results, self._previous, clock, deliver=deliver)
+            left = recorder.record(files, place, results, self._previous, clock, deliver=deliver)
+            self.dumped.append(left)
         self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
         return results
 
