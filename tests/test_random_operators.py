@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from onnx import TensorProto, helper
@@ -135,3 +136,24 @@ def test_unreadable_model_tells_nothing(tmp_path: Path) -> None:
 def test_words_name_a_few() -> None:
     assert drawing_words(("a (T)",)) == "a (T) draws random numbers"
     assert drawing_words(tuple("abcde")) == "a, b, c and 2 more draw random numbers"
+
+
+def noisy(name: str) -> Any:
+    return helper.make_node("RandomNormalLike", ["x"], [f"{name}_out"], name=name)
+
+
+def test_operators_in_branches_bodies_and_functions_are_seen(tmp_path: Path) -> None:
+    inner = helper.make_graph([noisy("deep")], "inner", [], [])
+    nested = helper.make_node("If", ["c"], ["n"], name="nested", then_branch=inner, else_branch=inner)
+    branch = helper.make_graph([nested], "branch", [], [])
+    outer = helper.make_node("Loop", ["", "c"], ["l"], name="loop", body=branch)
+    graph = helper.make_graph([outer], "g", [], [])
+    path = tmp_path / "net.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    assert random_layers(dump_of(("loop", "Loop")), [path]) == ("deep (RandomNormalLike)",)
+    opsets = [helper.make_opsetid("", 17)]
+    function = helper.make_function("own", "Noise", ["x"], ["f_out"], [noisy("f")], opsets)
+    call = helper.make_node("Noise", ["x"], ["y"], name="call", domain="own")
+    made = helper.make_model(helper.make_graph([call], "g", [], []), functions=[function])
+    path.write_bytes(made.SerializeToString())
+    assert random_layers(dump_of(("call", "Noise")), [path]) == ("f (RandomNormalLike)",)

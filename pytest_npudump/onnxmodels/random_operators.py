@@ -58,9 +58,21 @@ def _nodes(path: Path) -> Iterator[Any]:
     if not file.is_file():
         return
     try:
-        yield from read_model(file).graph.node
+        model = read_model(file)
     except (MissingExtraError, ModelError):
         return
+    yield from _with_branches(model.graph.node)
+    for function in model.functions:
+        yield from _with_branches(function.node)
+
+
+def _with_branches(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield nodes, and behind each those of its branches and bodies (``If``, ``Loop``, ``Scan``)."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _with_branches(graph.node)
 
 
 def _is_fixed(node: Any) -> bool:

@@ -20,7 +20,7 @@ LITTLE = 1 << 20
 
 
 def full_words(directory: Path) -> str:
-    """Say that the file system of a dump is full; "" where it is not, or cannot be asked."""
+    """Say that the file system of a dump is all but full; "" where it is not, or cannot be asked."""
     try:
         free = shutil.disk_usage(directory).free
     except OSError:
@@ -28,8 +28,8 @@ def full_words(directory: Path) -> str:
     if free >= LITTLE:
         return ""
     return (
-        f"the file system of {directory} is full ({free} bytes are free), so that a dump there is "
-        f"incomplete: free space, or choose another folder with --npudump-dump-dir"
+        f"the file system of {directory} is full ({free} bytes are free), so that a dump there may "
+        f"be incomplete: free space, or choose another folder with --npudump-dump-dir"
     )
 
 

@@ -25,7 +25,7 @@ from pytest_npudump.golden.pair import left_out
 from pytest_npudump.golden.tensors_of_test import missing_tensors, stored_tensors
 from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.diagnose import explain_empty
+from pytest_npudump.regression.diagnose import explain_empty, full_words
 from pytest_npudump.regression.empty_operators import changed, empty_operators, notes_on
 from pytest_npudump.regression.golden_elements import judge_elements
 from pytest_npudump.regression.notes import notes_of
@@ -68,7 +68,9 @@ def judge(case: Case, attempt: Attempt) -> FirstRun:
     undumped = tuple(case.runtime.activity.evidence.undumped)
     failed = Outcome(status.ERROR, case.goldens.path, problems=undumped)
     first = FirstRun(failed) if undumped else _judged(case, attempt)
-    return _noted(first, notes_of(case))
+    # What has passed has all that the golden lists.
+    full = full_words(case.directory) if first.outcome.status != status.PASSED else ""
+    return _noted(first, (*notes_of(case), *filter(None, [full])))
 
 
 def _noted(first: FirstRun, notes: tuple[str, ...]) -> FirstRun:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl.acl_json import dump_section, request_warnings
 from pytest_npudump.config.acl.installed import rules_version
 from pytest_npudump.config.acl.soc import soc_notes
-from pytest_npudump.regression.diagnose import full_words
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
@@ -21,5 +20,4 @@ def notes_of(case: Case) -> tuple[str, ...]:
         section = dump_section(case.request, ".")
         notes += request_warnings(case.request, version=rules_version(), cwd=case.directory)
         notes += soc_notes(section, runtime.producer().get("soc", ""))
-    full = full_words(case.directory)
-    return tuple(dict.fromkeys([*notes, full] if full else notes))
+    return tuple(dict.fromkeys(notes))

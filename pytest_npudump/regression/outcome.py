@@ -120,6 +120,8 @@ class Escalation:
         directory: where the tensors lie.
         problem: why the second run says nothing; "" if it does.
         notes: what a reader of the report should know.
+        drawing: layers that draw the same random numbers in every run of the process, so that two runs of
+            it agree whatever differs from the golden.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -128,6 +130,7 @@ class Escalation:
     directory: Path | None = None
     problem: str = ""
     notes: tuple[str, ...] = ()
+    drawing: tuple[str, ...] = ()
 
     @property
     def reproduced(self) -> bool | None:

@@ -116,12 +116,17 @@ def _random_notes(case: Case, dump: Dump) -> tuple[str, ...]:
     return (note,)
 
 
+def drawing_alike(case: Case, dump: Dump) -> tuple[str, ...]:
+    """Return the layers whose random numbers are the same in every run of one process, if runs share one."""
+    if case.isolated:
+        return ()
+    layers = random_layers(dump, case.runtime.activity.models)
+    return tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
+
+
 def needs_processes(case: Case, dump: Dump) -> str:
     """Say why two runs in one process cannot show that a test is deterministic; "" where they can."""
-    if case.isolated:
-        return ""
-    layers = random_layers(dump, case.runtime.activity.models)
-    drawing = tuple(name for name in layers if EAGER not in name.rpartition("(")[2])
+    drawing = drawing_alike(case, dump)
     if not drawing:
         return ""
     return (

@@ -28,6 +28,7 @@ from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
 from pytest_npudump.regression.printed import as_recorded, is_printed
 from pytest_npudump.regression.record import (
     SecondRun,
+    drawing_alike,
     leave_out_unwritten,
     needs_processes,
     record_with_tensors,
@@ -230,7 +231,10 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
     findings = _findings(case, first, plan, second.records, tensors)
     findings, notes = with_reference(case, first, findings, second.records)
     layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
-    return Escalation(findings, layers, plan.omitted, second.directory, notes=plan.notes + notes)
+    drawing = drawing_alike(case, first.dump) if first.dump is not None else ()
+    return Escalation(
+        findings, layers, plan.omitted, second.directory, notes=plan.notes + notes, drawing=drawing
+    )
 
 
 def _read(case: Case, first: FirstRun, attempt: Attempt) -> Dump:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first import explain_first
-from pytest_npudump.onnxmodels.random_operators import draws_random
+from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.elements import finding_lines
 from pytest_npudump.report.reference import reference_lines, reference_sentence, way_out
@@ -189,6 +189,9 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
     first = comparison.first if comparison is not None else None
     if first is not None and draws_random(first.op_type) and not result.case.isolated:
         return f"it agrees{rest}, as runs of one process do whose random numbers come from one seed"
+    if escalation.drawing:
+        words = "as runs of one process do whose random numbers come from one seed"
+        return f"it agrees{rest}, {words}, and {drawing_words(escalation.drawing)}"
     return f"the failure reproduced{rest}"
 
 

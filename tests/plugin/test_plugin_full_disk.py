@@ -73,3 +73,18 @@ def test_dump_that_cannot_be_prepared_fails_the_test_s_setup(project: Project) -
     result = project.run()
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["npudump: *run1: the dump cannot be prepared: File too large; free space *"])
+
+
+def test_complete_dump_on_a_disk_that_is_all_but_full_is_not_called_incomplete(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.marked()
+    project.record()
+    monkeypatch.setattr("pytest_npudump.regression.diagnose.LITTLE", 1 << 62)
+    passed = project.run()
+    passed.assert_outcomes(passed=1)
+    passed.stdout.no_fnmatch_line("*the file system of*")
+    project.model(change=1.0)
+    failed = project.run()
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines(["*the file system of * is full (* bytes are free), so that *may be incomp*"])

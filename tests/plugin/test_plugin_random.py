@@ -81,3 +81,16 @@ def test_golden_tensors_of_two_processes_that_disagree_are_not_recorded(project:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["npudump: nothing was recorded: two runs of the test disagree in net*add*"])
     assert not (project.path / "golden").exists()
+
+
+def test_failure_behind_an_operator_that_is_not_dumped_names_it_and_is_not_called_reproduced(
+    project: Project,
+) -> None:
+    noisy(project, 'layers=["net/add"]')
+    run(project, "--npudump-update-golden").assert_outcomes(passed=1)
+    result = run(project)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["second run: it agrees, *from one seed, and net/noise (RandomNormalLike) draws random numbers (*"]
+    )
+    result.stdout.no_fnmatch_line("*the failure reproduced*")
