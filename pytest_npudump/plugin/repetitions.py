@@ -23,8 +23,9 @@ COMPARES = pytest.StashKey[bool]()
 def repetition_parameters(item: pytest.Item) -> frozenset[str]:
     """Return the parameters that only number the repetitions of a test.
 
-    Nothing asks for them: neither the test, nor its marks, nor a fixture that it uses; pytest keeps such
-    names out of the fixtures of the test. Their value is a number, by which nothing can be computed unseen.
+    Nothing asks for them by name: neither the test, nor its marks, nor a fixture that it uses; pytest keeps
+    such names out of the fixtures of the test. Their value is a number. What asks while it runs, with
+    ``request.getfixturevalue``, cannot be known here: such a parameter is taken for a repetition.
     """
     callspec: Any = getattr(item, "callspec", None)
     if callspec is None:
