@@ -150,8 +150,11 @@ def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> N
     result = project.run("--npudump-update-golden")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["npudump: the test's process was ended by SIGKILL, during the test's teardown; the golden *"]
+        ["npudump: the test's process was ended by SIGKILL, during the test's teardown; what had been *"]
     )
+    assert not list(project.path.joinpath("golden").rglob("*.yaml"))
+    isolated(project, "")
+    project.record()
     project.model(change=0.5)
     isolated(project, "", 'isolation="process", escalate=False', before=broken)
     result = project.run()
