@@ -35,6 +35,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "another version": edited(lambda content: content.replace(b"golden: 1", b"golden: 9")),
     "not UTF-8": edited(lambda content: content + b"\xff"),
     "a row twice": edited(lambda content: content + content.splitlines()[-1] + b"\n"),
+    "an integer of 5000 digits": edited(
+        lambda content: content.replace(b"columns:", b"mine: 0x" + b"f" * 5000 + b"\ncolumns:")
+    ),
     "a link to itself": linked("test_small.yaml"),
 }
 
@@ -87,12 +90,11 @@ def test_a_pipe_in_place_of_the_golden_is_not_waited_for(project: Project, optio
     result.stdout.fnmatch_lines(["npudump: *test_small.yaml*it is a pipe, a socket or a device; move it*"])
 
 
-@pytest.mark.parametrize("value", [".nan", "0x" + "f" * 5000], ids=["NaN", "an integer of 5000 digits"])
-def test_a_key_that_cannot_be_written_again_is_dropped_and_named(project: Project, value: str) -> None:
+def test_a_key_that_cannot_be_written_again_is_dropped_and_named(project: Project) -> None:
     project.marked()
     project.record()
     approved = project.golden.read_text()
-    project.golden.write_text(approved.replace("columns:", f"mine: {value}\nother: 1\ncolumns:"))
+    project.golden.write_text(approved.replace("columns:", "mine: .nan\nother: 1\ncolumns:"))
     updated = project.run("--npudump-update-golden")
     updated.assert_outcomes(passed=1)
     updated.stdout.fnmatch_lines(["*note: *test_small.yaml: its key 'mine' cannot be written again*"])
