@@ -33,8 +33,9 @@ from pytest_npudump.regression.outcome import (
     Outcome,
     Result,
 )
+from pytest_npudump.regression.plan import Plan, plan_second_run
 from pytest_npudump.regression.scenes.exception.judge import examine
-from pytest_npudump.regression.second_run import Plan, examine_second_run, plan_second_run
+from pytest_npudump.regression.second_run import examine_second_run
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case

@@ -1,0 +1,172 @@
+"""Whether a second run takes place, and which layers it dumps as tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.selection import (
+    both_spellings,
+    resolve_raw_names,
+)
+from pytest_npudump.errors import DumpError
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.outcome import Escalation, FirstRun
+from pytest_npudump.regression.record import (
+    needs_processes,
+)
+from pytest_npudump.regression.second_run_reference import (
+    failing_layers,
+    known_keys,
+)
+from pytest_npudump.regression.unwritten import read_probe
+from pytest_npudump.request import matches_any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.regression.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the second run is to dump.
+
+    Attributes:
+        layers: names of the layers wanted, as the first run reported them.
+        raw_layers: what acl.json names; empty where everything has to be dumped.
+        omitted: failing layers left out because of the size limit.
+        notes: what a reader of the report should know.
+        skipped: the escalation to report where no second run can say anything; None where one runs.
+    """
+
+    layers: tuple[str, ...]
+    raw_layers: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    skipped: Escalation | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is to be a second run."""
+        return self.skipped is None
+
+
+def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
+    """Decide whether the test runs again, and with which layers; None where there is nothing to find out."""
+    outcome, dump = first.outcome, first.dump
+    if dump is None:
+        return None
+    if outcome.status == status.PENDING:
+        if problem := needs_processes(case, dump):
+            return Plan((), skipped=Escalation(problem=problem))
+        wanted = _layers_to_keep(case, dump)
+        plan = _plan(case, first, dump, wanted) if wanted else Plan(())
+        if read_probe(case.directory) is not None:
+            plan = replace(plan, raw_layers=())  # what may be unwritten has to be dumped as well
+        if plan.omitted and plan.runs:
+            plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
+        return plan
+    if not (case.settings.escalate and case.request.escalate):
+        return None
+    wanted = failing_layers(outcome)
+    return _plan(case, first, dump, wanted) if wanted else None
+
+
+def _layers_to_keep(case: Case, dump: Dump) -> tuple[str, ...]:
+    patterns = both_spellings(case.request.golden_tensors)
+    layers = dict.fromkeys(record.key.layer for record in dump.records)
+    return tuple(layer for layer in layers if matches_any(patterns, layer))
+
+
+def _plan(case: Case, first: FirstRun, dump: Dump, wanted: tuple[str, ...]) -> Plan:
+    sizes = _sizes(dump)
+    chosen, omitted = _within_limit(wanted, sizes, case.settings.dump_limit)
+    notes = []
+    if omitted:
+        notes.append(
+            f"the tensors of {len(wanted)} layers exceed --npudump-dump-limit "
+            f"({case.settings.dump_limit} bytes): only the first {len(chosen)} in execution order are dumped"
+        )
+    if not chosen:
+        problem = f"not run: {notes[0]}"
+        return Plan(wanted, omitted=omitted, skipped=Escalation(omitted=omitted, problem=problem))
+    raw, unresolved = _raw_layers(case, first, dump, chosen)
+    if case.request.scene == "op":
+        return Plan(chosen, (), omitted, (*notes, "acl.json cannot select single operators: all were dumped"))
+    if unresolved and sum(sizes.values()) > case.settings.dump_limit:
+        problem = (
+            f"not run: {_unresolved(unresolved)}, and a dump of every layer exceeds --npudump-dump-limit"
+        )
+        return Plan(wanted, skipped=Escalation(problem=problem))
+    if unresolved:
+        notes.append(
+            f"{_unresolved(unresolved)}: the second run dumped every layer and kept the failing ones"
+        )
+        raw = ()
+    return Plan(chosen, raw, omitted, tuple(notes))
+
+
+def _unresolved(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")  # noqa: PLR2004 - a few examples
+    return (
+        f"the raw operator name behind {shown} is not known (acl.json takes no sanitised names; name the "
+        f"layers in the marker, load the model with npu_dump.load_model, or record the golden again)"
+    )
+
+
+def _sizes(dump: Dump) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for record in dump.records:
+        layer = sanitise(record.key.layer)
+        sizes[layer] = sizes.get(layer, 0) + (record.size or 0)
+    return sizes
+
+
+def _within_limit(
+    wanted: tuple[str, ...], sizes: Mapping[str, int], limit: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    left, total = dict(sizes), 0
+    for position, layer in enumerate(wanted):
+        total += left.pop(sanitise(layer), 0)  # layers alike in file names are in one sum
+        if total > limit:
+            return wanted[:position], wanted[position:]
+    return wanted, ()
+
+
+def _raw_layers(
+    case: Case, first: FirstRun, dump: Dump, layers: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the raw names to dump for ``layers``, and those that none is known for."""
+    consumers, lonely = _consumers(dump, layers)
+    layers = (*layers, *consumers)
+    if dump.raw_names:
+        return layers, lonely
+    wanted = {sanitise(layer) for layer in layers}
+    keys = known_keys(first.outcome)
+    models = case.runtime.activity.models
+    known: Mapping[str, Any] = {"request": case.request, "golden_keys": keys, "tree": dump.root}
+    try:
+        found = resolve_raw_names(wanted, models=models, **known)
+    except DumpError:  # the model's file cannot be read any more: what the others know has to do
+        found = resolve_raw_names(wanted, models=(), **known)
+    raw = dict.fromkeys(name for layer in layers for name in found.get(sanitise(layer), ()))
+    return tuple(raw), (*lonely, *(layer for layer in layers if sanitise(layer) not in found))
+
+
+def _consumers(dump: Dump, layers: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the layers that consume graph inputs among ``layers``, and inputs whose consumer is not known.
+
+    CANN dumps an input of the graph, a ``Data`` operator, with the task of its consumer, and only with that.
+    """
+    tasks = {(r.task, r.stream): r.key.layer for r in dump.records if r.op_type == "Data"}
+    wanted = {task: layer for task, layer in tasks.items() if layer in layers}
+    found = {
+        (r.task, r.stream): r.key.layer
+        for r in dump.records
+        if r.op_type != "Data" and (r.task, r.stream) in wanted
+    }
+    lonely = tuple(layer for task, layer in wanted.items() if task not in found)
+    return tuple(layer for layer in dict.fromkeys(found.values()) if layer not in layers), lonely
