@@ -84,7 +84,7 @@ def test_a_perturbed_weight_is_found_first_where_it_is_used_and_only_what_fails_
             ),
             "golden:*3 of 10 tensors fail against *",
             "second run: the failure reproduced (3 layers dumped as tensors)",
-            "*Default_fc2-Dense_MatMul-op0:output.0: against the golden tensor: max abs *",
+            "*Default/fc2-Dense/MatMul-op0:output.0: against the golden tensor: max abs *",
         ]
     )
     failing = ["Default_fc2-Dense_BiasAdd-op0", "Default_fc2-Dense_MatMul-op0", "fc2_weight"]
@@ -121,7 +121,7 @@ def test_a_nan_that_relu_hides_from_the_output_is_found_where_it_appears(project
     )
     assert project.failing()[:2] == LAYERS[:2]
     findings = {finding["layer"]: finding for finding in project.report()["escalation"]["findings"]}
-    assert findings["Default_fc1-Dense_MatMul-op0"]["tensor"]["nan"] == 2
+    assert findings["Default/fc1-Dense/MatMul-op0"]["tensor"]["nan"] == 2
 
 
 def test_graphs_and_iterations_keep_their_keys_where_the_second_run_lacks_the_first_graph(
