@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from distributed import LocalCluster
+
+from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
+from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Run = Callable[..., Any]
+
+TREES = Path(__file__).parents[2] / "data" / "trees"
+TENSORS = TREES / "acl-tensor"
+
+
+@pytest.fixture(scope="module")
+def dask() -> Iterator[str]:
+    """Address of a cluster of two worker processes."""
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        yield f"dask:{cluster.scheduler_address}"
+
+
+def test_a_dask_cluster_does_every_command(
+    run: Run, tmp_path: Path, dump_file: Run, dask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.linspace(-3, 5, 1 << 20, dtype=np.float32)
+    for number in range(4):
+        dump_file(tmp_path / "golden", f"layer_{number}", values + number, number=number)
+        dump_file(tmp_path / "actual", f"layer_{number}", values[::-1] + number, number=number)
+    monkeypatch.chdir(tmp_path)
+    for words in (("compare", "golden", "actual"), ("stats", "golden"), ("ls", "golden")):
+        here = run(*words, "--json", "-", "--executor", "serial")
+        there = run(*words, "--json", "-", "--executor", dask)
+        assert there == here
+    assert run("convert", "golden", "-o", "out", "--executor", dask).code == 0
+    written = [np.load(path) for path in sorted((tmp_path / "out").iterdir())]
+    assert [array[0] for array in written] == [-3, -2, -1, 0]
+
+
+def test_processes_do_every_command(
+    run: Run, tmp_path: Path, dump_file: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.linspace(-3, 5, 1 << 20, dtype=np.float32)
+    for number in range(3):
+        dump_file(tmp_path / "golden", f"layer_{number}", values + number, number=number)
+        dump_file(tmp_path / "actual", f"layer_{number}", values[::-1] + number, number=number)
+    monkeypatch.chdir(tmp_path)
+    for words in (("compare", "golden", "actual"), ("stats", "golden")):
+        here = run(*words, "--json", "-", "--executor", "serial")
+        assert run(*words, "--json", "-", "--executor", "processes:2") == here
+    with open_workers("processes:1") as workers:
+        found = run_tasks(_process, [1], workers, weight=lambda _: 1, progress=lambda _done, _total: None)
+        assert [*found] != [os.getpid()]
+
+
+def test_unreadable_files_come_back_from_a_dask_worker(run: Run, tmp_path: Path, dask: str) -> None:
+    source = next(TENSORS.rglob("MatMul*"))
+    (tmp_path / source.name).write_bytes(source.read_bytes()[:-1])
+    done = run("stats", tmp_path, "--executor", dask)
+    assert done.code == 2
+    assert f"npudump: unreadable: {tmp_path / source.name}" in done.err
+
+
+def test_the_work_is_done_in_the_worker_processes(dask: str) -> None:
+    with open_workers(dask) as workers:
+        assert workers.remote
+        found = set(
+            run_tasks(
+                _process, range(200), workers, weight=lambda _: 1 << 30, progress=lambda _done, _total: None
+            )
+        )
+    assert os.getpid() not in found
+    assert 1 <= len(found) <= 2
+
+
+def _process(_: int) -> int:
+    return os.getpid()
+
+
+def test_an_address_where_no_scheduler_is_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_npudump.cli.common.executors._CONNECT_SECONDS", 1)
+    with (
+        pytest.raises(RuntimeUnavailableError, match="no Dask scheduler answers"),
+        open_workers("dask:tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_dask_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(MissingExtraError, match=r"pytest-npudump\[dask\]"),
+        open_workers("dask:tcp://127.0.0.1:8786"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *(
+            "",
+            "processes:0",
+            "process",
+            "threads:",
+            "threads:0",
+            "threads:-1",
+            "threads:1025",
+            "threads:x",
+            "threads:²",
+        ),
+        *("serial:2", "dask", "dask:", "threads:" + "9" * 5000),
+    ],
+)
+def test_other_executors_are_refused(run: Run, spec: str) -> None:
+    with pytest.raises(RequestError, match="expected"), open_workers(spec):
+        pass
+    assert run("stats", TENSORS, f"--executor={spec}").code == 2
+
+
+@pytest.mark.parametrize("spec", ["threads", "threads:2"])
+def test_threads_are_gone_afterwards(spec: str) -> None:
+    with open_workers(spec) as workers:
+        assert isinstance(workers.executor, ThreadPoolExecutor)
+    with pytest.raises(RuntimeError):
+        workers.executor.submit(print)
+
+
+def test_serial_works_without_an_executor() -> None:
+    with open_workers("serial") as workers:
+        assert workers == Workers(None, remote=False)
+
+
+@pytest.mark.parametrize("weight", [0, 1 << 20, 1 << 30])
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
+def test_results_come_in_the_order_of_the_items(weight: int, count: int) -> None:
+    steps: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(3) as pool:
+        found = list(
+            run_tasks(
+                str,
+                range(count),
+                Workers(pool),
+                weight=lambda _: weight,
+                progress=lambda done, total: steps.append((done, total)),
+            )
+        )
+    assert found == [str(number) for number in range(count)]
+    assert steps[-1:] == ([(count, count)] if count else [])
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+def test_a_worker_process_that_is_killed_is_an_error_with_a_way_out() -> None:
+    with (
+        pytest.raises(
+            RuntimeUnavailableError, match=r"processes:2: a worker process was ended.*run it again"
+        ),
+        open_workers("processes:2") as workers,
+    ):
+        [*run_tasks(_die, [1], workers, weight=lambda _: 1, progress=lambda _done, _total: None)]
+
+
+def _die(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_cluster_that_closes_at_work_is_an_error_with_a_way_out(capfd: pytest.CaptureFixture[str]) -> None:
+    cluster = LocalCluster(n_workers=1, dashboard_address=":0", silence_logs=50)
+    with pytest.raises(RuntimeUnavailableError, match=r"the cluster was lost.*run it again"):
+        _close_at_work(cluster)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def _close_at_work(cluster: LocalCluster) -> None:
+    with cluster, open_workers(f"dask:{cluster.scheduler_address}") as workers:
+        work = run_tasks(
+            time.sleep, [0, 600], workers, weight=lambda _: 1 << 30, progress=lambda _done, _total: None
+        )
+        assert next(work) is None
+        cluster.close()
+        next(work)
+
+
+@pytest.mark.parametrize(("spec", "here"), [("serial", True), ("threads:2", True), ("processes:1", False)])
+def test_only_tasks_of_this_process_can_call_back(spec: str, *, here: bool) -> None:
+    with open_workers(spec) as workers:
+        assert workers.here is here

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.cli import COMMANDS, main
+from pytest_npudump.cli.common import progress
+from pytest_npudump.cli.common.output import byte_size, columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., Any]
+
+TREES = Path(__file__).parents[2] / "data" / "trees"
+START = "import sys; from pytest_npudump.cli import main; sys.exit(main())"
+
+
+def _cut_short(*words: str) -> tuple[int, str]:
+    """Run a command whose output nobody reads; return its exit code and what it complains of."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", START, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.close()
+    complaint = child.stderr.read()
+    child.stderr.close()
+    return child.wait(), complaint
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("stats", "acl-stats"), 0),
+        (("ls", "acl-stats"), 0),
+        (("compare", "acl-stats", "acl-stats"), 0),
+        (("compare", "acl-stats", "acl-tensor"), 1),
+        (("compare", "acl-stats", "acl-tensor", "--json", "-"), 1),
+        (("overflow", "acl-overflow"), 1),
+    ],
+)
+def test_a_closed_pipe_changes_no_verdict_and_makes_no_noise(
+    words: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(TREES)
+    assert _cut_short(*words) == (code, "")
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    out = capsys.readouterr().out
+    assert all(f"    {name} " in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--help"])
+    assert stopped.value.code == 0
+    assert f"usage: npudump {name}" in capsys.readouterr().out
+
+
+def test_help_does_not_import_numpy() -> None:
+    code = "import sys; from pytest_npudump.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    code += "sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+def test_output_survives_a_narrow_encoding(tmp_path: Path, dump_file: Run) -> None:
+    import numpy as np
+
+    dump_file(tmp_path, "层/relu", np.ones(4, np.float32))
+    done = subprocess.run(
+        [sys.executable, "-c", START, "stats", str(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
+    )
+    assert done.returncode == 0
+    assert r"\u5c42/relu" in done.stdout
+
+
+def test_no_bar_is_drawn_where_output_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0)
+    with progress.progress("reading") as report:
+        assert report is progress._ignore
+
+
+def test_a_bar_is_drawn_on_a_terminal_once_work_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    bar = progress._Bar("reading dump")
+    bar.update(1, 4)
+    bar.show()
+    bar.update(3, 4)
+    bar.close()
+    assert "reading dump" in screen.getvalue()
+    with progress.progress("short work") as report:
+        report(1, 1)
+    assert "short work" not in screen.getvalue()
+
+
+def test_a_bar_that_comes_too_late_is_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = progress._Bar("done before")
+    bar.close()
+    bar.show()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_columns_are_as_wide_as_their_longest_cell() -> None:
+    assert columns([("a", "bbb"), ("cccc", "")], ("x", "y")) == ["x     y", "a     bbb", "cccc"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
+@pytest.mark.parametrize("command", ["stats", "convert"])
+def test_one_long_tensor_has_a_bar_on_a_terminal(long_file: Run, tmp_path: Path, command: str) -> None:
+    path = long_file(tmp_path / "dump", "a", 1 << 28, "hifloat8")
+    words = [command, str(path), *(["-o", str(tmp_path / "out")] if command == "convert" else [])]
+    shown = _on_a_terminal(
+        "from pytest_npudump.cli.common import progress; progress.PATIENCE = 0.0; " + START, *words
+    )
+    assert ("converting" if command == "convert" else "reading") in shown
+    if command == "convert":
+        assert {int(share) for share in re.findall(r"(\d+)%", shown)} - {0, 100}
+
+
+def _on_a_terminal(program: str, *words: str) -> str:
+    """Run a program whose output is a terminal; return what was drawn there."""
+    here, there = os.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, *words], stdin=there, stdout=there, stderr=there, env=environment
+    )
+    os.close(there)
+    shown = b""
+    try:
+        while piece := os.read(here, 1 << 16):
+            shown += piece
+    except OSError:  # how Linux tells that the other side is closed
+        pass
+    os.close(here)
+    assert child.wait() == 0, shown
+    return shown.decode()
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (4 << 20, "4.0 MiB"), (3 << 40, "3.0 TiB")],
+)
+def test_sizes_are_written_in_binary_units(nbytes: int, text: str) -> None:
+    assert byte_size(nbytes) == text

@@ -1,0 +1,90 @@
+"""``npudump compare MODEL.onnx DUMP`` on dumps that CANN's own code wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+
+from pytest_npudump.demo.model import find_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Done
+
+DATA = Path(__file__).parents[2] / "data" / "reference"
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model of the dumps, its operators named as in them, and what it was given beside it."""
+    model = onnx.load(str(find_model()))
+    for node in model.graph.node:
+        if node.op_type != "Constant":
+            node.name = f"net/{node.name}"
+    path = tmp_path_factory.mktemp("model") / "classifier.onnx"
+    onnx.save(model, str(path))
+    picture = np.random.default_rng(0).normal(size=(1, 3, 48, 192)).astype(np.float32)
+    np.savez(path.with_suffix(".npz"), x=picture)
+    return path
+
+
+def test_dump_that_agrees_is_0(run: Callable[..., Done], classifier: Path) -> None:
+    done = run("compare", classifier, DATA / "golden", "--inputs", classifier.with_suffix(".npz"))
+    assert done.code == 0, done
+    assert "5 of 5 layers compared, all within tolerance" in done.out
+
+
+def test_dump_of_changed_weights_is_1(run: Callable[..., Done], classifier: Path) -> None:
+    inputs = classifier.with_suffix(".npz")
+    done = run("compare", classifier, DATA / "regressed", "--inputs", inputs)
+    assert done.code == 1
+    assert "\nagainst the reference classifier.onnx: net/Conv@22 (Conv input.0) differs" in done.out
+    assert run("compare", classifier, DATA / "regressed", "--inputs", inputs, "--rtol", "0.5").code == 0
+    assert run("compare", classifier, DATA / "golden", "--inputs", inputs, "--rtol", "1e-7").code == 1
+
+
+def test_json_has_every_verdict(run: Callable[..., Done], classifier: Path) -> None:
+    inputs = classifier.with_suffix(".npz")
+    found = run("compare", classifier, DATA / "regressed", "--inputs", inputs, "--json", "-").json
+    assert found["first"] == "net/Conv@22:input.0"
+    assert len(found["comparison"]["verdicts"]) == found["comparison"]["summary"]["compared"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "the inputs of the model are not known"),
+        (("--inputs", "gone.npz"), "--inputs gone.npz: cannot be read"),
+        (("--map", "gone.yaml"), "reference_map: gone.yaml cannot be read"),
+        (("--rtol", "-1"), "--rtol -1.0: expected a finite number"),
+        (("--preset", "nope"), "unknown tolerance preset 'nope'"),
+    ],
+)
+def test_what_cannot_be_compared_is_2(
+    run: Callable[..., Done], classifier: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = run("compare", classifier, DATA / "golden", *words)
+    assert done.code == 2
+    assert message in done.out + done.err
+
+
+def test_inputs_of_another_kind_are_2(run: Callable[..., Done], classifier: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    done = run("compare", classifier, DATA / "golden", "--inputs", tmp_path / "x.npy")
+    assert done.code == 2
+    assert "expected an npz file" in done.err
+    np.savez(tmp_path / "o.npz", x=np.array([object()]))
+    assert run("compare", classifier, DATA / "golden", "--inputs", tmp_path / "o.npz").code == 2
+    (tmp_path / "b.npz").write_bytes(b"PK\x03\x04 no archive")
+    assert run("compare", classifier, DATA / "golden", "--inputs", tmp_path / "b.npz").code == 2
+
+
+def test_inputs_without_a_model_are_2(run: Callable[..., Done], classifier: Path) -> None:
+    done = run("compare", DATA / "golden", DATA / "golden", "--inputs", classifier.with_suffix(".npz"))
+    assert done.code == 2
+    assert "--inputs and --map: only with an ONNX model in place of GOLDEN" in done.err

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import csv
+import math
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[..., Any]
+
+TREES = Path(__file__).parents[1] / "data" / "trees"
+KEYS = {
+    *("layer", "op_type", "io", "slot", "dtype", "shape"),
+    *("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf"),
+}
+
+
+def test_statistics_of_a_csv_tree_are_what_its_files_say(run: Run) -> None:
+    done = run("stats", TREES / "acl-stats", "--json", "-")
+    assert done.code == 0
+    assert all(set(row) == KEYS for row in done.json)
+    rows = {(row["layer"], row["io"], row["slot"]): row for row in done.json}
+    path = next((TREES / "acl-stats").rglob("MatMul*.csv"))
+    with path.open(newline="") as file:
+        for line in csv.DictReader(file):
+            row = rows["net_MatMul@0", line["Input/Output"].lower(), int(line["Index"])]
+            assert (row["max"], row["min"]) == (float(line["Max Value"]), float(line["Min Value"]))
+            assert row["l2norm"] is None
+
+
+def test_statistics_of_tensors_are_numpys_in_float64(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    values = np.random.default_rng(0).standard_normal((4, 100)).astype(np.float16)
+    dump_file(tmp_path, "net/a", values)
+    done = run("stats", tmp_path, "--json", "-")
+    (row,) = done.json
+    exact = values.astype(float)
+    assert (row["layer"], row["op_type"], row["dtype"], row["shape"]) == (
+        "net/a",
+        "Type",
+        "float16",
+        [4, 100],
+    )
+    assert (row["max"], row["min"], row["count"]) == (exact.max(), exact.min(), 400)
+    assert row["avg"] == pytest.approx(exact.mean(), rel=1e-9)
+    assert row["l2norm"] == pytest.approx(np.linalg.norm(exact), rel=1e-9)
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads", "threads:3"])
+def test_every_executor_gives_the_same_table(run: Run, executor: str) -> None:
+    expected = run("stats", TREES / "acl-tensor", "--executor", "serial")
+    assert run("stats", TREES / "acl-tensor", "--executor", executor) == expected
+
+
+def test_the_table_has_a_row_a_tensor_in_execution_order(run: Run) -> None:
+    done = run("stats", TREES / "acl-tensor")
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["layer", "type", "tensor", "dtype", "shape", *lines[0].split()[5:]]
+    assert [line.split()[0] for line in lines[1:]] == ["net/MatMul@0"] * 2 + ["net/Softmax@0"] * 2
+
+
+def test_one_file_of_a_dump_is_enough(run: Run) -> None:
+    path = next((TREES / "acl-tensor").rglob("MatMul*"))
+    whole = run("stats", TREES / "acl-tensor", "--json", "-").json
+    assert run("stats", path, "--json", "-").json == [row for row in whole if row["op_type"] == "MatMul"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["acl-stats/**/Softmax*.csv", "mindspore-dtypes/**/*.npy", "*/statistic.csv"]
+)
+def test_one_file_of_each_kind_is_read(run: Run, pattern: str) -> None:
+    path = min(TREES.glob(pattern))
+    done = run("stats", path, "--json", "-")
+    assert done.code == 0
+    assert done.json
+
+
+def test_json_goes_to_a_file_beside_the_table(run: Run, tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    done = run("stats", TREES / "acl-tensor", "--json", target)
+    assert done.out.startswith("layer")
+    assert target.read_text() == run("stats", TREES / "acl-tensor", "--json", "-").out
+
+
+def test_json_that_cannot_be_written_is_an_error(run: Run, tmp_path: Path) -> None:
+    done = run("stats", TREES / "acl-tensor", "--json", tmp_path / "no" / "out.json")
+    assert done.code == 2
+    assert "cannot be written" in done.err
+
+
+def test_unreadable_files_are_named_after_printing_the_others(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(TREES / "acl-stats", tmp_path / "tree")
+    path = next((tmp_path / "tree").rglob("Softmax*.csv"))
+    path.write_bytes(b"Input/Output,\xff\n")
+    done = run("stats", tmp_path / "tree")
+    assert done.code == 2
+    assert "net_MatMul@0" in done.out
+    assert f"npudump: unreadable: {path}" in done.err
+
+
+def test_a_tree_of_which_nothing_is_readable_prints_no_table(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "A.b.1.2.1795228705872229.csv"
+    path.write_text("nonsense")
+    done = run("stats", tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert str(path) in done.err
+
+
+@pytest.mark.parametrize("name", ["missing", "empty"])
+def test_nothing_to_read_is_an_error(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    done = run("stats", tmp_path / name)
+    assert (done.code, done.out) == (2, "")
+    assert str(tmp_path / name) in done.err
+
+
+def test_an_overflow_record_is_referred_to_its_command(run: Run) -> None:
+    path = next((TREES / "acl-overflow").glob("Opdebug*[0-9]"))
+    done = run("stats", path)
+    assert done.code == 2
+    assert f"npudump overflow {path}" in done.err
+
+
+def test_a_tensor_without_statistics_says_why(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    dump_file(tmp_path, "a", np.zeros(8, np.uint8), dtype="qint8")
+    (row,) = run("stats", tmp_path, "--json", "-").json
+    assert row["max"] is None
+    assert "QINT8" in row["note"]
+
+
+def test_zeros_are_counted_where_the_values_are_there(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    values = np.array([0.0, -0.0, 1.5, np.nan, 0.0], np.float16)
+    dump_file(tmp_path, "a", values)
+    dump_file(tmp_path, "b", np.zeros(4, np.uint8), dtype="resource", shape=(4,), number=2)
+    rows = run("stats", tmp_path, "--json", "-").json
+    assert rows[0]["zero"] == int(np.count_nonzero(values == 0))
+    assert "zero" not in rows[1]
+    header, first, second = run("stats", tmp_path).out.splitlines()
+    assert header.split()[-1] == "zero"
+    assert (first.split()[-1], second.split()[-1]) == ("3", "-")
+
+
+def test_a_dump_that_tells_no_zeros_has_no_column_for_them(run: Run) -> None:
+    assert run("stats", TREES / "acl-stats").out.splitlines()[0].split()[-1] == "pos_inf"
+
+
+@pytest.mark.parametrize("executor", ["serial", "threads:2", "processes:1"])
+def test_acls_own_quirks_are_reproduced_where_asked_for(
+    run: Run, tmp_path: Path, dump_file: Run, executor: str
+) -> None:
+    dump_file(tmp_path, "first", np.array([np.nan, 1, 2], np.float32), number=1)
+    dump_file(tmp_path, "later", np.array([1, np.nan, 2], np.float32), number=2)
+    dump_file(tmp_path, "brain", np.array([1, 2], ml_dtypes.bfloat16), number=3)
+    dump_file(tmp_path, "int", np.array([3, 7], np.int8), number=4)
+    sane = run("stats", tmp_path, "--json", "-", "--executor", executor).json
+    acl = run("stats", tmp_path, "--json", "-", "--acl", "--executor", executor).json
+    assert [(row["max"], row["min"]) for row in sane] == [(2, 1), (2, 1), (2, 1), (7, 3)]
+    np.testing.assert_equal(
+        [(row["max"], row["min"]) for row in acl], [(math.nan, math.nan), (2, 1), (None, None), (7, 3)]
+    )
+    assert [row["count"] for row in acl] == [3, 3, None, 2]
+    one = run("stats", next(tmp_path.glob("*first*")), "--json", "-", "--acl").json
+    np.testing.assert_equal(one, acl[:1])

@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import csv
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pytest_npudump.dump.arrays.decode import DecodeError, load
+from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.records import Payload, Stats
+from pytest_npudump.dump.stats.files import payload_stats
+from pytest_npudump.dump.stats.tensor import ACL_TYPES, tensor_stats
+from pytest_npudump.dump.values.dtypes import BY_PROTO
+
+DATA = Path(__file__).parents[2] / "data" / "dump"
+
+FLOATS = [
+    np.float16,
+    np.float32,
+    np.float64,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e5m2,
+    ml_dtypes.float8_e4m3fn,
+]
+INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+
+
+def _wide(array: np.ndarray) -> Any:
+    with np.errstate(invalid="ignore"):  # ml_dtypes reports signalling NaN
+        return array.astype(np.float64)
+
+
+def _mean(values: list[float]) -> float:
+    try:
+        return math.fsum(values) / len(values) + 0.0
+    except OverflowError:
+        return float(sum(map(Fraction, values)) / len(values))
+
+
+def _truth(array: np.ndarray) -> Any:
+    """Statistics by the definition, element by element in exact sums."""
+    exact = array.dtype.kind in "biu"
+    values = [int(v) for v in array.reshape(-1)] if exact else _wide(array).reshape(-1).tolist()
+    numbers = [v for v in values if v == v]  # noqa: PLR0124 - only NaN differs from itself
+    finite = [v for v in numbers if exact or math.isfinite(v)]
+    positive, negative = numbers.count(math.inf), numbers.count(-math.inf)
+    nan = len(values) - len(numbers)
+    if nan or (positive and negative):
+        avg = math.nan
+    elif positive or negative:
+        avg = math.inf if positive else -math.inf
+    else:
+        avg = sum(finite) / len(values) if exact else _mean(finite)
+    norm = math.nan if nan else math.inf if positive or negative else math.hypot(*finite)
+    return Stats(
+        count=len(values),
+        max=max(numbers, default=math.nan) + 0,
+        min=min(numbers, default=math.nan) + 0,
+        avg=avg,
+        l2norm=norm,
+        nan=nan,
+        neg_inf=negative,
+        pos_inf=positive,
+        zero=values.count(0),
+    )
+
+
+def _assert_close(found: Any, expected: Any, array: np.ndarray) -> Any:
+    exact = ("count", "max", "min", "nan", "neg_inf", "pos_inf", "zero")
+    np.testing.assert_equal([getattr(found, n) for n in exact], [getattr(expected, n) for n in exact])
+    if array.dtype.kind in "biu":
+        assert found.avg == expected.avg
+        assert type(found.max) is int
+    elif math.isfinite(expected.avg):
+        magnitude = _mean(np.abs(_wide(array)).reshape(-1).tolist())
+        assert abs(found.avg - expected.avg) <= 9e-7 * magnitude + 5e-324
+    else:
+        np.testing.assert_equal(found.avg, expected.avg)
+    np.testing.assert_allclose(found.l2norm, expected.l2norm, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTS, ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("count", [1, 2, 3, 32768, 70001, 600001])
+def test_random_tensors_of_every_type_and_size(dtype: Any, count: int) -> None:
+    values = np.random.default_rng(count).standard_normal(count) * 20
+    array = (np.abs(values) if np.dtype(dtype).kind == "u" else values).astype(dtype)
+    _assert_close(tensor_stats(array), _truth(array), array)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
+def test_every_code_of_the_small_types_alone_and_together(dtype: Any) -> None:
+    size = np.dtype(dtype).itemsize
+    if size > 2:
+        return
+    codes = np.arange(1 << (8 * size), dtype=f"u{size}").view(dtype)
+    _assert_close(tensor_stats(codes), _truth(codes), codes)
+    wide = _wide(codes)
+    finite = codes[np.isfinite(wide)]
+    _assert_close(tensor_stats(finite), _truth(finite), finite)
+    for code in codes[:: max(len(codes) // 512, 1)]:
+        alone = np.array([code])
+        _assert_close(tensor_stats(alone), _truth(alone), alone)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.sampled_from([np.float16, np.float32, np.float64]).flatmap(
+        lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0, max_dims=3, max_side=9))
+    )
+)
+def test_any_floats(array: np.ndarray) -> None:
+    _assert_close(tensor_stats(array), _truth(array), array)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.sampled_from(INTS).flatmap(lambda d: hnp.arrays(d, hnp.array_shapes(max_dims=2, max_side=9))))
+def test_any_integers(array: np.ndarray) -> None:
+    _assert_close(tensor_stats(array), _truth(array), array)
+
+
+@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("place", [0, 40000, 299999, 600000])
+def test_one_special_value_anywhere(special: float, dtype: Any, place: int) -> None:
+    array = np.linspace(-1, 1, 600001).astype(dtype)
+    array[place] = special
+    _assert_close(tensor_stats(array), _truth(array), array)
+
+
+@pytest.mark.parametrize("value", [0.1, 3.3e38, 1e-38, 1e-45, 2e19, 9.9e17, 1.01e17, 9.9e16, 1e-20])
+def test_sums_in_float32_stay_within_the_stated_bound(value: float) -> None:
+    array = np.full(1 << 20, value, np.float32)
+    found = tensor_stats(array)
+    assert abs(found.avg / float(array[0]) - 1) <= 9e-7
+    assert abs(found.l2norm / (float(array[0]) * 1024) - 1) <= 1e-6
+
+
+def _each_addition_rounds_up(rows: int, columns: int) -> Any:
+    """Columns in which a sum of 1 is followed by terms just over half a unit in its last place."""
+    block = np.full((rows, columns), 2.0**-24 * 1.0001, np.float32)
+    block[0] = 1
+    return np.tile(block.reshape(-1), (1 << 17) // block.size)
+
+
+@pytest.mark.parametrize("rows", [8, 16, 32, 64, 128])
+@pytest.mark.parametrize("columns", [1, 64, 1024])
+def test_roundings_that_all_go_one_way_stay_within_the_stated_bound(rows: int, columns: int) -> None:
+    for array in (_each_addition_rounds_up(rows, columns), np.sqrt(_each_addition_rounds_up(rows, columns))):
+        found, values = tensor_stats(array), array.astype(np.float64)
+        mean = _mean(values.tolist())
+        assert abs(found.avg - mean) <= 9e-7 * mean
+        assert abs(found.l2norm / math.sqrt(math.fsum((values * values).tolist())) - 1) <= 1e-6
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("positive", "negative"), [(0, 0), (3, 0), (0, 2), (3, 2)])
+def test_zeros_of_both_signs_are_counted(dtype: Any, positive: int, negative: int) -> None:
+    array = np.linspace(1, 2, 700001).astype(dtype)
+    array[::2] *= dtype(-1)
+    array[5 : 5 + positive] = 0
+    array[699000 : 699000 + negative] = dtype(-0.0)
+    assert tensor_stats(array).zero == positive + negative
+
+
+@pytest.mark.parametrize("value", [1e308, 1e200, 1e-200, 5e-324])
+def test_squares_of_float64_outside_its_range(value: float) -> None:
+    found = tensor_stats(np.full(10000, value))
+    assert found.avg == pytest.approx(value, rel=1e-12)
+    assert found.l2norm == pytest.approx(value * 100, rel=1e-12)
+
+
+def test_sums_of_integers_beyond_64_bits_are_exact() -> None:
+    found = tensor_stats(np.full(1000, 2**64 - 1, np.uint64))
+    assert (found.max, found.avg) == (2**64 - 1, float(2**64 - 1))
+    assert tensor_stats(np.full(1000, -(2**63), np.int64)).avg == float(-(2**63))
+
+
+def test_an_empty_tensor() -> None:
+    found = tensor_stats(np.zeros((0, 3), np.float32))
+    assert (found.count, found.max, found.min, found.avg, found.l2norm, found.nan) == (
+        0,
+        None,
+        None,
+        None,
+        0.0,
+        0,
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int16, np.int8])
+def test_views_of_any_strides_and_alignment(dtype: Any) -> None:
+    base = np.random.default_rng(0).integers(-50, 50, (40, 30, 20)).astype(dtype)
+    raw = np.frombuffer(b"x" + base.tobytes(), np.uint8)[1:].view(dtype).reshape(base.shape)
+    for view in (
+        base[::2, :, ::-1],
+        base.T,
+        np.asfortranarray(base),
+        raw,
+        base[3],
+        base[:, 4, 5],
+        base.astype(base.dtype.newbyteorder(">")),
+    ):
+        copy = np.ascontiguousarray(view).astype(dtype)
+        _assert_close(tensor_stats(view), _truth(copy), copy)
+
+
+def test_complex_has_a_norm_and_counts_only() -> None:
+    found = tensor_stats(np.array([3 + 4j, 0, complex(math.nan, 1)], np.complex64))
+    assert (found.count, found.nan, found.zero, found.max, found.avg) == (3, 1, 1, None, None)
+    for dtype in (np.complex64, np.complex128):
+        assert tensor_stats(np.array([3 + 4j, 12j], dtype)).l2norm == pytest.approx(13)
+
+
+def test_a_type_without_numbers_is_refused() -> None:
+    for array in (np.array(["a"]), np.array([b"a"]), np.array([None]), np.zeros(2, "V1")):
+        with pytest.raises(DecodeError, match="no statistics"):
+            tensor_stats(array)
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "float64"])
+def test_acl_ignores_nan_but_in_the_first_place(name: str) -> None:
+    first = tensor_stats(np.array([math.nan, 1, math.inf, -math.inf, 2], name), acl=True)
+    assert math.isnan(first.max)
+    assert math.isnan(first.min)
+    assert (first.count, first.nan, first.neg_inf, first.pos_inf) == (5, 1, 1, 1)
+    later = tensor_stats(np.array([1, math.nan, 2], name), acl=True)
+    assert (later.max, later.min, later.nan) == (2, 1, 1)
+    assert math.isnan(later.avg)
+    sane = tensor_stats(np.array([math.nan, 1, 2], name))
+    assert (sane.max, sane.min) == (2, 1)
+
+
+def _row(path: Path) -> Any:
+    with path.open() as file:
+        return list(csv.reader(file))[1][6:]
+
+
+@pytest.mark.parametrize("number", range(42))
+def test_acls_own_statistics_of_every_type(number: int) -> None:
+    (path,) = (p for p in (DATA / "dtypes").iterdir() if p.name.split("_")[0] == str(number) and not p.suffix)
+    (tensor,) = read_container(path)[0].tensors
+    row = _row(path.with_suffix(".csv"))
+    dtype = BY_PROTO[number]
+    count = math.prod(tensor.shape)
+    found = payload_stats(tensor.payload, dtype.name, count, acl=True)
+    if not any(row):
+        assert found is None
+        return
+    numbers = [found.max, found.min, found.avg, found.count, found.nan, found.neg_inf, found.pos_inf]
+    text = [format(n, "d" if isinstance(n, int) else "g") for n in numbers]
+    assert text == row
+
+
+def test_payloads_and_arrays_agree_for_all_types() -> None:
+    for number, dtype in BY_PROTO.items():
+        (path,) = (
+            p
+            for p in (DATA / "dtypes").iterdir()
+            if p.name.split("_")[0] == str(min(number, 41)) and not p.suffix
+        )
+        (tensor,) = read_container(path)[0].tensors
+        found = payload_stats(tensor.payload, tensor.dtype, math.prod(tensor.shape))
+        if found is None:
+            assert dtype.name not in ACL_TYPES
+            continue
+        values = load(tensor.payload, tensor.dtype, tensor.shape)
+        expected = tensor_stats(values)
+        assert (found.count, found.nan, found.zero) == (expected.count, expected.nan, expected.zero)
+        np.testing.assert_equal([found.max, found.min], [expected.max, expected.min])
+        np.testing.assert_allclose([found.l2norm], [expected.l2norm], rtol=1e-6)
+
+
+def test_packed_types_count_no_spare_bits(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"\x21\xf3")
+    found = payload_stats(Payload(path, 0, 2), "int4", 3)
+    assert (found.count, found.max, found.min, found.avg) == (3, 3, 1, 2.0)
+    with pytest.raises(DecodeError, match="5 elements of int4 need 3 bytes"):
+        payload_stats(Payload(path, 0, 2), "int4", 5)
+
+
+@pytest.mark.parametrize(
+    "magnitudes",
+    [
+        (1e-300, 1.0, 1e300),
+        (1.0, 1e-300, 1e300),
+        (1e300, 1.0, 1e-300),
+        (1e-300, 1e-310, 1e-200),
+        (1e-300, 0.0, 1.0),
+        (1e300, 1.7e304, 1e299),
+        (0.0, 0.0, 1e-320),
+    ],
+)
+def test_squares_leave_the_range_of_float64_in_some_pieces_only(magnitudes: tuple[float, ...]) -> None:
+    piece = np.linspace(-1, 0.7, (2 << 20) // 8)
+    array = np.concatenate([piece * magnitude for magnitude in magnitudes])
+    found, exponent = tensor_stats(array), -math.frexp(max(magnitudes))[1]
+    scaled = np.ldexp(array, min(exponent, 1000))
+    norm = math.sqrt(math.fsum((scaled * scaled).tolist()))
+    assert found.l2norm == pytest.approx(math.ldexp(norm, -min(exponent, 1000)), rel=1e-12)
+    mean = math.ldexp(math.fsum(scaled.tolist()) / len(array), -min(exponent, 1000))
+    assert found.avg == pytest.approx(mean, rel=1e-9)

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_npudump.dump.tree.find import Tree, find_files
+from pytest_npudump.dump.tree.places import Place, context, read_place
+from pytest_npudump.errors import DumpError
+
+DATA = Path(__file__).parents[2] / "data" / "trees"
+STAMP = 1795228705872229
+TLV = b"\x08\0\0\0\0\0\0\0\x5a\x5a\x5a\x5a"
+
+
+def touch(root: Path, *paths: str, content: bytes = b"") -> Path:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    return root
+
+
+def only(tree: Tree) -> Place:
+    (place,) = {file.place for file in tree.files}
+    return place
+
+
+@pytest.mark.parametrize(
+    ("directories", "place"),
+    [
+        ("", Place()),
+        ("20260101010101/0", Place(("20260101010101",), device=0)),
+        ("20260101010101/3/net/7/2", Place(("20260101010101",), -1, 3, "net", 7, 2)),
+        ("20260101010101/3/net/7", Place(("20260101010101",), -1, 3, "net", 7)),
+        ("20260101010101/3/2", Place(("20260101010101",), device=3, step=2)),
+        ("3/net/7/2", Place((), -1, 3, "net", 7, 2)),
+        (
+            "worldsize8_global_rank5/20260101010101/5/graph_1/11/2",
+            Place(("20260101010101",), 5, 5, "graph_1", 11, 2),
+        ),
+        (
+            "worldsize2_global_rank1/gm_20260101010101123456_dump/4",
+            Place(("gm_20260101010101123456_dump",), rank=1, step=4),
+        ),
+        ("rank_2/LeNet/0/9", Place((), 2, -1, "LeNet", 0, 9, mindspore=True)),
+        ("rank_2/LeNet/0/constants", Place((), 2, -1, "LeNet", 0, mindspore=True)),
+        ("rank_2/20260101010101/step_3", Place(("20260101010101",), rank=2, step=3)),
+        (
+            "rank_2/20260101010101/step_3/20260101010102/1/net/7/0",
+            Place(("20260101010101", "20260101010102"), 2, 1, "net", 7, 0),
+        ),
+        ("6/20260101010101/0", Place(("20260101010101",), device=0, step=6)),
+        ("6/20260101010101/0/2", Place(("20260101010101",), device=0, step=2)),
+        ("rank_2/1733905446819790/step_3", Place(("1733905446819790",), rank=2, step=3)),
+        ("pid4711/device2", Place(("pid4711",), device=2)),
+        ("extra-info/data-dump/1", Place(device=1)),
+    ],
+)
+def test_directories_say_what_every_writer_s_layout_means(directories: str, place: Place) -> None:
+    assert read_place(directories.split("/") if directories else ()) == place
+
+
+def test_trap_25_a_time_directory_inside_another_belongs_to_the_same_place() -> None:
+    place = read_place(["20260101010101", "20260101010105", "0"])
+    assert place == Place(("20260101010101", "20260101010105"), device=0)
+
+
+def test_trap_25_the_tlv_writer_swaps_model_id_and_model_name(tmp_path: Path) -> None:
+    assert read_place(["20260101010101", "0", "7", "net", "2"]) == read_place(
+        ["20260101010101", "0", "net", "7", "2"]
+    )
+    numbers = touch(tmp_path, f"20260101010101/0/7/12/2/A.b.1.2.{STAMP}", content=TLV)
+    assert (only(find_files(numbers)).model, only(find_files(numbers)).model_id) == ("12", 7)
+    touch(tmp_path, f"20260101010101/0/7/12/2/A.b.1.2.{STAMP}", content=b"\x10\0\0\0\0\0\0\0\x0a\x032.")
+    assert (only(find_files(numbers)).model, only(find_files(numbers)).model_id) == ("7", 12)
+
+
+def test_a_dump_may_be_given_by_a_directory_inside_it(tmp_path: Path) -> None:
+    root = touch(tmp_path, f"20260101010101/3/net/7/2/A.b.1.2.{STAMP}.csv")
+    whole = only(find_files(root))
+    for inner in ("20260101010101", "20260101010101/3", "20260101010101/3/net/7", "20260101010101/3/net/7/2"):
+        assert only(find_files(root / inner)) == whole
+
+
+def test_a_date_above_the_dump_path_is_not_taken_for_its_time() -> None:
+    assert context(("/", "20260101010101", "job", "dump")) == ()
+    assert context(("/", "x", "20260101010101", "0")) == ("20260101010101", "0")
+    assert context(("/", "rank_3", "net", "0")) == ("rank_3", "net", "0")
+
+
+def test_real_trees_are_placed() -> None:
+    assert only(find_files(DATA / "acl-stats")) == Place(("20261120080910",), -1, 0, "ppocr_cls", 1, 0)
+    assert only(find_files(DATA / "acl-mixed-op")) == Place(("20260101010101",), -1, 0, "my.model name", 7, 3)
+    control_flow = find_files(DATA / "mindspore-control_flow_multigraph")
+    assert {(file.place.model_id, file.place.step) for file in control_flow.files} == {
+        (graph, step) for graph in (0, 1, 4, 5) for step in (0, 1)
+    }
+
+
+def test_trap_24_long_names_are_looked_up_and_mapped_csv_files_are_csv(tmp_path: Path) -> None:
+    (device,) = find_files(DATA / "acl-long-name").files
+    assert device.name is not None
+    assert (device.name.op_name, device.name.task) == ("n" * 300, 3)
+    touch(tmp_path, "0/123456789", content=b"Input/Output,Index")
+    long = f"Add.{'n' * 300}.3.5.{STAMP}.csv"
+    (tmp_path / "0" / "mapping.csv").write_text(f"123456789,{long}\n")
+    (table,) = find_files(tmp_path).files
+    assert table.name is not None
+    assert table.name.suffix == ".csv"
+
+
+def test_a_hashed_name_whose_mapping_was_lost_is_read_by_its_content_or_reported(tmp_path: Path) -> None:
+    touch(tmp_path, "0/3343330985831579852", content=b"\x10\0\0\0\0\0\0\0\x0a\x032.0")
+    touch(tmp_path, "0/3343330985831579853", content=b"Input/Output,Index\n")
+    touch(tmp_path, "0/410769277.npy", content=b"\x93NUMPY")
+    tree = find_files(tmp_path)
+    assert [file.path.name for file in tree.files] == ["3343330985831579852"]
+    assert {Path(problem.path).name for problem in tree.problems} == {
+        "3343330985831579853",
+        "410769277.npy",
+    }
+
+
+def test_a_mapping_that_cannot_be_read_is_a_problem_and_a_file_it_misses_a_note(tmp_path: Path) -> None:
+    touch(tmp_path, f"0/A.b.1.2.{STAMP}.csv")
+    (tmp_path / "0" / "mapping.csv").write_text("broken\n")
+    assert [Path(problem.path).name for problem in find_files(tmp_path).problems] == ["mapping.csv"]
+    (tmp_path / "0" / "mapping.csv").write_text(f"12,A.c.1.2.{STAMP}\n")
+    (note,) = find_files(tmp_path).notes
+    assert f"A.c.1.2.{STAMP}" in note
+
+
+def test_exception_dumps_under_any_name_are_known_by_their_content() -> None:
+    tree = find_files(DATA / "acl-exception")
+    assert {file.path.name for file in tree.files} == {"op.1.2", "17662089044247037585"}
+    assert not tree.problems
+
+
+def test_trap_23_slashes_of_a_capture_name_became_directories(tmp_path: Path) -> None:
+    touch(tmp_path, f"20260101010101/0/MatMul.net/block 1/mat.mul.0.12.34.{STAMP}")
+    (file,) = find_files(tmp_path).files
+    assert file.name is not None
+    assert (file.name.op_type, file.name.op_name) == ("MatMul", "net/block 1/mat.mul")
+    assert file.place == Place(("20260101010101",), device=0)
+
+
+def test_trap_20_device_statistics_that_were_not_converted_are_a_problem(tmp_path: Path) -> None:
+    touch(tmp_path, f"0/A.b.1.2.{STAMP}.bin", content=bytes(6496))
+    (problem,) = find_files(tmp_path).problems
+    assert "did not convert" in problem.reason
+
+
+def test_what_cann_s_tools_made_of_a_dump_is_listed_and_not_read(tmp_path: Path) -> None:
+    dumped = f"0/MatMul.net_mm.1.2.{STAMP}"
+    made = [
+        f"{dumped}.output.0.npy",
+        f"{dumped}.output.0.2x3.npy",
+        f"{dumped}.output.0.6.float32.ND.bin",
+        f"0/MatMul.mm.1.2.{STAMP}.output.0.ND.npy",
+        "0/notes.txt",
+    ]
+    touch(tmp_path, dumped, *made)
+    tree = find_files(tmp_path)
+    assert [file.path.name for file in tree.files] == [f"MatMul.net_mm.1.2.{STAMP}"]
+    assert sorted(tree.other) == sorted(made)
+
+
+def test_an_npy_file_of_another_operator_is_no_copy_of_a_dump_file_with_its_ids(tmp_path: Path) -> None:
+    names = [f"MatMul.net_mm.1.2.{STAMP}", f"MatMul.x.1.2.{STAMP}.output.0.DefaultFormat.Float32.npy"]
+    touch(tmp_path, *names)
+    tree = find_files(tmp_path)
+    assert [file.path.name for file in tree.files] == names
+    assert not tree.other
+
+
+def test_overflow_records_are_kept_apart() -> None:
+    tree = find_files(DATA / "acl-overflow")
+    assert [path.name for path in tree.overflow] == ["Opdebug.Node_OpDebug.7.2.1795229153283277"]
+    assert not tree.files
+    assert [Path(name).suffix for name in tree.other] == [".json"]
+
+
+def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
+    outside = touch(tmp_path / "outside", f"A.b.1.2.{STAMP}.csv")
+    inside = touch(tmp_path / "dump", f"0/A.c.1.2.{STAMP}.csv")
+    (inside / "link").symlink_to(outside)
+    (inside / f"A.d.1.2.{STAMP}.csv").symlink_to(outside / f"A.b.1.2.{STAMP}.csv")
+    tree = find_files(inside)
+    assert [file.path.name for file in tree.files] == [f"A.c.1.2.{STAMP}.csv"]
+    assert len(tree.notes) == 2
+
+
+def test_an_unnamed_file_that_cannot_be_opened_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path, "0/unnamed")
+
+    def refuse(path: Path, _mode: str) -> object:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    (problem,) = find_files(tmp_path).problems
+    assert problem.path == str(tmp_path / "0" / "unnamed")
+
+
+def test_a_pipe_in_a_dump_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"A.a.1.2.{STAMP}.csv")
+    tree = find_files(tmp_path)
+    assert not tree.files
+    assert tree.notes == [f"neither a file nor a directory: {tmp_path}/A.a.1.2.{STAMP}.csv"]
+
+
+def test_a_dump_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DumpError, match="does not exist"):
+        find_files(tmp_path / "gone")
+    with pytest.raises(DumpError, match="is a file"):
+        find_files(touch(tmp_path, "file") / "file")
+
+
+def test_names_that_are_no_utf_8_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+    name = os.fsencode(tmp_path / "0") + b"/A.b\xff.1.2.1795228705872229.csv"
+    Path(os.fsdecode(name)).write_bytes(b"")
+    (file,) = find_files(tmp_path).files
+    assert file.name is not None
+    assert file.name.op_name == "b\udcff"

@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.records import Dump, TensorKey
+from pytest_npudump.dump.stats.files import payload_stats
+from pytest_npudump.errors import DumpError
+
+DATA = Path(__file__).parents[2] / "data" / "trees"
+HEADER = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value\n"
+STAMP = 1795228705872229
+
+
+def keys(dump: Dump) -> list[str]:
+    return [str(record.key) for record in dump.records]
+
+
+def save(root: Path, name: str, value: float) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    np.save(root / name, np.float32([value]))
+
+
+def test_a_real_tree_has_the_values_numpy_loads() -> None:
+    root = DATA / "mindspore-op_fails_in_step_1"
+    dump = read_dump(root)
+    assert len(dump.records) == len(list(root.rglob("*.npy")))
+    assert not dump.problems
+    for record in dump.records:
+        array = np.load(record.path)
+        assert record.shape == array.shape
+        assert record.dtype == array.dtype.name
+        assert record.stats is not None
+        assert (record.stats.max, record.stats.min) == (array.max(), array.min())
+    assert {record.key.step for record in dump.records} == {0, 1}
+    assert [record.time for record in dump.records] == sorted(record.time for record in dump.records)
+
+
+def test_trap_28_bf16_under_its_illegal_descr_is_read() -> None:
+    records = {str(record.key): record for record in read_dump(DATA / "mindspore-dtypes").records}
+    bf16 = records["Default_Add-op3:output.0"]
+    assert bf16.path.name.endswith("BFloat16.npy")
+    assert bf16.dtype == "bfloat16"
+    raw = bf16.path.read_bytes()[128:]
+    assert bf16.stats is not None
+    assert bf16.stats.max == float(np.frombuffer(raw, ml_dtypes.bfloat16).astype(np.float64).max())
+    assert {record.dtype for record in records.values()} == {
+        *("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64"),
+    }
+    assert {record.note for record in records.values()} == {""}
+
+
+def test_trap_24_long_names_are_resolved_before_anything_is_compared() -> None:
+    names = {record.key.layer for record in read_dump(DATA / "mindspore-long_names_mapping").records}
+    assert "x" in names
+    (long,) = names - {"x"}
+    assert len(long) > 255
+    assert long.endswith("ReLU-op0")
+
+
+def test_trap_21_dots_of_parameter_names_do_not_move_fields(tmp_path: Path) -> None:
+    real = read_dump(DATA / "mindspore-parameter_name_with_dots")
+    assert "w_a_b_c:output.0" in keys(real)
+    save(tmp_path / "rank_0/net/0/0", f"Parameter.conv1.bias.0.0.{STAMP}.output.0.DefaultFormat.npy", 1)
+    (old,) = read_dump(tmp_path).records
+    assert (old.key, old.op_type) == (TensorKey("conv1.bias", "output", 0), "Parameter")
+
+
+def test_turns_of_a_loop_are_told_by_occurrence_and_graphs_by_model() -> None:
+    dump = read_dump(DATA / "mindspore-control_flow_multigraph")
+    assert len(set(keys(dump))) == len(dump.records) == 88
+    turns = [str(record.key) for record in dump.records if "Exp-op0" in record.key.layer]
+    assert turns == [
+        f"Default_Exp-op0#model=CF/5{step}{turn}:output.0"
+        for step in ("", ",step=1")
+        for turn in ("", ",turn=1", ",turn=2")
+    ]
+    for step in range(2):
+        greater = [
+            record.key.turn
+            for record in sorted(dump.records, key=lambda record: record.time)
+            if (record.key.layer, record.key.io, record.key.step) == ("Default_Greater-op0", "output", step)
+        ]
+        assert greater == [0, 1, 2, 3]
+
+
+def test_a_turn_without_one_of_its_tensors_does_not_shift_the_others(tmp_path: Path) -> None:
+    folder = tmp_path / "rank_0/net/0/0"
+    for at, tensor in enumerate(
+        ("input.0", "input.1", "output.0", "input.0", "output.0", "input.0", "input.1")
+    ):
+        save(folder, f"Add.a.0.0.{STAMP + at}.{tensor}.DefaultFormat.Float32.npy", at)
+    assert keys(read_dump(tmp_path)) == [
+        "a:input.0",
+        "a:input.1",
+        "a:output.0",
+        "a#turn=1:input.0",
+        "a#turn=1:output.0",
+        "a#turn=2:input.0",
+        "a#turn=2:input.1",
+    ]
+
+
+def test_two_runs_in_one_directory_are_an_error_that_names_both() -> None:
+    root = DATA / "mindspore-two_runs_same_path"
+    with pytest.raises(DumpError, match=r"two runs in one dump") as caught:
+        read_dump(root)
+    assert "Conv2D-op0.0.0.1795228736322926" in str(caught.value)
+    assert "Conv2D-op0.0.0.1795228738709207" in str(caught.value)
+    assert "ask for the latest" in str(caught.value)
+
+
+def test_the_latest_of_two_runs_is_read_whole_and_alone() -> None:
+    dump = read_dump(DATA / "mindspore-two_runs_same_path", latest=True)
+    assert len(dump.records) == 24
+    assert {record.key.turn for record in dump.records} == {0}
+    assert min(record.time for record in dump.records) == 1795228738709207
+    assert any("latest of 2 runs" in note for note in dump.notes)
+
+
+@pytest.mark.parametrize("without", ["parameters", "global execution order"])
+def test_two_runs_are_found_by_either_of_two_signs(tmp_path: Path, without: str) -> None:
+    root = tmp_path / "dump"
+    shutil.copytree(DATA / "mindspore-two_runs_same_path", root)
+    for path in list(root.rglob("Parameter.*" if without == "parameters" else "ms_global_*")):
+        path.unlink()
+    with pytest.raises(DumpError, match="two runs"):
+        read_dump(root)
+
+
+def test_a_first_run_that_died_early_is_told_from_the_second(tmp_path: Path) -> None:
+    root = tmp_path / "dump"
+    shutil.copytree(DATA / "mindspore-two_runs_same_path", root)
+    first = sorted(root.rglob("*.npy"), key=lambda path: path.name.split(".")[4])[:24]
+    for path in first[5:]:
+        path.unlink()
+    dump = read_dump(root, latest=True)
+    assert len(dump.records) == 24
+    assert min(record.time for record in dump.records) == 1795228738709207
+
+
+def test_where_the_last_run_begins_must_be_certain(tmp_path: Path) -> None:
+    folder = tmp_path / "rank_0/net/0/0"
+    for at, name in enumerate(("Add.a", "Add.a", "Parameter.p", "Add.a", "Add.a", "Parameter.p")):
+        save(folder, f"{name}.0.0.{STAMP + at}.output.0.DefaultFormat.Float32.npy", at)
+    with pytest.raises(DumpError, match="where the last one begins cannot be told"):
+        read_dump(tmp_path, latest=True)
+
+
+def test_a_real_statistic_csv_is_a_dump(tmp_path: Path) -> None:
+    folder = tmp_path / "rank_0/net/0/0"
+    folder.mkdir(parents=True)
+    shutil.copy(DATA / "mindspore-statistic" / "statistic.csv", folder)
+    dump = read_dump(tmp_path)
+    assert keys(dump) == [
+        f"Default_{op}-op0:{tensor}"
+        for op, tensors in {
+            "Sub": ("input.0", "input.1", "output.0"),
+            "Add": ("input.0", "input.1", "output.0"),
+            "Cast": ("input.0", "input.1", "output.0"),
+            "Div": ("input.0", "input.1", "output.0"),
+            "Mul": ("input.0", "input.1", "output.0"),
+        }.items()
+        for tensor in tensors
+    ]
+    assert {record.path.name for record in dump.records} == {"statistic.csv"}
+
+
+def test_turns_in_a_statistic_csv_are_told_by_occurrence(tmp_path: Path) -> None:
+    rows = "".join(f'Add,a,0,0,{STAMP + at},output,0,4,float32,"()",{at},{at},\n' for at in range(3))
+    (tmp_path / "statistic.csv").write_text(HEADER + rows)
+    dump = read_dump(tmp_path)
+    assert keys(dump) == ["a:output.0", "a#turn=1:output.0", "a#turn=2:output.0"]
+    assert dump.notes == ()
+
+
+def test_npy_files_and_the_statistics_beside_them_are_one_record_each(tmp_path: Path) -> None:
+    folder = tmp_path / "rank_0/net/0/0"
+    for turn in range(2):
+        save(folder, f"Add.a.0.0.{STAMP + 10 * turn}.output.0.DefaultFormat.float32.npy", turn)
+    rows = [
+        f'Add,a,0,0,{STAMP + 10 * turn + 1},output,0,4,float32,"(1,)",{turn + 50},0,\n' for turn in range(2)
+    ]
+    alone = f'Mul,m,0,0,{STAMP + 30},output,0,4,float32,"(1,)",9,0,\n'
+    (folder / "statistic.csv").write_text(HEADER + "".join(rows) + alone)
+    dump = read_dump(tmp_path)
+    assert keys(dump) == ["a:output.0", "a#turn=1:output.0", "m:output.0"]
+    assert [record.stats.max for record in dump.records if record.stats] == [50.0, 51.0, 9.0]
+    assert [record.payload is None for record in dump.records] == [False, False, True]
+
+
+def test_a_row_without_values_leaves_what_was_computed(tmp_path: Path) -> None:
+    folder = tmp_path / "rank_0/net/0/0"
+    save(folder, f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.float32.npy", 3)
+    (folder / "statistic.csv").write_text(
+        HEADER + f'Add,a,0,0,{STAMP},output,0,4,float32,"(1,)",null,null,\n'
+    )
+    (record,) = read_dump(tmp_path).records
+    assert record.stats is not None
+    assert record.stats.max == 3.0
+
+
+def test_an_execution_order_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    save(tmp_path / "rank_0/net/0/0", f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.float32.npy", 3)
+    order = tmp_path / "rank_0/execution_order/ms_global_execution_order_graph_0.csv"
+    order.parent.mkdir()
+    with order.open("wb") as file:
+        file.truncate(1 << 40)
+    (problem,) = read_dump(tmp_path).problems
+    assert problem.path == str(order)
+
+
+def test_several_ranks_and_nets_are_told_apart(tmp_path: Path) -> None:
+    for rank in range(2):
+        for net in ("a", "b"):
+            name = f"Add.x.0.0.{STAMP + rank}.output.0.DefaultFormat.Float32.npy"
+            save(tmp_path / f"rank_{rank}" / net / "0" / "3", name, 1)
+    assert sorted(keys(read_dump(tmp_path))) == [
+        f"x#rank={rank},model={net}:output.0" for rank in range(2) for net in ("a", "b")
+    ]
+
+
+def test_msprobe_s_flat_tree_has_steps(tmp_path: Path) -> None:
+    for step in range(2):
+        folder = tmp_path / "rank_0" / "20260101010101" / f"step_{step}"
+        folder.mkdir(parents=True)
+        (folder / "statistic.csv").write_text(
+            HEADER + f'Add,x,1,2,{STAMP + step},output,0,4,float32,"()",{step},0\n'
+        )
+    assert keys(read_dump(tmp_path)) == ["x:output.0", "x#step=1:output.0"]
+
+
+def test_a_statistic_csv_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "statistic.csv").write_text(HEADER + "Add,x")
+    (problem,) = read_dump(tmp_path).problems
+    assert problem.offset == len(HEADER)
+
+
+def test_a_type_that_the_file_name_calls_otherwise_is_noted(tmp_path: Path) -> None:
+    save(tmp_path / "rank_0/net/0/0", f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.Int4.npy", 1)
+    (record,) = read_dump(tmp_path).records
+    assert record.note == "stored as float32, called int4 in the file's name"
+
+
+def save_float32_as(descr: str, path: Path, values: list[float]) -> np.ndarray:
+    """Write a file as MindSpore 2.10 writes what its CPU kernels computed in float32."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    array = np.float32(values)
+    header = {"descr": descr, "fortran_order": False, "shape": array.shape}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(array.tobytes())
+    return array
+
+
+@pytest.mark.parametrize(("descr", "name"), [("<f2", "Float16"), ("<f8", "Float64")])
+def test_float32_under_the_header_of_another_float_is_read_as_what_it_is_and_noted(
+    tmp_path: Path, descr: str, name: str
+) -> None:
+    path = tmp_path / f"rank_0/net/0/0/MatMul.a.0.0.{STAMP}.output.0.DefaultFormat.{name}.npy"
+    array = save_float32_as(descr, path, [1.5, -70000, 3.1415927])
+    dump = read_dump(tmp_path)
+    (record,) = dump.records
+    assert not dump.problems
+    assert (record.dtype, record.shape, record.size) == ("float32", (3,), 12)
+    assert record.stats is not None
+    assert (record.stats.max, record.stats.min) == (float(array.max()), float(array.min()))
+    assert record.payload is not None
+    np.testing.assert_array_equal(load(record.payload, record.dtype, record.shape), array)
+    assert payload_stats(record.payload, record.dtype, 3) == record.stats
+    assert record.note == f"computed and stored as float32, called {name.lower()} in the file's header"
+    (note,) = dump.notes
+    assert "read, recorded and judged as float32" in note
+
+
+@pytest.mark.parametrize(
+    ("folder", "descr", "nbytes"),
+    [
+        ("rank_0/net/0/0", "<f2", 11),
+        ("rank_0/net/0/0", "<f2", 13),
+        ("rank_0/net/0/0", "<f2", 5),
+        ("rank_0/net/0/0", "<f2", 24),
+        ("rank_0/net/0/0", "<i2", 12),
+        ("rank_0/net/0/0", "<E2", 12),
+        ("rank_0/net/0/0", "<f4", 6),
+        ("rank_0/net/0/0", "<f8", 11),
+        ("20260801120000/0/net/0/0", "<f2", 12),
+    ],
+)
+def test_any_other_number_of_bytes_is_damage_and_so_is_float32_in_another_producers_tree(
+    tmp_path: Path, folder: str, descr: str, nbytes: int
+) -> None:
+    path = tmp_path / folder / f"MatMul.a.0.0.{STAMP}.output.0.DefaultFormat.Float16.npy"
+    save_float32_as(descr, path, [1.5, 2.5, 3.5])
+    data = path.read_bytes()
+    path.write_bytes((data[:-12] + bytes(24))[: len(data) - 12 + nbytes])
+    dump = read_dump(tmp_path)
+    assert not dump.records
+    (problem,) = dump.problems
+    assert "truncated or damaged" in str(problem)
+
+
+def test_an_empty_tensor_of_float16_keeps_its_type(tmp_path: Path) -> None:
+    path = tmp_path / f"rank_0/net/0/0/MatMul.a.0.0.{STAMP}.output.0.DefaultFormat.Float16.npy"
+    save_float32_as("<f2", path, [])
+    (record,) = read_dump(tmp_path).records
+    assert (record.dtype, record.note) == ("float16", "")
+
+
+def test_what_is_known_to_be_one_run_is_read_as_further_executions() -> None:
+    root = DATA / "mindspore-two_runs_same_path"
+    with pytest.raises(DumpError, match="two runs in one dump"):
+        read_dump(root)
+    dump = read_dump(root, one_run=True)
+    assert len(dump.records) == len(list(root.rglob("*.npy")))
+    assert len({record.key for record in dump.records}) == len(dump.records)
+    assert {record.key.turn for record in dump.records} == {0, 1}
+
+
+def test_what_mindspore_adds_to_any_dump_is_no_news(tmp_path: Path) -> None:
+    save(tmp_path / "rank_0" / "N" / "0" / "0", f"Add.a.0.0.{STAMP}.output.0.DefaultFormat.Float32.npy", 1)
+    for name in (".dump_metadata/config.json", "graphs/ms_output_trace_code_graph_0.ir", "notes.txt"):
+        path = tmp_path / "rank_0" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    assert read_dump(tmp_path).notes == ("1 files that are no dump files were not read: rank_0/notes.txt",)
+
+
+def test_single_operators_dumped_anew_each_second_are_turns_of_one_run(tmp_path: Path) -> None:
+    """MindSpore switches the dump on and off around each aclop kernel: one time directory a second."""
+    source = next((DATA / "acl-stats").rglob("*.csv"))
+    op_type, _, _ = source.name.partition(".")
+    for second in (1, 2, 3):
+        folder = tmp_path / f"2026010101010{second}" / "0"
+        folder.mkdir(parents=True)
+        shutil.copy(source, folder / f"{op_type}.layer.1.2.{STAMP + second}.csv")
+    with pytest.raises(DumpError, match="two runs in one dump"):
+        read_dump(tmp_path)
+    dump = read_dump(tmp_path, one_run=True)
+    assert {record.key.turn for record in dump.records} == {0, 1, 2}
+    assert len({record.key for record in dump.records}) == len(dump.records)

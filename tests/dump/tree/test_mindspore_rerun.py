@@ -1,0 +1,64 @@
+"""A second dump of fewer operators gets the keys that the first one has for the same tensors."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.records import Dump
+from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
+
+DATA = Path(__file__).parents[2] / "data" / "trees"
+TREE = DATA / "mindspore-control_flow_multigraph"
+ACL = DATA / "acl-stats"
+
+
+def part_of(tree: Path, target: Path, layer: str) -> Path:
+    """Copy the files of one layer, as a dump would have them whose ``kernels`` name it, under later times."""
+    for path in tree.rglob("*.npy"):
+        op_type, name, task, stream, time, *rest = path.name.split(".")
+        if name == layer:
+            folder = target / path.parent.relative_to(tree)
+            folder.mkdir(parents=True, exist_ok=True)
+            later = ".".join((op_type, name, task, stream, str(int(time) + 10**9), *rest))
+            shutil.copyfile(path, folder / later)
+    return target
+
+
+def layers_of(tree: Path) -> list[str]:
+    return sorted({record.key.layer for record in read_dump(tree, stats=False).records})
+
+
+@pytest.mark.parametrize("layer", layers_of(TREE))
+def test_graphs_steps_and_turns_of_a_real_dump_are_those_of_the_first_run(tmp_path: Path, layer: str) -> None:
+    first = read_dump(TREE, stats=False)
+    again = read_dump(part_of(TREE, tmp_path, layer), stats=False, one_run=True)
+    keyed = under_first_keys(first, again)
+    assert {r.key for r in keyed.records} == {r.key for r in first.records if r.key.layer == layer}
+    assert [r.path for r in keyed.records] == [r.path for r in again.records]
+    by_key = {record.key: record.path for record in first.records}
+    for record in keyed.records:
+        assert record.path.read_bytes() == by_key[record.key].read_bytes()
+
+
+def test_without_the_first_run_the_keys_would_be_others(tmp_path: Path) -> None:
+    layers = [record.key for record in read_dump(TREE, stats=False).records if record.key.model == "CF/4"]
+    again = read_dump(part_of(TREE, tmp_path, layers[0].layer), stats=False, one_run=True)
+    assert not {record.key for record in again.records} & set(layers)
+
+
+def test_a_tensor_that_the_first_run_lacks_keeps_its_key(tmp_path: Path) -> None:
+    first = read_dump(TREE, stats=False)
+    layer = layers_of(TREE)[0]
+    fewer = Dump(first.root, tuple(r for r in first.records if r.key.layer != layer))
+    again = read_dump(part_of(TREE, tmp_path, layer), stats=False, one_run=True)
+    assert under_first_keys(fewer, again) == again
+
+
+def test_dumps_of_other_producers_stay_as_they_are() -> None:
+    dump = read_dump(ACL)
+    renamed = Dump(dump.root, dump.records[:1])
+    assert under_first_keys(renamed, dump) == dump

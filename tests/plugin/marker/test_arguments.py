@@ -1,0 +1,251 @@
+"""What a marker may ask for, argument by argument."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import fields
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.config.acl.acl_json import dump_section
+from pytest_npudump.errors import RequestError
+from pytest_npudump.plugin.marker.arguments import CHECKS, parse_marker
+from pytest_npudump.plugin.marker.combinations import check_combination
+from pytest_npudump.request import DumpRequest, is_glob, matches_any
+
+README = Path(__file__).parents[3] / "README.md"
+RANGE = {"begin": "a", "end": "b"}
+
+
+def parse(*args: object, base: DumpRequest | None = None, **kwargs: object) -> DumpRequest:
+    return parse_marker(args, kwargs, base or DumpRequest())
+
+
+def test_without_arguments_every_layer_s_output_statistics_are_asked_for() -> None:
+    request = parse()
+    assert request == DumpRequest()
+    assert (request.layers, request.scene, request.dump_mode) == ((), "model", "output")
+    assert dump_section(request, "dumps")["dump_data"] == "stats"
+    assert request.escalate
+
+
+@pytest.mark.parametrize(
+    ("given_", "stored"),
+    [("conv1", ("conv1",)), (["a", "b*"], ("a", "b*")), (("a",), ("a",)), (None, ())],
+)
+def test_layers_by_position_and_by_name_are_the_same(given_: object, stored: tuple[str, ...]) -> None:
+    assert parse(given_).layers == parse(layers=given_).layers == stored
+
+
+ACCEPTED: list[tuple[str, Any]] = [
+    ("scene", "op"),
+    ("model_name", "resnet50"),
+    ("dump_mode", "all"),
+    ("dump_level", "kernel"),
+    ("dump_step", "0|2-5"),
+    ("dump_data", "tensor"),
+    ("dump_kernel_data", "printf"),
+    ("preset", "torch"),
+    ("escalate", False),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ACCEPTED)
+def test_accepted_value_is_kept_as_it_is(name: str, value: object) -> None:
+    assert getattr(parse(**{name: value}), name) == value
+
+
+def test_lists_are_kept_as_tuples_that_the_caller_cannot_change() -> None:
+    stats, ranges, rules = ["Max", "Min"], [dict(RANGE)], [{"layer": "a", "rtol": 1.0, "atol": 0}]
+    request = parse(dump_stats=stats, opname_range=ranges, tolerances=rules)
+    stats.append("Avg")
+    ranges[0]["begin"] = "z"
+    rules.clear()
+    assert request.dump_stats == ("Max", "Min")
+    assert [dict(item) for item in request.opname_range] == [RANGE]
+    assert [dict(rule) for rule in request.tolerances] == [{"layer": "a", "rtol": 1.0, "atol": 0}]
+
+
+REFUSED: list[tuple[str, Any, str]] = [
+    ("layers", [], "a name or glob"),
+    ("layers", "", "a name or glob"),
+    ("layers", ["a", ""], "a name or glob"),
+    ("layers", b"conv", "a name or glob"),
+    ("layers", {"a"}, "a name or glob"),
+    ("layers", 3, "a name or glob"),
+    ("scene", "gradient", "one of 'model', 'op', 'overflow', 'watcher', 'exception'"),
+    ("scene", None, "one of 'model', 'op', 'overflow', 'watcher'"),
+    ("model_name", "", "a non-empty string"),
+    ("dump_mode", "Output", "one of 'input', 'output', 'all'"),
+    ("dump_level", "OP", "one of 'op', 'kernel', 'all'"),
+    ("dump_step", 3, "a non-empty string"),
+    ("dump_data", "statistics", "one of 'stats', 'tensor'"),
+    ("dump_stats", "Max", "a non-empty list of Max"),
+    ("dump_stats", [], "a non-empty list of Max"),
+    ("dump_stats", ["max"], "a list of Max"),
+    ("dump_stats", [[]], "a list of Max"),
+    ("dump_kernel_data", ["printf"], "a non-empty string"),
+    ("optype_blacklist", {"name": "Cast"}, "a non-empty list of dicts with keys 'name', 'pos'"),
+    ("opname_blacklist", ["Cast"], "dicts with keys 'name', 'pos' only"),
+    ("opname_range", [{"start": "a"}], "dicts with keys 'begin', 'end' only"),
+    ("golden_tensors", [None], "a name or glob"),
+    ("rtol", "1e-3", "a finite number, 0 or greater"),
+    ("rtol", True, "a finite number, 0 or greater"),
+    ("atol", math.inf, "a finite number, 0 or greater"),
+    ("atol", math.nan, "a finite number, 0 or greater"),
+    ("atol", 10**400, "a finite number, 0 or greater"),
+    ("atol", np.array([1.0]), "a finite number, 0 or greater"),
+    ("atol", -1e-9, "a finite number, 0 or greater"),
+    ("preset", 1, "a non-empty string"),
+    ("tolerances", {"layer": "a"}, "a non-empty list of rules"),
+    ("tolerances", ["conv*"], "dicts such as"),
+    ("escalate", 1, "True or False"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), REFUSED)
+def test_refused_value_is_named_with_what_is_expected(name: str, value: object, expected: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse(**{name: value})
+    assert str(caught.value).startswith(f"{name}: {value!r} is not allowed, expected {expected}")
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [("dump_path", "--npudump-dump-dir"), ("dump_list", "use layers"), ("dump_op_switch", "scene='op'")],
+)
+def test_key_of_acl_json_that_the_plugin_sets_is_refused_with_the_way_out(name: str, way_out: str) -> None:
+    with pytest.raises(RequestError, match=f"{name}: not an argument of the marker.*{way_out}"):
+        parse(**{name: "x"})
+
+
+def test_every_field_is_an_argument_and_an_unknown_one_lists_them_all() -> None:
+    with pytest.raises(RequestError) as caught:
+        parse(layer="a")
+    allowed = str(caught.value).removeprefix("layer: unknown argument; allowed are ").split(", ")
+    assert allowed == [field.name for field in fields(DumpRequest)]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        (("a", "b"), {}, "2 positional arguments; only layers may be given by position"),
+        (("a",), {"layers": "a"}, "layers: given twice, by position and by name"),
+    ],
+)
+def test_only_layers_have_a_position(args: tuple[str, ...], kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse(*args, **kwargs)
+    assert str(caught.value) == message
+
+
+def test_all_problems_of_a_marker_are_told_at_once() -> None:
+    with pytest.raises(RequestError) as caught:
+        parse(layer="a", rtol=-1, scene="x")
+    message = str(caught.value)
+    assert [message.index(f"{name}: ") for name in ("layer", "rtol", "scene")] == sorted(
+        message.index(f"{name}: ") for name in ("layer", "rtol", "scene")
+    )
+
+
+def test_closer_marker_wins_argument_by_argument_and_none_takes_back() -> None:
+    wide = parse(["a"], dump_mode="all", rtol=1e-2, preset="torch")
+    near = parse(base=wide, dump_mode="input", rtol=None, preset=None)
+    assert (near.layers, near.dump_mode, near.rtol, near.preset) == (("a",), "input", None, None)
+    assert parse(None, base=wide).layers == ()
+    assert wide.dump_mode == "all"
+
+
+@pytest.mark.parametrize("value", [0, 1e-3, 3])
+def test_tolerance_of_numpy_is_a_number_too(value: float) -> None:
+    found = parse(rtol=np.float32(value)).rtol
+    assert found == np.float32(value)
+    assert type(found) is float
+
+
+@given(st.floats(min_value=0, allow_infinity=False, allow_nan=False) | st.integers(0, 10**9))
+def test_tolerances_that_are_finite_numbers_are_taken_as_given(value: float) -> None:
+    assert parse(rtol=value).rtol == parse(atol=value).atol == value
+
+
+COMBINATIONS: list[tuple[dict[str, Any], str]] = [
+    ({"dump_stats": ["Max"], "dump_data": "tensor"}, "dump_stats: only with dump_data='stats'"),
+    ({"opname_blacklist": [{"name": "a"}]}, "opname_blacklist: only with dump_level='op'"),
+    ({"opname_range": [RANGE], "dump_level": "op"}, "opname_range: needs model_name"),
+    ({"scene": "op", "model_name": "m"}, "model_name: not with scene='op'"),
+    (
+        {"scene": "op", "dump_level": "op", "optype_blacklist": [{"name": "Cast"}]},
+        "optype_blacklist: not with scene='op'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), COMBINATIONS)
+def test_arguments_that_exclude_each_other_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        check_combination(parse(**arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"dump_stats": ["Max"]},
+        {"opname_range": [RANGE], "dump_level": "op", "model_name": "m"},
+        {"optype_blacklist": [{"name": "Cast", "pos": ["output0"]}], "dump_level": "op"},
+        {"scene": "op", "dump_mode": "all"},
+    ],
+)
+def test_arguments_that_go_together_are_accepted(arguments: dict[str, Any]) -> None:
+    check_combination(parse(**arguments))
+
+
+@pytest.mark.parametrize(
+    ("layers", "exact"), [((), False), (("a", "b"), True), (("a", "b*"), False), (("a[0]",), False)]
+)
+def test_layers_are_exact_only_without_any_wildcard(layers: tuple[str, ...], exact: bool) -> None:  # noqa: FBT001 - a parameter
+    assert DumpRequest(layers=layers).exact_layers is exact
+
+
+def test_name_with_brackets_matches_itself_although_it_reads_as_a_glob() -> None:
+    assert is_glob("while/body[0]")
+    assert matches_any(["while/body[0]"], "while/body[0]")
+    assert not matches_any(["while/body[0]"], "while/body1")
+    assert not matches_any(["*"], "")
+
+
+@given(st.text("ab*?[]/", max_size=6), st.text("ab/[]", min_size=1, max_size=6))
+def test_a_pattern_matches_as_the_standard_library_says_or_literally(pattern: str, name: str) -> None:
+    assert matches_any([pattern], name) is (pattern == name or fnmatchcase(name, pattern))
+
+
+RUNS = [
+    ({"isolation": "none", "timeout": 3}, "timeout: only with isolation='process'"),
+    (
+        {"isolation": "none", "scene": "exception", "dump_scene": "aic_err_detail_dump"},
+        "isolation: aic_err_detail_dump may end the process",
+    ),
+    ({"dump_scene": "aic_err_norm_dump"}, "dump_scene: only with scene='exception'"),
+    ({"reference_map": "map.yaml"}, "reference_map: needs reference"),
+    ({"scene": "overflow", "ranks": "same"}, "ranks: 'same' is not for scene='overflow'"),
+    ({"transport": "callback", "dump_data": "stats"}, "transport: 'callback'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), RUNS)
+def test_how_a_test_is_run_goes_with_what_it_asks_for(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        check_combination(parse(**arguments))
+    assert words in str(caught.value)
+
+
+def test_readme_lists_exactly_these_arguments() -> None:
+    text = README.read_text(encoding="utf-8").split("| argument | meaning |")[1].split("\n\n")[0]
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(CHECKS)

@@ -1,0 +1,243 @@
+"""Applications in a process of their own: pyACL programs, unchanged, that read an acl.json."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+APPLICATION = Path(__file__).parents[1] / "data" / "emulator" / "classify.py"
+ACL_JSON = b'{"err_msg_mode": "1"}'
+HEADER = """
+import sys
+START = (
+    "import sys, runpy; from pytest_npudump.emulator.install import install; install(); "
+    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+COMMAND = [sys.executable, "-c", START, "classify.py", "small.om", "image.npy", "result.npy"]
+"""
+RUN = '    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])\n'
+
+
+@pytest.fixture
+def application(project: Project) -> Project:
+    """A project whose model is run by an application that calls ``acl.init("acl.json")``."""
+    shutil.copy(APPLICATION, project.path / "classify.py")
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    np.save(project.path / "image.npy", image)
+    (project.path / "acl.json").write_bytes(ACL_JSON)
+    return project
+
+
+def write_test(project: Project, body: str = RUN, marker: str = "") -> None:
+    project.test_file(f"{HEADER}\n@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{body}")
+
+
+def rows(project: Project) -> list[str]:
+    """Return the golden's lines, one a tensor."""
+    tensors: str = yaml.safe_load(project.golden.read_text())["tensors"]
+    return tensors.splitlines()
+
+
+def test_an_application_s_layers_are_those_of_the_same_model_in_the_test(application: Project) -> None:
+    write_test(application)
+    application.record()
+    outside = rows(application)
+    assert (application.path / "acl.json").read_bytes() == ACL_JSON
+    application.golden.unlink()
+    application.marked()
+    application.record()
+    assert outside == rows(application)
+    assert len(outside) == 5
+
+
+def test_a_golden_says_that_a_program_of_its_own_process_made_the_dump(application: Project) -> None:
+    write_test(application)
+    application.record()
+    producer = yaml.safe_load(application.golden.read_text())["producer"]
+    assert producer["runtime"] == "external"
+    assert "onnxruntime" not in producer
+
+
+def test_an_unchanged_application_passes(application: Project) -> None:
+    write_test(application)
+    application.record()
+    result = application.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 5 of 5 tensors compared (emulator)"])
+
+
+def test_a_changed_weight_is_found_and_the_application_runs_again_with_tensors(application: Project) -> None:
+    write_test(application)
+    application.record()
+    application.model(change=0.01)
+    result = application.run()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: block/conv.2 (Conv output.0) differs: *",
+            "second run: the failure reproduced (2 layers dumped as tensors)",
+        ]
+    )
+    assert (application.path / "acl.json").read_bytes() == ACL_JSON
+
+
+def test_what_the_application_gets_is_its_own_file_with_the_dump_of_the_test(application: Project) -> None:
+    body = """
+    done = npu_dump.run([sys.executable, "-c", "print(open('acl.json').read())"], acl_json="acl.json")
+    (npu_dump.directory / "seen.json").write_text(done.stdout.read_text())
+    (npu_dump.directory / "written.json").write_text(npu_dump.config_path.read_text())
+    """
+    write_test(application, body, 'layers=["block/conv.1"]')
+    application.run()
+    seen = json.loads((application.path / "seen.json").read_text())
+    written = json.loads((application.path / "written.json").read_text())
+    assert seen == {"err_msg_mode": "1", **written}
+    assert seen["dump"]["dump_list"] == [{"layer": ["block/conv.1"]}]
+
+
+def test_an_application_that_does_not_read_the_file_dumps_nothing_and_fails(application: Project) -> None:
+    write_test(application, '    npu_dump.run(COMMAND, acl_json="acl.json")\n')
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*the dump holds nothing: *acl.json) ran and dumped nothing: *never read acl.json; it has to*"]
+    )
+    assert (application.path / "acl.json").read_bytes() == ACL_JSON
+
+
+def test_an_application_that_fails_fails_the_test_with_its_last_words(application: Project) -> None:
+    (application.path / "small.onnx").unlink()
+    write_test(application)
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ExternalProgramError: *", "*acl.mdl.load_from_file failed: 145002*"])
+    result.stdout.no_fnmatch_line("*in run_program*")
+    result.stdout.no_fnmatch_line("*external.py:*")
+    assert (application.path / "acl.json").read_bytes() == ACL_JSON
+
+
+def test_an_application_that_hangs_is_ended(application: Project) -> None:
+    body = """
+    npu_dump.run([sys.executable, "-c", "import time; time.sleep(600)"], acl_json="acl.json", timeout=1)
+    """
+    write_test(application, body)
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*did not end within 1 seconds and was ended*"])
+    assert (application.path / "acl.json").read_bytes() == ACL_JSON
+
+
+@pytest.mark.parametrize(
+    ("program", "limit", "words"),
+    [
+        ("import time; time.sleep(600)", 0.5, "did not end within 0.5 seconds and was ended"),
+        ("raise SystemExit(3)", 60, "ended with exit code 3"),
+    ],
+    ids=["hangs", "fails"],
+)
+def test_an_application_that_fails_and_is_passed_over_is_not_said_to_ignore_its_configuration(
+    application: Project, program: str, limit: float, words: str
+) -> None:
+    body = f"""
+    with pytest.raises(Exception):
+        npu_dump.run([sys.executable, "-c", {program!r}], acl_json="acl.json", timeout={limit})
+    """
+    write_test(application, body)
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"npudump: the dump holds nothing: *{words}*; what *printed is in *"])
+    result.stdout.no_fnmatch_line("*it has to hand*")
+
+
+def test_two_applications_are_told_apart_by_captures(application: Project) -> None:
+    body = f"""{LOAD}
+    for name in ("first", "second"):
+        with npu_dump.capture(name):
+            npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])
+    """
+    write_test(application, body)
+    application.record()
+    names = [row.split()[0] for row in rows(application)]
+    assert len(names) == 15
+    assert sum("first" in name for name in names) == sum("second" in name for name in names) == 5
+    application.run().assert_outcomes(passed=1)
+
+
+LOAD = """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.ones((1, 1, 8, 8), np.float32))
+"""
+
+
+@pytest.mark.parametrize("before", [RUN, LOAD])
+def test_an_application_gets_no_dump_that_holds_another_run(application: Project, before: str) -> None:
+    write_test(application, before + RUN)
+    result = application.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*RequestError: *holds another run already*with npu_dump.capture(name)*"])
+
+
+def test_config_path_in_a_capture_is_the_capture_s(application: Project) -> None:
+    body = """
+    with npu_dump.capture("part") as folder:
+        assert npu_dump.config["dump"]["dump_path"] == str(folder)
+        npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])
+    """
+    write_test(application, body)
+    application.record()
+
+
+def test_output_is_kept_with_the_dump(application: Project) -> None:
+    write_test(
+        application,
+        RUN.replace("COMMAND", 'COMMAND[:2], START.replace("import", "print(7); import", 1), *COMMAND[3:]'),
+    )
+    application.record("--npudump-dump-dir=dumps", "--npudump-keep-dumps=all")
+    (path,) = (application.path / "dumps").rglob("stdout.txt")
+    assert path.read_text() == "7\n"
+    assert (path.parent / "stderr.txt").read_text() == ""
+
+
+def test_the_test_s_own_process_has_no_dump_while_the_application_runs(application: Project) -> None:
+    body = """
+    import acl
+    assert acl.init() == 0
+    npu_dump.run([*COMMAND, "acl.json"], acl_json="acl.json", models=["small.onnx"])
+    assert acl.mdl.finalize_dump() == 100045
+    assert acl.finalize() == 0
+    """
+    write_test(application, body)
+    application.record()
+
+
+def test_what_a_killed_run_left_is_put_back_and_reported(application: Project) -> None:
+    write_test(application)
+    killer = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
+    application.test_file(
+        f"{HEADER}\n@pytest.mark.npu_dump\ndef test_killed(npu_dump):\n"
+        f"    npu_dump.run([sys.executable, '-c', {killer!r}], acl_json='acl.json')\n",
+        "killed.py",
+    )
+    options = ("--npudump-runtime=emulator", "killed.py")
+    assert application.pytester.runpytest_subprocess(*options).ret == -9
+    assert (application.path / "acl.json").read_bytes() != ACL_JSON
+    result = application.run("--npudump-update-golden", "-W", "default")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*acl.json was left by a run that was killed; it has been put back*"])
+    assert (application.path / "acl.json").read_bytes() == ACL_JSON
+
+
+def test_a_program_whose_environment_has_ge_dump_nothing_is_refused(application: Project) -> None:
+    write_test(application, RUN.replace(")\n", ", env={'NPU_COLLECT_PATH_EXE': '/d'})\n"), "scene='overflow'")
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*run(*NPU_COLLECT_PATH_EXE: *E10056*unset NPU_COLLECT_PATH_EXE*"])

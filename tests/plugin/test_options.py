@@ -1,0 +1,227 @@
+"""The table of options: a switch of the command line, a row of the README, and mostly an ini key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.errors import RequestError
+from pytest_npudump.plugin.options import (
+    OPTIONS,
+    Option,
+    settings_of,
+)
+from pytest_npudump.settings import Settings, parse_size
+
+README = Path(__file__).parents[2] / "README.md"
+NOT_DEFAULT = {
+    "device": "3",
+    "dump-limit": "2KiB",
+    "runtime": "emulator",
+    "escalate": "off",
+    "keep-dumps": "all",
+    "isolation": "process",
+    "isolation-timeout": "90.5",
+}
+DEFAULTS = Settings(
+    update_golden=False,
+    runtime="auto",
+    require_npu=False,
+    device=None,
+    golden_dir="golden",
+    golden_variant="",
+    preset="",
+    tolerances="",
+    escalate=True,
+    dump_dir="",
+    dump_limit=1 << 30,
+    keep_dumps="failed",
+    isolation="auto",
+    isolation_timeout=1800.0,
+    allow_update_in_ci=False,
+)
+
+
+STANDING = [option for option in OPTIONS if option.standing]
+APPROVING = [option for option in OPTIONS if not option.standing]
+REFUSED = "approving is never a standing setting"
+
+
+def other_value(option: Option) -> str:
+    return NOT_DEFAULT.get(option.name, "somewhere")
+
+
+def resolved(option: Option, text: str) -> object:
+    """Return what Settings make of ``text``: written out here, not computed by the module."""
+    known: dict[str, object] = {"device": 3, "dump-limit": 2048, "escalate": False, "isolation-timeout": 90.5}
+    return True if isinstance(option.default, bool) else known.get(option.name, text)
+
+
+def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
+    return settings_of(pytester.parseconfig("-p", "no:cacheprovider", *arguments))
+
+
+@pytest.fixture(autouse=True)
+def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_settings_have_one_field_for_each_option() -> None:
+    names = [option.dest.removeprefix("npudump_") for option in OPTIONS]
+    assert names == [field.name for field in fields(Settings)]
+
+
+def test_defaults_are_those_of_the_table(pytester: pytest.Pytester) -> None:
+    assert settings(pytester) == DEFAULTS
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_option_is_taken_from_the_command_line(pytester: pytest.Pytester, option: Option) -> None:
+    text = other_value(option)
+    flag = option.flag if isinstance(option.default, bool) else f"{option.flag}={text}"
+    found = settings(pytester, flag)
+    assert getattr(found, option.dest.removeprefix("npudump_")) == resolved(option, text)
+
+
+@pytest.mark.parametrize("option", STANDING, ids=lambda option: option.name)
+def test_option_is_taken_from_the_ini_key_of_its_name(pytester: pytest.Pytester, option: Option) -> None:
+    text = "true" if isinstance(option.default, bool) else other_value(option)
+    pytester.makeini(f"[pytest]\naddopts = --strict-config\n{option.dest} = {text}\n")
+    found = settings(pytester)
+    assert getattr(found, option.dest.removeprefix("npudump_")) == resolved(option, text)
+    changed = {f.name for f in fields(Settings) if getattr(found, f.name) != getattr(DEFAULTS, f.name)}
+    assert changed == {option.dest.removeprefix("npudump_")}
+
+
+def test_the_options_that_approve_are_for_the_command_line_only() -> None:
+    assert [option.name for option in APPROVING] == ["update-golden", "allow-update-in-ci"]
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+@pytest.mark.parametrize("strict", ["", "addopts = --strict-config\n"])
+@pytest.mark.parametrize("option", APPROVING, ids=lambda option: option.name)
+def test_ini_key_that_would_approve_is_refused_with_the_reason(
+    pytester: pytest.Pytester, option: Option, strict: str, value: str
+) -> None:
+    pytester.makeini(f"[pytest]\n{strict}{option.dest} = {value}\n")
+    with pytest.raises(RequestError, match=f"ini key {option.dest}: {REFUSED}.*give {option.flag} on the"):
+        settings(pytester)
+
+
+def test_argument_file_that_would_approve_is_refused_with_the_reason(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.path.joinpath("more.txt").write_text("-q\n@last.txt\n")
+    pytester.path.joinpath("last.txt").write_text("--npudump-update-golden\n")
+    pytester.path.joinpath("test_small.py").write_text("def test_small():\n    pass\n")
+    read = tuple(map(int, pytest.__version__.split(".")[:2])) >= (8, 2)  # before, @FILE was no file of words
+    monkeypatch.setenv("PYTEST_ADDOPTS", "@more.txt")
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    where = "the variable PYTEST_ADDOPTS: approving is never a standing setting"
+    assert not read or f"--npudump-update-golden in {where}" in result.stderr.str()
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    pytester.makeini("[pytest]\naddopts = @more.txt\n")
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    where = "addopts of pytest's configuration file: approving is never a standing setting"
+    assert not read or f"--npudump-update-golden in {where}" in result.stderr.str()
+
+
+@pytest.mark.parametrize("option", APPROVING, ids=lambda option: option.name)
+def test_addopts_that_would_approve_are_refused_with_the_reason(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, option: Option
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"-q {option.flag}")
+    with pytest.raises(RequestError, match=f"{option.flag} in the variable PYTEST_ADDOPTS: {REFUSED}"):
+        settings(pytester)
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    pytester.makeini(f"[pytest]\naddopts = -q {option.flag}\n")
+    with pytest.raises(RequestError, match=f"{option.flag} in addopts of pytest's .* file: {REFUSED}"):
+        settings(pytester, option.flag)
+
+
+def test_command_line_wins_over_the_ini_file(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nnpudump_escalate = off\nnpudump_device = 7\n")
+    found = settings(pytester, "--npudump-escalate=on")
+    assert found.escalate
+    assert found.device == 7
+
+
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o.choices], ids=lambda option: option.name)
+def test_value_outside_the_choices_is_refused_from_either_source(
+    pytester: pytest.Pytester, option: Option
+) -> None:
+    with pytest.raises(pytest.UsageError, match="invalid choice: 'gpu'"):
+        pytester.parseconfig(f"{option.flag}=gpu")
+    pytester.makeini(f"[pytest]\n{option.dest} = gpu\n")
+    with pytest.raises(
+        RequestError, match=f"ini key {option.dest} is 'gpu', expected one of {option.choices[0]}"
+    ):
+        settings(pytester)
+
+
+@pytest.mark.parametrize("text", ["-1", "first", "", "1.0", "0x1"])
+def test_device_that_is_no_id_is_refused(pytester: pytest.Pytester, text: str) -> None:
+    with pytest.raises(RequestError, match="expected a device id such as 0"):
+        settings(pytester, f"--npudump-device={text}")
+
+
+def test_help_names_every_option_and_its_ini_key(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess("--help", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    words = set(re.findall(r"[\w-]+", result.stdout.str()))
+    assert {option.flag for option in OPTIONS} <= words
+    assert {option.dest for option in OPTIONS} <= words
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("4096", 4096),
+        ("17B", 17),
+        ("1K", 1024),
+        ("1KB", 1024),
+        ("1kib", 1024),
+        ("512MiB", 512 * 1024 * 1024),
+        ("1.5 GB", 1610612736),
+        (" 2TiB ", 2199023255552),
+        ("0.5K", 512),
+        ("9007199254740993", 9007199254740993),
+    ],
+)
+def test_size_is_read_in_powers_of_1024(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.sampled_from(["", "K", "M", "G", "T"]))
+def test_size_is_the_exact_fraction_rounded_down(whole: int, part: int, unit: str) -> None:
+    number = f"{whole}.{part:09d}"
+    assert parse_size(number + unit) == int(Fraction(number) * 1024 ** " KMGT".index(unit or " "))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "big", "-1", "+1", "1e9", "1.", ".5", "1 K B", "1KiBs", "1P", "inf", "nan", "1,5G", "9" * 400],
+)
+def test_text_that_is_no_size_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(RequestError, match="expected a size such as 512MiB"):
+        parse_size(text)
+
+
+def test_readme_lists_exactly_these_options_with_their_defaults() -> None:
+    rows = re.findall(
+        r"^\| `(--npudump-[a-z-]+)[^`]*` \|(.*)\|\s*$", README.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert [flag for flag, _ in rows] == [option.flag for option in OPTIONS]
+    for (flag, rest), option in zip(rows, OPTIONS, strict=True):
+        cells = [cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", rest)]
+        default = "off" if option.default is False else str(option.default)
+        assert default in cells or (not default and set(cells) & {"", "-", "none"}), (flag, default, cells)

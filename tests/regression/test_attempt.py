@@ -1,0 +1,229 @@
+"""One run under dump: its files, its captures, and what it reads back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from pytest_npudump.config.acl.acl_json import AclJson
+from pytest_npudump.errors import ConfigError, DumpError, RequestError
+from pytest_npudump.regression.attempt import Attempt
+from pytest_npudump.request import DumpRequest
+
+if TYPE_CHECKING:
+    from pytest_npudump.runtime.base import Runtime
+
+SAMPLE = Path(__file__).parents[1] / "data" / "emulator" / "mixed-dtypes.csv"
+
+
+@dataclass
+class Recorder(AclJson):
+    """A runtime that keeps what it was told, and dumps where its configuration says."""
+
+    name: str = "acl"
+    calls: list[tuple[str, bool]] = field(default_factory=list)
+    config: Path | None = None
+
+    def start(self, config: Path, *, resumed: bool = False) -> None:
+        assert self.config is None, "a dump is on already"
+        self.config = config
+        self.calls.append((config.name, resumed))
+
+    def stop(self) -> None:
+        self.config = None
+        self.calls.append(("stop", False))
+
+    def run(self, layer: str) -> None:
+        """Dump one operator as CANN does, below a directory named after the time."""
+        assert self.config is not None
+        root = Path(json.loads(self.config.read_text())["dump"]["dump_path"])
+        folder = root / "20260101010101" / "0"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"Stats.{layer}.1.2.1795228705885133.csv").write_bytes(SAMPLE.read_bytes())
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def runtime(recorder: Recorder) -> Runtime:
+    return cast("Runtime", recorder)
+
+
+def attempt(tmp_path: Path, **arguments: Any) -> Attempt:
+    return Attempt(1, tmp_path / "run1", DumpRequest(), **arguments)
+
+
+def layers(run: Attempt) -> list[tuple[str, str]]:
+    keys = (record.key for record in run.read().records)
+    return list(dict.fromkeys((key.capture, key.layer) for key in keys))
+
+
+def test_start_writes_the_configuration_and_hands_it_over(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    config = run.start(runtime(recorder))
+    assert recorder.calls == [("acl.json", False)]
+    assert json.loads(config.read_text()) == {
+        "dump": {
+            "dump_path": str(tmp_path / "run1" / "dump"),
+            "dump_mode": "output",
+            "dump_data": "stats",
+            "dump_list": [{}],
+        }
+    }
+
+
+def test_everything_it_makes_is_private(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    with run.capture(runtime(recorder), "first"):
+        pass
+    made = [run.directory, *run.directory.iterdir()]
+    assert [oct(path.stat().st_mode & 0o077) for path in made] == ["0o0"] * len(made)
+    assert len(made) == 7
+
+
+def test_second_attempt_dumps_tensors_of_the_layers_it_is_given(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path, dump_data="tensor", layers=("net/conv.1",))
+    dump = json.loads(run.start(runtime(recorder)).read_text())["dump"]
+    assert dump["dump_data"] == "tensor"
+    assert dump["dump_list"] == [{"layer": ["net/conv.1"]}]
+
+
+def test_directory_that_exists_is_never_used_again(tmp_path: Path, recorder: Recorder) -> None:
+    attempt(tmp_path).start(runtime(recorder))
+    with pytest.raises(ConfigError, match="run1: the dump cannot be prepared: File exists"):
+        attempt(tmp_path).start(runtime(recorder))
+
+
+def test_path_that_cann_would_not_use_starts_no_dump(tmp_path: Path, recorder: Recorder) -> None:
+    run = Attempt(1, tmp_path / "run 1", DumpRequest())
+    with pytest.raises(ConfigError, match="spaces"):
+        run.start(runtime(recorder))
+    assert recorder.calls == []
+
+
+def test_without_captures_the_dump_is_read_under_no_name(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    recorder.run("conv")
+    assert layers(run) == [("", "conv")]
+
+
+def test_dump_of_nothing_is_an_error(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    with pytest.raises(DumpError, match="holds nothing"):
+        run.read()
+
+
+def test_captures_get_a_dump_of_their_own_each(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    recorder.run("before")
+    for name in ("first", "second"):
+        with run.capture(runtime(recorder), name) as directory:
+            recorder.run("conv")
+            assert directory == run.directory / f"dump-{name}"
+        recorder.run("between")
+    assert recorder.calls == [
+        ("acl.json", False),
+        ("stop", False),
+        ("acl-first.json", True),
+        ("stop", False),
+        ("acl-after-first.json", True),
+        ("stop", False),
+        ("acl-second.json", True),
+        ("stop", False),
+        ("acl-after-second.json", True),
+    ]
+    assert layers(run) == [
+        ("", "before"),
+        ("first", "conv"),
+        ("after-first", "between"),
+        ("second", "conv"),
+        ("after-second", "between"),
+    ]
+
+
+def test_only_captures_count_where_nothing_ran_around_them(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    with run.capture(runtime(recorder), "only"):
+        recorder.run("conv")
+    assert layers(run) == [("only", "conv")]
+
+
+def test_capture_that_dumped_nothing_is_an_error_although_others_did(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    recorder.run("conv")
+    with run.capture(runtime(recorder), "empty"):
+        pass
+    with pytest.raises(DumpError, match="dump-empty holds nothing"):
+        run.read()
+
+
+def test_unreadable_file_of_one_capture_is_a_problem_of_the_whole(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    recorder.run("conv")
+    with run.capture(runtime(recorder), "broken") as directory:
+        recorder.run("conv")
+        next(directory.rglob("*.csv")).write_text("Input/Output,Index\n")
+    dump = run.read()
+    assert [Path(problem.path).parts[-4] for problem in dump.problems] == ["dump-broken"]
+    assert {record.key.capture for record in dump.records} == {""}
+
+
+def test_dump_is_switched_back_when_the_block_fails(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    with pytest.raises(ZeroDivisionError), run.capture(runtime(recorder), "first"):
+        raise ZeroDivisionError
+    assert recorder.calls[-1] == ("acl-after-first.json", True)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "..", "ü", "a\n", "x" * 65, "after-a", "a.b"])
+def test_name_that_is_not_plain_is_refused_before_anything_is_switched(
+    tmp_path: Path, recorder: Recorder, name: str
+) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    with pytest.raises(RequestError, match="expected up to 64 letters"), run.capture(runtime(recorder), name):
+        pass
+    assert recorder.calls == [("acl.json", False)]
+
+
+def test_name_that_was_used_before_is_refused(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    with run.capture(runtime(recorder), "first"):
+        pass
+    with (
+        pytest.raises(RequestError, match="has a capture of that name already"),
+        run.capture(runtime(recorder), "first"),
+    ):
+        pass
+
+
+def test_capture_inside_another_is_refused(tmp_path: Path, recorder: Recorder) -> None:
+    run = attempt(tmp_path)
+    run.start(runtime(recorder))
+    with run.capture(runtime(recorder), "outer"):
+        with (
+            pytest.raises(RequestError, match=r"inside capture\('outer'\), end that one first"),
+            run.capture(runtime(recorder), "inner"),
+        ):
+            pass
+        recorder.run("conv")
+    with run.capture(runtime(recorder), "inner"):
+        recorder.run("conv")
+    assert layers(run) == [("outer", "conv"), ("inner", "conv")]
