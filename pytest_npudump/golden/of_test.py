@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl.installed import installed_cann
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
-from pytest_npudump.golden.store import is_there, read_golden, write_golden
+from pytest_npudump.golden.store import is_there, read_golden, stage_golden
 from pytest_npudump.golden.text import EMPTY, UNWRITTEN, Golden, unwritable
 
 if TYPE_CHECKING:
@@ -72,15 +72,17 @@ class Goldens:
     def _found(self) -> Path | None:
         return next((path for path in (self.variant, self.common) if path and is_there(path)), None)
 
-    def write(
+    def record(
         self,
         previous: Golden | None,
         table: StatsTable,
         producer: Mapping[str, str],
         tensors: KeptTensors | None = None,
         known: Mapping[str, object] = MappingProxyType({}),
-    ) -> tuple[Path, bool]:
-        """Write the file, keeping what an earlier one holds besides statistics, and the tensors beside it.
+    ) -> pair.Recording:
+        """Write what is to replace the file and the tensors beside it, once the test has passed.
+
+        What an earlier file holds besides statistics is kept.
 
         Args:
             previous: the earlier one, if there is any.
@@ -88,9 +90,6 @@ class Goldens:
             producer: facts about their origin.
             tensors: those kept beside the file; None leaves what lies there.
             known: what the run says of tensors without a row, in place of what the earlier one says.
-
-        Returns:
-            The file, and whether its content changed.
 
         Raises:
             GoldenError: it cannot be written; the old file is as it was.
@@ -101,9 +100,9 @@ class Goldens:
         extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
         golden = Golden(test=self.test, producer=facts, table=table, path=self.path, extra=extra)
         if tensors is None:
-            return self.path, write_golden(self.path, golden)
+            return pair.Recording(self.path, stage_golden(self.path, golden))
         metadata = tensors.metadata(golden)
-        return self.path, pair.write_pair(golden, tensors.tensors, metadata, tensors.left_out)
+        return pair.stage_pair(golden, tensors.tensors, metadata, tensors.left_out)
 
     def _facts(self, producer: Mapping[str, str]) -> dict[str, str]:
         facts = dict(producer)

@@ -1,22 +1,23 @@
 """A golden file and the tensors beside it, replaced as one: what is read belongs together.
 
-That holds whatever is killed, and when. The golden file names the recording that its tensors are of. New
-tensors are written beside the old ones; replacing the golden file makes the new pair count; then the new
-tensors take the old ones' place. Whoever reads between these steps finds the recording that the golden file
-names in one of the two places. A golden file that names none is of an earlier writer, and so are its tensors.
+That holds whatever is killed, and when. The golden file names the recording that its tensors are of. A new
+golden file and new tensors are written beside the old ones, and wait there until the test has passed;
+replacing the golden file makes the new pair count; then the new tensors take the old ones' place. Whoever
+reads between these steps finds the recording that the golden file names in one of the two places. A golden
+file that names none is of an earlier writer, and so are its tensors.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.store import read_golden, refuse_others, write_golden
+from pytest_npudump.golden.store import read_golden, refuse_others, stage_golden
 from pytest_npudump.golden.tensors import content_digest, read_metadata, save_tensors
 from pytest_npudump.storage.atomic import locked, move_file
 
@@ -77,13 +78,64 @@ def other_recording(golden: Golden) -> GoldenError:
     )
 
 
-def write_pair(
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A golden that was recorded and does not count yet: it lies beside the one that it is to replace.
+
+    Attributes:
+        path: the golden file.
+        staged: what is to replace it; None where it stays as it is.
+        tensors: which recording the tensors are of that wait beside the golden file; "" where none do.
+    """
+
+    path: Path
+    staged: Path | None
+    tensors: str = ""
+
+    def commit(self) -> None:
+        """Put what was recorded in the place of what was there.
+
+        Raises:
+            GoldenError: it cannot be put there, or another recording has taken its place since; the old pair
+                is as it was, or the new one is complete.
+        """
+        with ExitStack() as stack:
+            beside = tensors_path(self.path)
+            target = stack.enter_context(locked(beside)) if self.tensors else beside
+            golden = stack.enter_context(locked(self.path)) if self.staged is not None else self.path
+            self._refuse_lost(target)
+            if self.staged is not None:
+                refuse_others(golden)
+                move_file(self.staged, golden)
+            if self.tensors:
+                refuse_others(target)
+                move_file(_waiting(target), target)
+
+    def _refuse_lost(self, target: Path) -> None:
+        there = self.staged is None or self.staged.exists()
+        if not there or (self.tensors and _recording_if_any(_waiting(target)) != self.tensors):
+            raise GoldenError(
+                f"{self.path}: what was recorded is not there any more: another run has recorded the golden "
+                f"meanwhile, or removed its files; approve again, with one run at a time"
+            )
+
+    def discard(self) -> None:
+        """Remove what was recorded; what cannot be removed goes with the next recording of the golden."""
+        with suppress(GoldenError, OSError):
+            if self.staged is not None:
+                self.staged.unlink(missing_ok=True)
+            if self.tensors:
+                with locked(tensors_path(self.path)) as target:
+                    _settle(self.path, target, _waiting(target))
+
+
+def stage_pair(
     golden: Golden,
     tensors: Mapping[str, tuple[Tensor, str]],
     metadata: Mapping[str, str],
     left_out: Sequence[str] = (),
-) -> bool:
-    """Make ``golden`` and ``tensors`` the content of the golden file and of the file beside it.
+) -> Recording:
+    """Write what is to replace the golden file and the tensors beside it.
 
     Args:
         golden: its path is that of the golden file.
@@ -91,11 +143,8 @@ def write_pair(
         metadata: further texts to keep with the tensors.
         left_out: layers whose tensors could not be told apart, as file names spell them.
 
-    Returns:
-        Whether the golden file's content changed.
-
     Raises:
-        GoldenError: they cannot be written; the old pair is as it was, or the new one is complete.
+        GoldenError: they cannot be written; the old pair is as it was.
     """
     recording = content_digest(tensors)
     facts: dict[str, Any] = {_RECORDING: recording}
@@ -108,12 +157,11 @@ def write_pair(
         _settle(golden.path, target, waiting)
         save_tensors(waiting, tensors, {**metadata, _RECORDING: recording})
         try:
-            changed = write_golden(golden.path, golden)
+            staged = stage_golden(golden.path, golden)
         except BaseException:
             _settle(golden.path, target, waiting)
             raise
-        move_file(waiting, target)
-    return changed
+    return Recording(golden.path, staged, recording)
 
 
 def _settle(golden: Path, target: Path, waiting: Path) -> None:

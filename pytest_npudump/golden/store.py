@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden.text import Golden, parse, render
-from pytest_npudump.storage.atomic import locked, replace_file
+from pytest_npudump.storage.atomic import locked, replace_file, stage_file
 from pytest_npudump.storage.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
@@ -38,6 +38,23 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def stage_golden(path: Path, golden: Golden) -> Path | None:
+    """Write what is to replace the file at ``path`` beside it; a symbolic link is followed.
+
+    Returns:
+        The file beside it; None where the golden is there already.
+
+    Raises:
+        GoldenError: the golden cannot be written; the old file is as it was.
+    """
+    content = render(golden).encode()
+    if _holds(path, content):  # asked before the lock, which a folder that is read-only has no place for
+        return None
+    with locked(path) as target:
+        refuse_others(target)
+        return None if _holds(target, content) else stage_file(target, [content])
+
+
 def write_golden(path: Path, golden: Golden) -> bool:
     """Make ``golden`` the content of the file at ``path``, atomically; a symbolic link is followed.
 
@@ -48,7 +65,7 @@ def write_golden(path: Path, golden: Golden) -> bool:
         GoldenError: the golden cannot be written; the old file is as it was.
     """
     content = render(golden).encode()
-    if _holds(path, content):  # asked before the lock, which a folder that is read-only has no place for
+    if _holds(path, content):  # as above
         return False
     with locked(path) as target:
         refuse_others(target)

@@ -1,4 +1,4 @@
-"""An update approves a test only where all of it passed: else the golden that was there is put back."""
+"""An update approves a test only where all of it passed: else what was recorded never counts."""
 
 from __future__ import annotations
 
@@ -6,139 +6,84 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.plugin.item_state import EARLIER_PARTS, PARTS, RESULT, TEST
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.storage.atomic import locked, replace_file
-from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
+
+    import pytest
 
     from pytest_npudump.regression.session import CaseSession
 
-_FOLDER = "before"
-_ABSENT = ".absent"
 
-
-def keep_golden(test: CaseSession) -> None:
-    """Copy the golden files of a test that is about to be recorded beside its dumps.
-
-    They are on disk, for a parent that outlives the process of an isolated test.
-
-    Raises:
-        GoldenError: they cannot be copied.
-    """
-    folder = test.case.directory / _FOLDER
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        for path in _files(test):
-            _keep(path, folder)
-    except OSError as error:
-        raise GoldenError(
-            f"{test.case.goldens.path}: nothing was recorded: the golden that is there cannot be copied to "
-            f"{folder} first, to be put back should a later part of the test fail: {error.strerror}"
-        ) from error
-
-
-def _keep(path: Path, folder: Path) -> None:
-    """Copy a file; one that nobody can read is replaced by an update, and counts as none."""
-    try:
-        (folder / path.name).write_bytes(read_regular(path))
-    except (FileNotFoundError, PermissionError):
-        (folder / f"{path.name}{_ABSENT}").touch()
-    except OSError:
-        if path.is_file():
-            raise
-        # What is no file is not replaced.
-
-
-def withdraw_unless_passed(
-    item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest.TestReport]
-) -> None:
-    """Put the golden files back where a part of the test did not pass, and say so in its reports.
+def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest.TestReport]) -> None:
+    """Let what was recorded count where all of the test passed, else discard it and say so in its reports.
 
     Args:
-        item: the test.
+        item: the test, behind its teardown.
         test: its record; None where it never began.
         reports: of its phases, not logged yet.
     """
-    failed = next((report for report in reports if not report.passed), None)
-    if test is None or (failed is None and not failed_parts(item) and not failed_parts(item, EARLIER_PARTS)):
+    if test is None:
         return
-    if test.case.settings.update_golden:
-        words = f"the test's {failed.when if failed else 'subtest'} did not pass"
-        problem = f"nothing was recorded: {words}"
-        try:
-            _put_back(test)
-        except (GoldenError, OSError) as error:
-            problem = f"{words}, and the golden that was there cannot be put back: {error}"
-        if test.good:
-            test.withdraw(problem)
+    failed = next(filter(_did_not_pass, reports), None)
+    good = any(vars(report).get("npudump", {}).get("status") in status.GOOD for report in reports)
+    if failed is None and not failed_parts(item) and not failed_parts(item, EARLIER_PARTS):
+        _commit(item, test, reports)
+    elif test.case.settings.update_golden:
+        test.discard()
+        if good:
+            problem = f"nothing was recorded: the test's {failed.when if failed else 'subtest'} did not pass"
+            _not_recorded(item, test, reports, problem)
             (failed or reports[-1]).sections.append(("npudump", problem))
-            _amend(item, reports, status.PENDING)
-    elif test.good and any(report.when == "call" and not report.passed for report in reports):
+    elif good and any(report.when == "call" and not report.passed for report in reports):
         _amend(item, reports, status.ERROR)
+
+
+def _commit(item: pytest.Item, test: CaseSession, reports: Sequence[pytest.TestReport]) -> None:
+    try:
+        test.commit()
+    except GoldenError as error:
+        problem = f"nothing was recorded: {error}"
+        _not_recorded(item, test, reports, problem)
+        reports[-1].outcome = "failed"
+        reports[-1].longrepr = f"npudump: {problem}"
+
+
+def _did_not_pass(report: pytest.TestReport) -> bool:
+    # Those of a process of its own have the reports of subtests, which have a context, among them.
+    return _part_failed(report) if hasattr(report, "context") else not report.passed
 
 
 def failed_parts(item: pytest.Item, key: pytest.StashKey[list[pytest.TestReport]] = PARTS) -> int:
     """Return how many subtests of a run did not pass; those that were skipped are not counted."""
     parts = item.stash.get(key, [])
-    return sum(part.failed or (part.skipped and hasattr(part, "wasxfail")) for part in parts)
+    return sum(map(_part_failed, parts))
 
 
-def _files(test: CaseSession) -> tuple[Path, ...]:
-    return test.case.goldens.path, test.case.goldens.path.with_suffix(".safetensors")
+def _part_failed(part: pytest.TestReport) -> bool:
+    return part.failed or (part.skipped and hasattr(part, "wasxfail"))
 
 
 @contextmanager
-def withdrawn_if_interrupted(item: pytest.Item) -> Iterator[None]:
-    """Put the golden files back where the session ends in the block, before all of the test has passed.
-
-    Raises:
-        pytest.exit.Exception: they cannot be put back.
-    """
+def discarded_if_interrupted(item: pytest.Item) -> Iterator[None]:
+    """Discard what was recorded where the session ends in the block, before all of the test has passed."""
     try:
         yield
     except BaseException:
         test = item.stash.get(TEST, None)
-        if test is not None and test.case.settings.update_golden:
-            try:
-                _put_back(test)
-            except (GoldenError, OSError) as error:
-                words = (
-                    f"npudump: {test.case.nodeid} was recorded and did not end, and its golden stays: {error}"
-                )
-                raise pytest.exit.Exception(words) from None
+        if test is not None:
+            test.discard()
         raise
 
 
-def _put_back(test: CaseSession) -> None:
-    folder = test.case.directory / _FOLDER
-    changed = [path for path in _files(test) if _is_changed(path, folder)]
-    if not changed:
-        return
-    with locked(test.case.goldens.path):
-        for path in changed:
-            if _was_absent(path, folder):
-                path.unlink(missing_ok=True)
-            else:
-                replace_file(path, [(folder / path.name).read_bytes()])
-
-
-def _is_changed(path: Path, folder: Path) -> bool:
-    """Whether a golden file is another than the one that was kept in ``folder``."""
-    if _was_absent(path, folder):
-        return path.exists()
-    copy = folder / path.name
-    return copy.exists() and not (path.exists() and path.read_bytes() == copy.read_bytes())
-
-
-def _was_absent(path: Path, folder: Path) -> bool:
-    return (folder / f"{path.name}{_ABSENT}").exists()
+def _not_recorded(
+    item: pytest.Item, test: CaseSession, reports: Sequence[pytest.TestReport], problem: str
+) -> None:
+    test.withdraw(problem)
+    _amend(item, reports, status.PENDING)
 
 
 def _amend(item: pytest.Item, reports: Sequence[pytest.TestReport], word: str) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.approval import keep_golden
 from pytest_npudump.plugin.item_state import BAD, RESULT, will_run_again
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ def finish(item: pytest.Item, test: CaseSession) -> None:
         BaseException: what a time limit or pytest itself raises in the first run, or to end the session.
     """
     try:
-        if test.case.settings.update_golden:
-            keep_golden(test)
         test.finish()
     except BaseException as error:
         if is_interruption(item, error):

@@ -22,6 +22,8 @@ PARTS = pytest.StashKey[list[pytest.TestReport]]()
 """The reports of subtests in the run under way."""
 EARLIER_PARTS = pytest.StashKey[list[pytest.TestReport]]()
 """The reports of subtests in a run that this plugin repeats: some come as its fixtures are torn down."""
+REPORTS = pytest.StashKey[dict[str, pytest.TestReport]]()
+"""The reports of the run under way, by phase: of a phase that is repeated the last one."""
 BAD = pytest.StashKey[str]()
 """The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
 

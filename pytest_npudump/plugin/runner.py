@@ -8,13 +8,8 @@ import pytest
 
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.approval import failed_parts, withdraw_unless_passed, withdrawn_if_interrupted
-from pytest_npudump.plugin.conclusion import (
-    body_failed,
-    conclude,
-    finish,
-    is_interruption,
-)
+from pytest_npudump.plugin.approval import discarded_if_interrupted, failed_parts, settle
+from pytest_npudump.plugin.conclusion import body_failed, conclude, finish, is_interruption
 from pytest_npudump.plugin.isolation.task import CHILD
 from pytest_npudump.plugin.item_state import (
     BAD,
@@ -22,6 +17,7 @@ from pytest_npudump.plugin.item_state import (
     ENDED,
     OURS,
     PARTS,
+    REPORTS,
     RESULT,
     TEST,
     may_run_again,
@@ -32,11 +28,11 @@ from pytest_npudump.plugin.marker.item import Identity, is_marked, request_of
 from pytest_npudump.plugin.phases import run_here, run_in_child
 from pytest_npudump.plugin.places import Places, shared_goldens
 from pytest_npudump.plugin.repetitions import Repetitions
+from pytest_npudump.plugin.reports import complete_report
+from pytest_npudump.plugin.session_runtime import SessionRuntime
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.rank import current_rank
-from pytest_npudump.regression.outcome import NOT_COMPARED
 from pytest_npudump.request import is_glob
-from pytest_npudump.runtime.select import Choice, choose, load
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -45,7 +41,6 @@ if TYPE_CHECKING:
     from pytest_npudump.plugin.isolation.child import Child
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.regression.session import CaseSession
-    from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
 
 
@@ -60,30 +55,12 @@ class Runner:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._choice: Choice | None = None
-        self._runtime: Runtime | None = None
         self._child: Child | None = config.pluginmanager.get_plugin(CHILD)
         self.exchange = _join_ranks(self._child)
+        self._runtime = SessionRuntime(settings, self.exchange.rank.local if self.exchange else 0)
         self._collected: list[pytest.Item] = []
         self.places = Places(config, settings, self.exchange.rank if self.exchange else None)
         self._repetitions = Repetitions(self.places.golden)
-
-    def runtime(self) -> Runtime:
-        """Return the runtime of this session, loaded when a test first needs it.
-
-        Raises:
-            RuntimeUnavailableError: the one chosen cannot work here.
-        """
-        if self._runtime is None:
-            local = self.exchange.rank.local if self.exchange is not None else 0
-            device = self._settings.device if self._settings.device is not None else local
-            self._runtime = load(self._chosen(), device)
-        return self._runtime
-
-    def _chosen(self) -> Choice:
-        if self._choice is None:
-            self._choice = choose(self._settings.runtime, require_npu=self._settings.require_npu)
-        return self._choice
 
     def fixture_for(self, item: pytest.Item) -> NpuDump:
         """Return what ``item`` gets as ``npu_dump``."""
@@ -112,14 +89,7 @@ class Runner:
         selects = self._settings.runtime == "mindspore"  # by expressions, where CANN takes names
         globs = 0 if selects else sum(any(map(is_glob, request_of(item).layers)) for item in marked)
         slow = f"npudump: {globs} tests name layers by glob; CANN takes exact names, so they dump every layer"
-        return [self._which_runtime(), *([slow] if globs else [])]
-
-    def _which_runtime(self) -> str:
-        try:
-            choice = self._chosen()
-        except NpudumpError as error:
-            return f"npudump: no runtime: {error}"
-        return f"npudump: runtime {choice.name} ({choice.why})"
+        return [self._runtime.announcement(), *([slow] if globs else [])]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -133,9 +103,8 @@ class Runner:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         item.stash[OURS] = True
         try:
-            with withdrawn_if_interrupted(item):
+            with discarded_if_interrupted(item):
                 reports = self._reports(item, nextitem)
-            withdraw_unless_passed(item, item.stash.get(TEST, None), reports)
             self._repetitions.note(item, self._settings, reports)
             for report in reports:
                 item.ihook.pytest_runtest_logreport(report=report)
@@ -152,26 +121,14 @@ class Runner:
         return True
 
     def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+        """Run the test, and let what it has recorded count if all of it passed."""
         if self._child is not None:
             return run_in_child(item, self._child)
-        if BAD not in item.stash and self._is_isolated(item):
+        if BAD not in item.stash and self._runtime.isolates(item):
             return self._reports_from_children(item, nextitem)
-        return run_here(item, nextitem)
-
-    def _is_isolated(self, item: pytest.Item) -> bool:
-        """Whether the test runs in processes of its own: its marker says, else its scene or the runtime."""
-        if only_setup(item) or _compat.may_be_skipped(item):
-            return False
-        try:
-            choice = self._chosen()
-        except NpudumpError:  # the test's setup will say it
-            return False
-        request = request_of(item)
-        if request.isolation is not None:
-            return request.isolation == "process"
-        timed = request.timeout is not None
-        wanted = timed or self._settings.isolation == "process" or request.scene == "exception"
-        return wanted or choice.isolates(request.scene)
+        reports = run_here(item, nextitem)
+        settle(item, item.stash.get(TEST, None), reports)
+        return reports
 
     def _reports_from_children(
         self, item: pytest.Item, nextitem: pytest.Item | None
@@ -181,14 +138,13 @@ class Runner:
 
         item.stash[RESULT] = {}
         item.stash[ENDED] = True
-        name = self._chosen().name
         settings = self._repetitions.settings_for(item, self._settings)
         context = Context(settings, self.places, self.exchange)
-        test = session_in_parent(item, name, context)
+        test = session_in_parent(item, self._runtime.chosen().name, context)
 
         stopping = item.session.shouldfail or item.session.shouldstop
         reports = Isolated(item, test).reports(None if stopping else nextitem)
-        withdraw_unless_passed(item, test, reports)
+        settle(item, test, reports)
         return reports
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -199,7 +155,7 @@ class Runner:
             raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
         item.stash.setdefault(RESULT, {}).clear()
         item.stash[EARLIER_PARTS] = item.stash.get(PARTS, []) if will_run_again(item) else []
-        item.stash[ENDED], item.stash[PARTS] = False, []
+        item.stash[ENDED], item.stash[PARTS], item.stash[REPORTS] = False, [], {}
         try:
             if TEST not in item.stash:
                 item.stash[TEST] = self._session(item)
@@ -256,33 +212,19 @@ class Runner:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach what was compared to the report, as plain data that reaches xdist's controller."""
+        """Attach what was compared to the report; behind the teardown, let what was recorded count."""
         report = yield
-        # Reports of subtests, which come while the body runs, are not the test's.
-        if call.when == "call" and not item.stash.get(ENDED, True):
-            item.stash.setdefault(PARTS, []).append(report)
-        ended = item.stash.get(ENDED, False) or TEST not in item.stash
-        if call.when == "call" and ended and is_marked(item) and not only_setup(item):
-            result = item.stash.setdefault(RESULT, {})
-            if not result:
-                result.update(status=NOT_COMPARED, test=item.nodeid, **_runtime_of(item))
-            vars(report)["npudump"] = result
-            if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
-                report.outcome = "failed"
-                item.stash[BAD] = "npudump: the test passed without having been compared with its golden"
-                report.longrepr = item.stash[BAD]
-        expected = report.failed or hasattr(report, "wasxfail")
-        if BAD in item.stash and call.when != "teardown" and not expected:
-            report.outcome = "failed"
-            report.longrepr = item.stash[BAD]
+        complete_report(item, call, report)
         if not item.stash.get(OURS, False):
-            withdraw_unless_passed(item, item.stash.get(TEST, None), [report])
+            reports = item.stash.setdefault(REPORTS, {})
+            reports[report.when] = report
+            if report.when == "teardown":
+                settle(item, item.stash.get(TEST, None), [*reports.values()])
         return report
 
     def pytest_sessionfinish(self) -> None:
         """Give the device back."""
-        if self._runtime is not None:
-            self._runtime.close()
+        self._runtime.close()
 
     def _session(self, item: pytest.Item) -> CaseSession:
         from pytest_npudump.plugin import cases  # noqa: PLC0415 - with the first test that runs
@@ -290,13 +232,8 @@ class Runner:
         settings = self._repetitions.settings_for(item, self._settings)
         context = cases.Context(settings, self.places, self.exchange)
         if self._child is not None:
-            return cases.session_in_child(item, self.runtime(), context, self._child)
-        return cases.session_of(item, self.runtime(), context)
-
-
-def _runtime_of(item: pytest.Item) -> dict[str, str]:
-    test = item.stash.get(TEST, None)
-    return {"runtime": test.case.runtime.name} if test is not None else {}
+            return cases.session_in_child(item, self._runtime.loaded(), context, self._child)
+        return cases.session_of(item, self._runtime.loaded(), context)
 
 
 def _join_ranks(child: Child | None) -> Exchange | None:

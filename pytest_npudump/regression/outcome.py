@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.describe import TensorDescription
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.dump.records import Dump, TensorKey
+    from pytest_npudump.golden.pair import Recording
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.regression.case import Case
 
@@ -26,6 +27,9 @@ MISSING_GOLDEN = "golden missing"
 ERROR = "error"
 DIED = "process died"
 NOT_COMPARED = "not compared"
+
+GOOD = frozenset({PASSED, RECORDED, UNCHANGED})
+"""Statuses of tests that may pass."""
 
 
 class SceneFinding(Protocol):
@@ -49,6 +53,7 @@ class Outcome:
         environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
         findings: what scenes other than ``model`` and ``op`` found, in execution order.
         reference: the comparison with an ONNX model; None where the test names none.
+        recording: what counts once all of the test has passed; None where nothing was recorded.
     """
 
     status: str
@@ -60,11 +65,18 @@ class Outcome:
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     findings: tuple[SceneFinding, ...] = ()
     reference: ReferenceResult | None = None
+    recording: Recording | None = None
 
     @property
     def good(self) -> bool:
         """Whether the test may pass."""
-        return self.status in {PASSED, RECORDED, UNCHANGED}
+        return self.status in GOOD
+
+
+def recorded(recording: Recording, *, notes: tuple[str, ...], tensors: int = 0) -> Outcome:
+    """Return the outcome of a run that was recorded."""
+    word = UNCHANGED if recording.staged is None else RECORDED
+    return Outcome(word, recording.path, notes=notes, tensors=tensors, recording=recording)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""An update: the golden is written, with the tensors that are to be kept or not at all."""
+"""An update: the golden is written beside the one it is to replace, with the tensors that are to be kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_npudump.golden.text import EMPTY, UNWRITTEN
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.empty_operators import empty_operators
-from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome
+from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
 from pytest_npudump.regression.reference import with_reference
 from pytest_npudump.regression.unwritten import (
     by_layer,
@@ -78,7 +78,7 @@ def golden_to_start_from(case: Case) -> Golden | None:
 def record(
     case: Case, golden: Golden | None, first: FirstRun, table: StatsTable, tensors: KeptTensors | None = None
 ) -> Outcome:
-    """Write the golden file of the first run's statistics; a file that cannot be written fails the test.
+    """Record the first run's statistics; a file that cannot be written fails the test.
 
     Args:
         case: the test.
@@ -90,12 +90,11 @@ def record(
     lost = case.goldens.lost_by_update(golden)
     try:
         known = _known_of_run(case, golden, first)
-        path, written = case.goldens.write(golden, table, case.runtime.producer(), tensors, known)
+        recording = case.goldens.record(golden, table, case.runtime.producer(), tensors, known)
     except GoldenError as error:
         return Outcome(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
-    word = status.RECORDED if written else status.UNCHANGED
     notes = (*first.dump.notes, *_random_notes(case, first.dump)) if first.dump else ()
-    return Outcome(word, path, notes=(*lost, *notes), tensors=len(table))
+    return recorded(recording, notes=(*lost, *notes), tensors=len(table))
 
 
 def _known_of_run(case: Case, golden: Golden | None, first: FirstRun) -> dict[str, object]:
@@ -177,8 +176,8 @@ def record_with_tensors(
     if not outcome.good:
         return _not_recorded(first, second, outcome.problems[0])
     outcome = replace(outcome, notes=outcome.notes + left_out_notes(left_out))
-    recorded = replace(first, outcome=with_reference(outcome, first.outcome.reference))
-    return recorded, second.escalation()
+    run = replace(first, outcome=with_reference(outcome, first.outcome.reference))
+    return run, second.escalation()
 
 
 def _why_not(

@@ -5,6 +5,7 @@
     plan     all good: done; else: which layers does a second run dump as tensors?
     start    the test runs again, under a dump of just those layers
     explain  did the failure reproduce, and where in the tensors is it? or: record the golden's tensors
+    settle   behind the teardown: what was recorded counts if all of the test passed, else it is discarded
     done     the dumps are deleted, unless somebody needs them
 
 The plugin calls :meth:`CaseSession.start` before a test's fixtures are set up, :meth:`CaseSession.finish`
@@ -26,8 +27,6 @@ from pytest_npudump.regression.judge import judge, probe
 from pytest_npudump.regression.outcome import (
     DIED,
     PENDING,
-    RECORDED,
-    UNCHANGED,
     Escalation,
     FirstRun,
     Outcome,
@@ -38,6 +37,7 @@ from pytest_npudump.regression.scenes.exception.judge import examine
 from pytest_npudump.regression.second_run import examine_second_run
 
 if TYPE_CHECKING:
+    from pytest_npudump.golden.pair import Recording
     from pytest_npudump.regression.case import Case
     from pytest_npudump.runtime.base import Runtime
 
@@ -66,6 +66,7 @@ class CaseSession:
         first: its first run; None before the body has ended well.
         escalation: what the second run found; None without one.
         repeatable: whether pytest's session lets the test run again.
+        recording: what was recorded and does not count yet; None without it.
     """
 
     def __init__(self, case: Case) -> None:
@@ -74,6 +75,7 @@ class CaseSession:
         self.first: FirstRun | None = None
         self.escalation: Escalation | None = None
         self.repeatable = True
+        self.recording: Recording | None = None
         self._plan: Plan | None = None
         self._accompanies = False
 
@@ -127,6 +129,8 @@ class CaseSession:
             NpudumpError: the configuration is refused, or the runtime cannot dump.
         """
         self.prepare()
+        if not self.wants_second_run:  # another plugin repeats a test that was recorded
+            self.discard()
         number = 0 if self.case.probing else len(self.attempts) + 1
         self.attempts.append(self._attempt(number))
         if self.case.reference is not None:
@@ -158,6 +162,8 @@ class CaseSession:
         elif not self._accompanies:
             found = examine_second_run(self.case, self.first, self._plan, self.attempt)
             self.first, self.escalation = found
+        if self.first is not None and self.recording is None:
+            self.recording = self.first.outcome.recording
 
     def _judge(self) -> None:
         first = judge(self.case, self.attempt)
@@ -195,6 +201,27 @@ class CaseSession:
             self.first = FirstRun(replace(outcome, problems=(*outcome.problems, error)))
         return bool(outcome.findings)
 
+    def commit(self) -> None:
+        """Let what was recorded count, as all of the test has passed.
+
+        Raises:
+            GoldenError: it cannot be put in the golden's place, which is as it was.
+        """
+        if self.recording is not None:
+            recording, self.recording = self.recording, None
+            recording.commit()
+
+    def discard(self) -> None:
+        """Remove what was recorded; the golden stays as it is."""
+        if self.recording is not None:
+            self.recording.discard()
+        self.recording = None
+
+    def withdraw(self, problem: str) -> None:
+        """Record that nothing was recorded, as a part of the test did not pass."""
+        if self.first is not None:
+            self._fail(PENDING, (problem,))
+
     def _agreed(self, plan: Plan | None) -> Plan | None:
         """Return the plan that all ranks can follow: a model whose ranks wait for each other runs on all."""
         exchange, nodeid = self.case.exchange, self.case.nodeid
@@ -223,6 +250,11 @@ class CaseSession:
     def resume(self, first: FirstRun, escalation: Escalation | None) -> None:
         """Take over what a run in another process had come to before that ended."""
         self.first, self.escalation = first, escalation
+        self.recording = first.outcome.recording
+
+    def adopt_recording(self, recording: Recording | None) -> None:
+        """Take over what a run in another process has recorded."""
+        self.recording = recording
 
     def run_in(self, runtime: Runtime) -> None:
         """Say what the run that has ended in another process ran on."""
@@ -243,17 +275,13 @@ class CaseSession:
             problems = (f"{words}; nothing was compared", *filter(None, [full_words(directory)]))
             self.first = FirstRun(Outcome(DIED, None, problems=problems))
         else:
-            if self.first.outcome.status in {RECORDED, UNCHANGED}:
-                words += "; what had been recorded is taken back"
+            if self.case.settings.update_golden and self.first.outcome.good:
+                words += "; nothing was recorded"
             self._fail(DIED, (words, *self.first.outcome.problems))
         if self.case.request.scene == "exception":
             left, died = self.examine_exception(), self.first.outcome
             outcome = replace(left, status=died.status, problems=died.problems + left.problems)
             self.first = FirstRun(outcome)
-
-    def withdraw(self, problem: str) -> None:
-        """Record that what had been recorded is taken back, as a part of the test did not pass."""
-        self._fail(PENDING, (problem,))
 
     def _fail(self, status: str, problems: tuple[str, ...]) -> None:
         assert self.first is not None  # noqa: S101 - the caller has looked

@@ -1,8 +1,9 @@
 """Replacing a file so that it is whole at every moment: the old content or the new, whatever is killed.
 
-The new content goes to a temporary file beside the old one, is flushed to disk and renamed over it. Writers
-of one file exclude each other by a lock beside it, which all of them see whatever their environment, and
-which goes when it is released, so that no commit has it. What a killed writer left is swept by the next one.
+The new content goes to a temporary file beside the old one, is flushed to disk and renamed over it, at once
+or when its time has come. Writers of one file exclude each other by a lock beside it, which all of them see
+whatever their environment, and which goes when it is released, so that no commit has it. What a killed writer
+left is swept by the next one.
 """
 
 from __future__ import annotations
@@ -101,6 +102,22 @@ def replace_file(target: Path, chunks: Iterable[Chunk]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
         write_whole(target, chunks)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def stage_file(target: Path, chunks: Iterable[Chunk]) -> Path:
+    """Write what is to replace ``target`` beside it, under :func:`locked`; what was staged before goes.
+
+    Returns:
+        The file, for :func:`move_file`, or to be deleted.
+
+    Raises:
+        GoldenError: writing failed (disk full, no permission); nothing is left of it.
+    """
+    try:
+        _sweep(target)
+        return _write(target, chunks)
     except OSError as error:
         raise _unwritable(target, error) from error
 

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
-from pytest_npudump.golden.pair import left_out, recorded_tensors, tensors_path, write_pair
+from pytest_npudump.golden.pair import left_out, recorded_tensors, stage_pair, tensors_path
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.tensors import load_tensors, save_tensors
 from pytest_npudump.golden.text import Golden
@@ -52,7 +52,7 @@ from pathlib import Path
 import numpy as np
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.pair import recorded_tensors, write_pair
+from pytest_npudump.golden.pair import recorded_tensors, stage_pair
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.golden.tensors import load_tensors
 from pytest_npudump.golden.text import Golden
@@ -63,7 +63,7 @@ def write(path, value):
     stats = Stats(2, value, value, value, value, 0, 0, 0)
     record = TensorRecord(TensorKey("conv", "output", 0), "Conv", "float32", (2,), path, stats=stats)
     golden = Golden("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
-    write_pair(golden, {"conv:output.0": (np.full(2, value, np.float32), "float32")}, {})
+    stage_pair(golden, {"conv:output.0": (np.full(2, value, np.float32), "float32")}, {}).commit()
 
 def read(path):
     golden = read_golden(path)
@@ -125,17 +125,19 @@ def test_a_kill_before_any_step_leaves_the_old_pair_or_the_new_one(tmp_path: Pat
 
 
 def test_nothing_is_left_beside_a_pair(tmp_path: Path, recording: Make) -> None:
-    write_pair(*recording(1.0), {})
-    write_pair(*recording(2.0), {})
+    stage_pair(*recording(1.0), {}).commit()
+    stage_pair(*recording(2.0), {}).commit()
     assert held(tmp_path / "a.yaml") == 2.0
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"a.yaml", "a.safetensors"}
 
 
 def test_the_same_recording_gives_the_same_two_files(tmp_path: Path, recording: Make) -> None:
-    write_pair(*recording(1.0), {})
+    stage_pair(*recording(1.0), {}).commit()
     files = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
-    assert write_pair(*recording(1.0), {}) is False
+    again = stage_pair(*recording(1.0), {})
+    assert again.staged is None
+    again.commit()
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == files
 
 
@@ -143,9 +145,9 @@ def test_tensors_of_another_recording_with_the_same_statistics_are_refused(
     tmp_path: Path, recording: Make
 ) -> None:
     """A permutation leaves all statistics as they are."""
-    write_pair(*recording(1.0), {})
+    stage_pair(*recording(1.0), {}).commit()
     old = tensors_path(tmp_path / "a.yaml").read_bytes()
-    write_pair(*recording(2.0), {})
+    stage_pair(*recording(2.0), {}).commit()
     tensors_path(tmp_path / "a.yaml").write_bytes(old)
     with pytest.raises(GoldenError, match=r"recorded with other statistics than a\.yaml.*update-golden"):
         recorded_tensors(read_golden(tmp_path / "a.yaml"))
@@ -160,32 +162,32 @@ def test_a_golden_of_an_earlier_writer_has_the_tensors_beside_it(recording: Make
 
 def test_tensors_of_a_recording_are_not_those_of_a_golden_that_names_none(recording: Make) -> None:
     golden, tensors = recording(1.0)
-    write_pair(golden, tensors, {})
+    stage_pair(golden, tensors, {}).commit()
     write_golden(golden.path, golden)
     assert recorded_tensors(read_golden(golden.path)) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 100])
 def test_a_damaged_file_of_tensors_is_replaced(tmp_path: Path, recording: Make, content: bytes) -> None:
-    write_pair(*recording(1.0), {})
+    stage_pair(*recording(1.0), {}).commit()
     tensors_path(tmp_path / "a.yaml").write_bytes(content)
     with pytest.raises(GoldenError, match="not a file of golden tensors"):
         recorded_tensors(read_golden(tmp_path / "a.yaml"))
-    write_pair(*recording(2.0), {})
+    stage_pair(*recording(2.0), {}).commit()
     assert held(tmp_path / "a.yaml") == 2.0
 
 
 def test_a_golden_that_cannot_be_written_leaves_the_old_pair(
     tmp_path: Path, recording: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_pair(*recording(1.0), {})
+    stage_pair(*recording(1.0), {}).commit()
 
-    def full(_path: Path, _golden: Golden) -> bool:
+    def full(_path: Path, _golden: Golden) -> None:
         raise GoldenError("no space left on device")
 
-    monkeypatch.setattr(pair, "write_golden", full)
+    monkeypatch.setattr(pair, "stage_golden", full)
     with pytest.raises(GoldenError, match="no space left"):
-        write_pair(*recording(2.0), {})
+        stage_pair(*recording(2.0), {}).commit()
     assert held(tmp_path / "a.yaml") == 1.0
     assert {path.name for path in tmp_path.iterdir()} == {"a.yaml", "a.safetensors"}
 
@@ -195,7 +197,7 @@ def test_a_directory_in_place_of_the_tensors_is_refused_before_anything_is_writt
 ) -> None:
     tensors_path(tmp_path / "a.yaml").mkdir()
     with pytest.raises(GoldenError, match=r"a\.safetensors: cannot be written: it is a directory; move it"):
-        write_pair(*recording(1.0), {})
+        stage_pair(*recording(1.0), {}).commit()
     assert not (tmp_path / "a.yaml").exists()
 
 
@@ -204,22 +206,22 @@ def test_linked_files_stay_links_to_what_is_replaced(tmp_path: Path, recording: 
     real.mkdir()
     for name in ("a.yaml", "a.safetensors"):
         (tmp_path / name).symlink_to(real / name)
-    write_pair(*recording(1.0), {})
-    write_pair(*recording(2.0), {})
+    stage_pair(*recording(1.0), {}).commit()
+    stage_pair(*recording(2.0), {}).commit()
     assert held(tmp_path / "a.yaml") == held(real / "a.yaml") == 2.0
     assert (tmp_path / "a.safetensors").is_symlink()
     assert {path.name for path in real.iterdir()} == {"a.yaml", "a.safetensors"}
 
 
 def test_permissions_of_the_tensors_are_kept(tmp_path: Path, recording: Make) -> None:
-    write_pair(*recording(1.0), {})
+    stage_pair(*recording(1.0), {}).commit()
     tensors_path(tmp_path / "a.yaml").chmod(0o640)
-    write_pair(*recording(2.0), {})
+    stage_pair(*recording(2.0), {}).commit()
     assert tensors_path(tmp_path / "a.yaml").stat().st_mode & 0o777 == 0o640
 
 
 def test_layers_left_out_are_named_in_the_golden(tmp_path: Path, recording: Make) -> None:
-    write_pair(*recording(1.0), {}, ["a_b"])
+    stage_pair(*recording(1.0), {}, ["a_b"]).commit()
     assert left_out(read_golden(tmp_path / "a.yaml")) == ("a_b",)
 
 

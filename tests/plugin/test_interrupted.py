@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,7 +160,7 @@ HEED = (
 
 
 def start(project: Project, *options: str) -> subprocess.Popen[str]:
-    """Run the project in a process of its own, and return in its second run."""
+    """Run the project in a process of its own, and return once the test has made the file ``second``."""
     command = HEED + "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
     process = subprocess.Popen(
         [sys.executable, "-c", command, "--npudump-runtime=emulator", DUMPS, *options],
@@ -197,6 +198,42 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
         assert f"second run: {words}" in out
     pid = Path(project.path / "pid").read_text()
     until = time.monotonic() + 30
-    while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
+    while _lives(pid):
         assert time.monotonic() < until, "the second run's process lives on"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+@pytest.mark.parametrize("arguments", ["", "golden_tensors=['block/*'], "], ids=["one run", "two runs"])
+def test_kill_between_the_recording_and_the_end_of_the_teardown_leaves_the_old_golden(
+    project: Project, arguments: str, isolation: str
+) -> None:
+    last = "True" if not arguments else "again()"
+    fixture = (
+        "@pytest.fixture(autouse=True)\ndef stopped():\n    yield\n"
+        f"    if Path('stop').exists() and {last}:\n"
+        "        Path('pid').write_text(str(os.getpid()))\n"
+        "        Path('second').touch()\n        time.sleep(100)\n"
+    )
+    interrupted(project, "pass", f"{arguments}isolation={isolation!r}", fixture)
+    old = {path.name: path.read_bytes() for path in project.golden.parent.iterdir()}
+    (project.path / "stop").touch()
+    process = start(project, "--npudump-update-golden")
+    process.kill()
+    process.communicate(timeout=60)
+    until = time.monotonic() + 30
+    while _lives(Path(project.path / "pid").read_text()):
+        assert time.monotonic() < until, "the process of the test lives on"
+        time.sleep(0.05)
+    left = {path.name: path.read_bytes() for path in project.golden.parent.iterdir()}
+    assert {name: left[name] for name in old} == old
+    assert all(name.startswith(".npudump-") for name in left.keys() - old.keys())
+    (project.path / "stop").unlink()
+    shutil.rmtree(project.path / "dumps")
+    assert "1 recorded" in project.run(DUMPS, "--npudump-update-golden").stdout.str()
+    assert {path.name for path in project.golden.parent.iterdir()} == old.keys()
+    project.run(DUMPS).assert_outcomes(passed=2)
+
+
+def _lives(pid: str) -> bool:
+    return Path(f"/proc/{pid}/cmdline").exists() and bool(Path(f"/proc/{pid}/cmdline").read_bytes())

@@ -67,6 +67,11 @@ def pytest_runtest_makereport(item, call):
 """
 
 
+def beside(project: Project) -> list[str]:
+    """Names of all files in the folder of the golden, those of an unfinished recording included."""
+    return sorted(path.name for path in project.golden.parent.iterdir())
+
+
 def approved_then_broken(project: Project, source: str) -> bytes:
     """Record the golden, change the model, and break a part of the test that is not the comparison."""
     project.test_file(source)
@@ -126,6 +131,7 @@ def test_update_takes_back_what_it_recorded_where_a_later_part_fails(project: Pr
         ["nothing was recorded: the test's * did not pass", "npudump: 0 of 1 tests good, 1 not recorded *"]
     )
     assert project.golden.read_bytes() == golden
+    assert beside(project) == [project.golden.name]
     (value,) = {p.get("value") for p in ET.parse(project.path / "out.xml").iter("property")}  # noqa: S314 - ours
     assert json.loads(str(value))["status"] == "not recorded"
 
@@ -196,8 +202,9 @@ def test_isolated_test_whose_process_dies_in_its_teardown_approves_nothing(proje
     golden = approved_then_broken(project, source)
     result = project.run("--npudump-update-golden")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: *SIGABRT*; what had been recorded is taken back*"])
+    result.stdout.fnmatch_lines(["npudump: *SIGABRT*; nothing was recorded*"])
     assert project.golden.read_bytes() == golden
+    assert beside(project) == [project.golden.name]
 
 
 @pytest.mark.parametrize("isolation", ["auto", "process"])
@@ -207,4 +214,76 @@ def test_update_takes_back_what_it_recorded_where_the_session_ends_in_the_teardo
     source = HEAD + "@pytest.fixture\ndef guard():\n    yield\n    BROKEN() and pytest.exit('enough')\n"
     golden = approved_then_broken(project, source + MARKED.format(fixtures=", guard"))
     project.run("--npudump-update-golden", f"--npudump-isolation={isolation}")
+    assert project.golden.read_bytes() == golden
+    assert beside(project) == [project.golden.name]
+
+
+@pytest.mark.parametrize("isolation", ["auto", "process"])
+def test_update_does_not_say_recorded_where_the_teardown_of_the_first_of_two_runs_failed(
+    project: Project, isolation: str
+) -> None:
+    teardown = "    failed = BROKEN()\n    Path('broken').unlink(missing_ok=True)\n    assert not failed\n"
+    source = f"{HEAD}@pytest.fixture\ndef guard():\n    yield\n{teardown}{MARKED.format(fixtures=', guard')}"
+    source = source.replace("npu_dump\n", "npu_dump(golden_tensors=['block/*'])\n", 1)
+    golden = approved_then_broken(project, source)
+    result = project.run("--npudump-update-golden", f"--npudump-isolation={isolation}", "--junitxml=out.xml")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not recorded *"])
+    assert project.golden.read_bytes() == golden
+    assert beside(project) == sorted([project.golden.name, project.golden.with_suffix(".safetensors").name])
+    values = {p.get("value") for p in ET.parse(project.path / "out.xml").iter("property")}  # noqa: S314 - ours
+    assert {json.loads(str(value))["status"] for value in values} == {"not recorded"}
+
+
+@pytest.mark.parametrize("isolation", ["auto", "process"])
+@pytest.mark.parametrize("arguments", ["", "golden_tensors=['block/*']"], ids=["one run", "two runs"])
+def test_nothing_counts_before_the_end_of_the_teardown(
+    project: Project, arguments: str, isolation: str
+) -> None:
+    """The golden is as it was while fixtures are torn down, and is the new one afterwards."""
+    seen = "    Path('seen').write_bytes(Path(GOLDEN).read_bytes())\n"
+    source = f"{HEAD}GOLDEN = 'golden'\n@pytest.fixture\ndef guard():\n    yield\n{seen}"
+    source = (source + MARKED.format(fixtures=", guard")).replace("npu_dump\n", f"npu_dump({arguments})\n", 1)
+    project.test_file(source.replace(seen, ""))
+    project.record()
+    golden = project.golden.read_bytes()
+    project.test_file(source.replace("GOLDEN = 'golden'", f"GOLDEN = {str(project.golden)!r}"))
+    project.model(change=0.01)
+    result = project.run("--npudump-update-golden", f"--npudump-isolation={isolation}")
+    result.assert_outcomes(passed=1)
+    assert (project.path / "seen").read_bytes() == golden != project.golden.read_bytes()
+    project.run().assert_outcomes(passed=1)
+    assert beside(project) == [p.name for p in sorted(project.golden.parent.glob("[!.]*"))]
+
+
+def test_repetition_by_another_plugin_is_approved_when_its_teardown_has_passed(project: Project) -> None:
+    """Some plugins run a test's phases themselves: what was recorded counts behind their last one."""
+    project.path.joinpath("conftest.py").write_text(
+        "import pytest\nfrom _pytest.runner import runtestprotocol\n"
+        "@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_protocol(item, nextitem):\n"
+        "    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)\n"
+        "    runtestprotocol(item, nextitem=nextitem)\n    return True\n"
+    )
+    golden = approved_then_broken(project, AFTERWARDS["finalizer"])
+    project.run("--npudump-update-golden").assert_outcomes(passed=1, errors=1)
+    assert project.golden.read_bytes() == golden
+    assert beside(project) == [project.golden.name]
+    project.path.joinpath("broken").unlink()
+    project.run("--npudump-update-golden").assert_outcomes(passed=1)
+    assert project.golden.read_bytes() != golden
+    assert beside(project) == [project.golden.name]
+
+
+def test_recording_that_cannot_take_its_place_fails_the_test(project: Project) -> None:
+    source = HEAD + "@pytest.fixture\ndef guard():\n    yield\n"
+    source += "    [left.unlink() for left in Path('golden').rglob('.npudump-*.tmp') if BROKEN()]\n"
+    golden = approved_then_broken(project, source + MARKED.format(fixtures=", guard"))
+    result = project.run("--npudump-update-golden")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: nothing was recorded: *what was recorded is not there any more: another run *",
+            "npudump: 0 of 1 tests good, 1 not recorded *",
+        ]
+    )
     assert project.golden.read_bytes() == golden

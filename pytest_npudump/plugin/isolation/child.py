@@ -138,7 +138,8 @@ class Child:
         """
         if test is not None and again:
             self.task.judged.write_bytes(dump_bytes(test.judged()))
-        self._post("concluded", {"again": again, "done": test is None or test.done, "bad": bad})
+        told = {"again": again, "done": test is None or test.done, "bad": bad}
+        self._post("concluded", told | {"recording": test.recording if test is not None else None})
 
     def judged(self) -> Judged:
         """Return what the first run, in a process before this one, came to."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_npudump.golden.pair import Recording
     from pytest_npudump.regression.session import CaseSession
 
 _MAIN = "from pytest_npudump.plugin.isolation.child import main; main()"
@@ -42,6 +43,7 @@ class ChildRun:
         again: whether the run asks for a second one.
         done: whether nobody needs its dumps any more.
         bad: the failure that stands, whoever runs the test again; "" without one.
+        recording: what the run has recorded, which counts once all of the test has passed; None for nothing.
         producer: what its runtime says of itself; empty where it never came to one.
         complete: whether the test had ended, and everything of it was reported, before the process did.
         death: how the process ended, where it did not end as it should; else "".
@@ -53,6 +55,7 @@ class ChildRun:
     again: bool
     done: bool
     bad: str
+    recording: Recording | None
     producer: Mapping[str, str]
     complete: bool
     death: str
@@ -98,6 +101,7 @@ def run_child(item: pytest.Item, test: CaseSession, run: int) -> ChildRun:
         again=concluded.get("again", False),
         done=concluded.get("done", False),
         bad=concluded.get("bad", ""),
+        recording=concluded.get("recording"),
         producer=said.get("producer", {}),
         complete=complete,
         death="" if good and complete else _words(end, said),

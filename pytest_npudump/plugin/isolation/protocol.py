@@ -87,6 +87,7 @@ class Isolated:
     def _ended(self, run: ChildRun) -> list[pytest.TestReport]:
         if not run.complete:
             return self._died(run)
+        self.test.adopt_recording(run.recording)
         if run.bad:
             self.item.stash[BAD] = run.bad
         if run.death:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.plugin.terminal.summary import GOOD
+from pytest_npudump.regression.outcome import GOOD
 from pytest_npudump.report.verdicts import plain, shown
 
 if TYPE_CHECKING:

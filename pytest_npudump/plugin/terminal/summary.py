@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.regression.outcome import GOOD
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-GOOD = ("passed", "recorded", "unchanged")
-"""Statuses of tests that may pass."""
 
 
 def summary_line(results: Sequence[Mapping[str, Any]], *, approves: bool = False) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.files.proto import dump_data_class
-from pytest_npudump.golden.pair import write_pair
+from pytest_npudump.golden.pair import stage_pair
 from pytest_npudump.golden.text import Golden
 
 if TYPE_CHECKING:
@@ -330,9 +330,9 @@ def test_tensors_of_another_recording_than_the_golden_file_are_unreadable(
 ) -> None:
     facts = ("net/relu:output.0", "float32", (4096,), {"max": 5.0})
     golden = Golden("t", {}, make_table(facts), tmp_path / "g.yaml")
-    write_pair(golden, {"net/relu:output.0": (VALUES, "float32")}, {})
+    stage_pair(golden, {"net/relu:output.0": (VALUES, "float32")}, {}).commit()
     before = (tmp_path / "g.safetensors").read_bytes()
-    write_pair(golden, {"net/relu:output.0": (VALUES + 1, "float32")}, {})
+    stage_pair(golden, {"net/relu:output.0": (VALUES + 1, "float32")}, {}).commit()
     (tmp_path / "g.safetensors").write_bytes(before)
     _, actual = _two(tmp_path, dump_file, VALUES, VALUES)
     done = run("compare", golden.path, actual)

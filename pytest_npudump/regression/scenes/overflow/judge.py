@@ -19,7 +19,7 @@ from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.text import Golden
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.record import golden_to_start_from
 from pytest_npudump.regression.scenes.overflow.records import detected_by_mindspore, find_overflows
 from pytest_npudump.regression.scenes.reading import (
@@ -216,9 +216,9 @@ def _record(
     extra = {key: value for key, value in base.extra.items() if key != KEY}
     listed = {KEY: dict(kinds)} if kinds else {}
     try:
-        written, changed = case.goldens.write(
+        recording = case.goldens.record(
             replace(base, extra={**extra, **listed}), empty, case.runtime.producer()
         )
     except GoldenError as error:
         return Outcome(status.ERROR, path, problems=(str(error),))
-    return Outcome(status.RECORDED if changed else status.UNCHANGED, written, notes=lost)
+    return recorded(recording, notes=lost)

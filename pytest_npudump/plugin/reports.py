@@ -1,0 +1,46 @@
+"""What the report of a test's phase says besides pytest's own: what was compared, and that it was at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.plugin.item_state import BAD, ENDED, PARTS, RESULT, TEST, only_setup, will_run_again
+from pytest_npudump.plugin.marker.item import is_marked
+from pytest_npudump.regression.outcome import NOT_COMPARED
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Attach what was compared to a report, as plain data that reaches xdist's controller.
+
+    A marked test that passed without a comparison fails, and so does every later phase of a test that has
+    come to a failure, whoever runs it.
+    """
+    # Reports of subtests, which come while the body runs, are not the test's.
+    if call.when == "call" and not item.stash.get(ENDED, True):
+        item.stash.setdefault(PARTS, []).append(report)
+    ended = item.stash.get(ENDED, False) or TEST not in item.stash
+    if call.when == "call" and ended and is_marked(item) and not only_setup(item):
+        _attach_result(item, report)
+    expected = report.failed or hasattr(report, "wasxfail")
+    if BAD in item.stash and call.when != "teardown" and not expected:
+        report.outcome = "failed"
+        report.longrepr = item.stash[BAD]
+
+
+def _attach_result(item: pytest.Item, report: pytest.TestReport) -> None:
+    result = item.stash.setdefault(RESULT, {})
+    if not result:
+        result.update(status=NOT_COMPARED, test=item.nodeid, **_runtime_of(item))
+    vars(report)["npudump"] = result
+    if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
+        report.outcome = "failed"
+        item.stash[BAD] = "npudump: the test passed without having been compared with its golden"
+        report.longrepr = item.stash[BAD]
+
+
+def _runtime_of(item: pytest.Item) -> dict[str, str]:
+    test = item.stash.get(TEST, None)
+    return {"runtime": test.case.runtime.name} if test is not None else {}

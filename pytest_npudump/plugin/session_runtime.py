@@ -1,0 +1,80 @@
+"""The runtime of one session: chosen once, and loaded when a test first needs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.item_state import only_setup
+from pytest_npudump.plugin.marker.item import request_of
+from pytest_npudump.runtime.select import Choice, choose, load
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.settings import Settings
+
+
+class SessionRuntime:
+    """What runs the models of a session's marked tests.
+
+    Args:
+        settings: the options.
+        local: number of this process among those of its machine, the device where no option names one.
+    """
+
+    def __init__(self, settings: Settings, local: int) -> None:
+        self._settings = settings
+        self._device = settings.device if settings.device is not None else local
+        self._choice: Choice | None = None
+        self._loaded: Runtime | None = None
+
+    def chosen(self) -> Choice:
+        """Return which runtime it is, and why.
+
+        Raises:
+            RuntimeUnavailableError: none can be chosen.
+        """
+        if self._choice is None:
+            self._choice = choose(self._settings.runtime, require_npu=self._settings.require_npu)
+        return self._choice
+
+    def loaded(self) -> Runtime:
+        """Return the runtime.
+
+        Raises:
+            RuntimeUnavailableError: the one chosen cannot work here.
+        """
+        if self._loaded is None:
+            self._loaded = load(self.chosen(), self._device)
+        return self._loaded
+
+    def announcement(self) -> str:
+        """Return the line of the session's header."""
+        try:
+            choice = self.chosen()
+        except NpudumpError as error:
+            return f"npudump: no runtime: {error}"
+        return f"npudump: runtime {choice.name} ({choice.why})"
+
+    def isolates(self, item: pytest.Item) -> bool:
+        """Whether the test runs in processes of its own: its marker says, else its scene or the runtime."""
+        if only_setup(item) or _compat.may_be_skipped(item):
+            return False
+        try:
+            choice = self.chosen()
+        except NpudumpError:  # the test's setup will say it
+            return False
+        request = request_of(item)
+        if request.isolation is not None:
+            return request.isolation == "process"
+        timed = request.timeout is not None
+        wanted = timed or self._settings.isolation == "process" or request.scene == "exception"
+        return wanted or choice.isolates(request.scene)
+
+    def close(self) -> None:
+        """Give the device back."""
+        if self._loaded is not None:
+            self._loaded.close()
