@@ -1,4 +1,4 @@
-"""What the options of one run say, resolved; :mod:`pytest_npudump.plugin.options` reads them from pytest."""
+"""The one table of options, and what they say in one run; :mod:`pytest_npudump.plugin.options` reads them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,132 @@ from pytest_npudump.errors import RequestError
 
 _SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
 _POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: without prefix, as in ``--npudump-NAME`` and the ini key ``npudump_NAME``.
+        default: value where neither the command line nor the ini file says anything; False for a switch.
+        help: one sentence.
+        metavar: what ``--help`` calls the value; "" for a switch.
+        choices: allowed values; empty where any text is allowed.
+        standing: whether an ini file may set it; approving is for one run, and never for all of them.
+    """
+
+    name: str
+    default: str | bool
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    standing: bool = True
+
+    @property
+    def flag(self) -> str:
+        """The option as typed on the command line."""
+        return f"--npudump-{self.name}"
+
+    @property
+    def dest(self) -> str:
+        """The ini key, and the attribute in pytest's namespace."""
+        return f"npudump_{self.name.replace('-', '_')}"
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "update-golden",
+        default=False,
+        help="write what the layers say now into the golden files, for review in a diff; refused under CI",
+        standing=False,
+    ),
+    Option(
+        "runtime",
+        default="auto",
+        help="what runs the models: the real pyACL, torch_npu, mindspore, the emulator, or (auto) torch_npu "
+        "where the tests have imported it, pyACL where a device answers, else the emulator",
+        choices=("auto", "acl", "torch_npu", "mindspore", "emulator"),
+    ),
+    Option(
+        "require-npu",
+        default=False,
+        help="end the run with an error before the first test where no NPU answers",
+    ),
+    Option(
+        "device",
+        default="auto",
+        help="device id that models are loaded on; auto is LOCAL_RANK of a distributed run, else 0",
+        metavar="ID",
+    ),
+    Option(
+        "golden-dir",
+        default="golden",
+        help="folder of the golden files, relative to pytest's rootdir",
+        metavar="DIR",
+    ),
+    Option(
+        "golden-variant",
+        default="",
+        help="read and write goldens of this variant (a SoC, say), with the common golden as fall-back",
+        metavar="NAME",
+    ),
+    Option(
+        "preset",
+        default="",
+        help="tolerance preset where the marker names none; else that of the tolerance file, else 'default'",
+        metavar="NAME",
+    ),
+    Option(
+        "tolerances",
+        default="",
+        help="YAML file of tolerance rules, relative to rootdir",
+        metavar="FILE",
+    ),
+    Option(
+        "escalate",
+        default="on",
+        help="whether a failing test runs again with a tensor dump of its failing layers",
+        choices=("on", "off"),
+    ),
+    Option(
+        "dump-dir",
+        default="",
+        help="folder for dumps and reports of failing tests; default below pytest's temporary folder",
+        metavar="DIR",
+    ),
+    Option(
+        "dump-limit",
+        default="1GiB",
+        help="most bytes of tensors that one escalation dumps",
+        metavar="SIZE",
+    ),
+    Option(
+        "keep-dumps",
+        default="failed",
+        help="whose dumps are kept: those of failed tests, or of all",
+        choices=("failed", "all"),
+    ),
+    Option(
+        "isolation",
+        default="auto",
+        help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
+        "scene or runtime needs it",
+        choices=("auto", "process"),
+    ),
+    Option(
+        "isolation-timeout",
+        default="1800",
+        help="seconds that one isolated run of a test may take",
+        metavar="SECONDS",
+    ),
+    Option(
+        "allow-update-in-ci",
+        default=False,
+        help="let update-golden write although the variable CI is set",
+        standing=False,
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)

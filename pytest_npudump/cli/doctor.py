@@ -14,7 +14,7 @@ from pytest_npudump.cli.common.output import (
 )
 from pytest_npudump.doctor.examine import examine
 from pytest_npudump.doctor.finding import OK
-from pytest_npudump.doctor.pytest_config import DumpPlace, dump_place
+from pytest_npudump.doctor.place import DumpPlace, dump_place
 from pytest_npudump.doctor.system import System
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine this machine and print the table; 0 if a test could run under dump here, else 1."""
-    place = DumpPlace(arguments.dump_dir) if arguments.dump_dir else dump_place(Path.cwd())
+    place = DumpPlace(arguments.dump_dir) if arguments.dump_dir else dump_place(Path.cwd(), os.environ)
     return report_on(System(), place.path, arguments.json, place.origin, Path.cwd())
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.doctor import devices, environment, gate, place, software
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, Finding, Report
-from pytest_npudump.plugin.options import OPTIONS
+from pytest_npudump.settings import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,16 +1,19 @@
-"""Whether a dump can be written: CANN's rules for ``dump_path``, permissions, space."""
+"""Where tests dump, and whether they can: CANN's rules for ``dump_path``, permissions, space."""
 
 from __future__ import annotations
 
+import argparse
 import getpass
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.acl.adump_path import MAX_BYTES, PATH_CHARACTERS
 from pytest_npudump.doctor.finding import OK, PROBLEM, WARNING, Finding
+from pytest_npudump.doctor.pytest_config import locate, parse_options, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.doctor.system import System
 
 AREA = "dumping"
+_INI_KEY = "npudump_dump_dir"
 _BELOW = 200
 """Bytes that the folders of a test add to the place: its name, a digest, the run, a capture."""
 
@@ -34,6 +38,60 @@ def default_place(environ: Mapping[str, str] | None = None) -> Path:
     except (KeyError, OSError, ImportError):
         user = "unknown"  # what pytest does for a user id without a name
     return Path(root or tempfile.gettempdir()).resolve() / f"pytest-of-{user}"
+
+
+@dataclass(frozen=True, slots=True)
+class DumpPlace:
+    """Where tests dump.
+
+    Attributes:
+        path: the folder.
+        origin: what says so: an option or key and its file; ``""`` for pytest's default.
+    """
+
+    path: Path
+    origin: str = ""
+
+
+def dump_place(folder: Path, environ: Mapping[str, str], *, pytest_major: int | None = None) -> DumpPlace:
+    """Return where tests dump that are started in ``folder`` without options.
+
+    In pytest's order: ``--npudump-dump-dir`` in ``PYTEST_ADDOPTS`` before that in ``addopts``, then the ini
+    key ``npudump_dump_dir``, then ``--basetemp`` likewise.
+
+    Args:
+        folder: absolute; the configuration file is the first that pytest finds in it and above it.
+        environ: the environment.
+        pytest_major: version of pytest, which reads TOML files of its own since 9; the installed one's.
+
+    Raises:
+        ConfigError: the configuration file, or ``PYTEST_ADDOPTS``, cannot be read.
+    """
+    file, ini = locate(folder, pytest_major)
+    given = _options(ini.get("addopts", ""), folder, f"addopts of {file}")
+    given |= _options(environ.get("PYTEST_ADDOPTS", ""), folder, "PYTEST_ADDOPTS")
+    if given.get("dump_dir"):
+        value, origin = given["dump_dir"]
+        return DumpPlace(folder / value, f"--npudump-dump-dir in {origin}")
+    value, origin = given.get(_INI_KEY, (str(ini.get(_INI_KEY, "")), str(file)))
+    if value:
+        return DumpPlace(folder / value, f"{_INI_KEY} in {origin}")
+    if given.get("basetemp"):
+        value, origin = given["basetemp"]
+        return DumpPlace(folder / value / "npudump", f"--basetemp in {origin}")
+    return DumpPlace(default_place(environ))
+
+
+def _options(given: str | list[str], folder: Path, origin: str) -> dict[str, tuple[str, str]]:
+    """Return the values of the options, and of the key where ``-o`` overrides it, each with its origin."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--npudump-dump-dir", dest="dump_dir")
+    parser.add_argument("--basetemp")
+    parser.add_argument("-o", "--override-ini", dest="overrides", action="append", default=[])
+    options = parse_options(parser, words_of(given, origin), folder, origin)
+    overrides = dict(text.split("=", 1) for text in options.overrides if "=" in text)
+    found = {"dump_dir": options.dump_dir, "basetemp": options.basetemp, _INI_KEY: overrides.get(_INI_KEY)}
+    return {name: (value, origin) for name, value in found.items() if value is not None}
 
 
 def check_place(system: System, place: Path, origin: str = "") -> Iterator[Finding]:

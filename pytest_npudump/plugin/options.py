@@ -1,146 +1,20 @@
-"""The one table of options: every row is a command-line option, and an ini key unless it approves."""
+"""The options as pytest knows them: each row of the table is a command-line option and an ini key."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.settings import Settings, parse_size
+from pytest_npudump.settings import OPTIONS, Option, Settings, parse_size
+from pytest_npudump.storage.regular_file import with_argument_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Sequence
 
     import pytest
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option.
-
-    Attributes:
-        name: without prefix, as in ``--npudump-NAME`` and the ini key ``npudump_NAME``.
-        default: value where neither the command line nor the ini file says anything; False for a switch.
-        help: one sentence.
-        metavar: what ``--help`` calls the value; "" for a switch.
-        choices: allowed values; empty where any text is allowed.
-        standing: whether an ini file may set it; approving is for one run, and never for all of them.
-    """
-
-    name: str
-    default: str | bool
-    help: str
-    metavar: str = ""
-    choices: tuple[str, ...] = ()
-    standing: bool = True
-
-    @property
-    def flag(self) -> str:
-        """The option as typed on the command line."""
-        return f"--npudump-{self.name}"
-
-    @property
-    def dest(self) -> str:
-        """The ini key, and the attribute in pytest's namespace."""
-        return f"npudump_{self.name.replace('-', '_')}"
-
-
-OPTIONS: tuple[Option, ...] = (
-    Option(
-        "update-golden",
-        default=False,
-        help="write what the layers say now into the golden files, for review in a diff; refused under CI",
-        standing=False,
-    ),
-    Option(
-        "runtime",
-        default="auto",
-        help="what runs the models: the real pyACL, torch_npu, mindspore, the emulator, or (auto) torch_npu "
-        "where the tests have imported it, pyACL where a device answers, else the emulator",
-        choices=("auto", "acl", "torch_npu", "mindspore", "emulator"),
-    ),
-    Option(
-        "require-npu",
-        default=False,
-        help="end the run with an error before the first test where no NPU answers",
-    ),
-    Option(
-        "device",
-        default="auto",
-        help="device id that models are loaded on; auto is LOCAL_RANK of a distributed run, else 0",
-        metavar="ID",
-    ),
-    Option(
-        "golden-dir",
-        default="golden",
-        help="folder of the golden files, relative to pytest's rootdir",
-        metavar="DIR",
-    ),
-    Option(
-        "golden-variant",
-        default="",
-        help="read and write goldens of this variant (a SoC, say), with the common golden as fall-back",
-        metavar="NAME",
-    ),
-    Option(
-        "preset",
-        default="",
-        help="tolerance preset where the marker names none; else that of the tolerance file, else 'default'",
-        metavar="NAME",
-    ),
-    Option(
-        "tolerances",
-        default="",
-        help="YAML file of tolerance rules, relative to rootdir",
-        metavar="FILE",
-    ),
-    Option(
-        "escalate",
-        default="on",
-        help="whether a failing test runs again with a tensor dump of its failing layers",
-        choices=("on", "off"),
-    ),
-    Option(
-        "dump-dir",
-        default="",
-        help="folder for dumps and reports of failing tests; default below pytest's temporary folder",
-        metavar="DIR",
-    ),
-    Option(
-        "dump-limit",
-        default="1GiB",
-        help="most bytes of tensors that one escalation dumps",
-        metavar="SIZE",
-    ),
-    Option(
-        "keep-dumps",
-        default="failed",
-        help="whose dumps are kept: those of failed tests, or of all",
-        choices=("failed", "all"),
-    ),
-    Option(
-        "isolation",
-        default="auto",
-        help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
-        "scene or runtime needs it",
-        choices=("auto", "process"),
-    ),
-    Option(
-        "isolation-timeout",
-        default="1800",
-        help="seconds that one isolated run of a test may take",
-        metavar="SECONDS",
-    ),
-    Option(
-        "allow-update-in-ci",
-        default=False,
-        help="let update-golden write although the variable CI is set",
-        standing=False,
-    ),
-)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -195,9 +69,7 @@ def _refuse_standing(config: pytest.Config) -> None:
         if option.standing:
             continue
         places = [
-            f"{option.flag} in {place}"
-            for place, words in everywhere.items()
-            if option.flag in _with_argument_files(words)
+            f"{option.flag} in {place}" for place, words in everywhere.items() if option.flag in _all(words)
         ]
         # Where the key is absent, pytest 7 answers with an empty list.
         if isinstance(config.getini(option.dest), bool):
@@ -210,16 +82,12 @@ def _refuse_standing(config: pytest.Config) -> None:
             )
 
 
-def _with_argument_files(words: Iterable[str]) -> Iterator[str]:
-    """Yield words of a command line and those of the files that ``@FILE`` among them names, one on a line."""
-    for word in words:
-        yield word
-        if word.startswith("@"):
-            try:
-                lines = Path(word[1:]).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-            except OSError:  # a pytest that reads such files has refused it; to an older one it is no file
-                continue
-            yield from _with_argument_files(lines)
+def _all(words: Sequence[str]) -> Sequence[str]:
+    """Return the words of a command line, with those of the files that ``@FILE`` among them names."""
+    try:
+        return [*with_argument_files(words, Path())]
+    except OSError:  # a pytest that reads such files has refused it; to an older one it is no file
+        return words
 
 
 def _resolve(option: Option, config: pytest.Config) -> Any:

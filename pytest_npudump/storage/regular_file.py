@@ -1,4 +1,4 @@
-"""Reading what a user or a dump names: a regular file, as a pipe or a device would hold a run up for ever."""
+"""Reading what a user or a dump names: regular files, as a pipe or a device would hold a run up for ever."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import stat
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 
@@ -36,3 +37,25 @@ def read_regular(path: Path) -> bytes:
     """
     with open_regular(path) as file:
         return file.read()
+
+
+def with_argument_files(words: Iterable[str], folder: Path, within: tuple[Path, ...] = ()) -> Iterator[str]:
+    """Yield the words of a command line, and in place of ``@FILE`` those of that file, one on a line.
+
+    Args:
+        words: as the shell hands them over.
+        folder: what relative names of files are relative to.
+        within: the files that the words stand in.
+
+    Raises:
+        OSError: a file cannot be read, or names itself.
+    """
+    for word in words:
+        if not word.startswith("@"):
+            yield word
+            continue
+        file = folder / word[1:]
+        if file in within:
+            raise OSError(errno.ELOOP, "the file names itself", str(file))
+        lines = read_regular(file).decode("utf-8", "surrogateescape").splitlines()
+        yield from with_argument_files(lines, folder, (*within, file))

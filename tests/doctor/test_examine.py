@@ -13,7 +13,7 @@ import pytest
 from pytest_npudump.doctor.examine import examine
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.doctor.probe import Probe
-from pytest_npudump.plugin.options import OPTIONS
+from pytest_npudump.settings import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -98,3 +98,23 @@ def test_autoload_that_is_off_is_no_problem_where_the_plugin_is_named(
     machine.environ.update(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="-p npudump")
     pytester.path.joinpath("pytest.ini").write_text(f"[pytest]\n{REQUIRED}")
     assert [finding.state for finding in check_gate(machine.system(), pytester.path)] == [OK]
+
+
+@pytest.mark.parametrize(
+    ("word", "loads"), [("-p\nno:npudump\n", True), ("--disable-plugin-autoload\n", False)]
+)
+def test_files_of_arguments_count_as_pytest_counts_them(
+    machine: Machine, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, word: str, *, loads: bool
+) -> None:
+    """pytest looks for -p before it opens such files, and heeds none in them."""
+    if pytest.version_tuple < (8, 4):
+        pytest.skip("pytest reads such files since 8.2, and has the option since 8.4")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "@more")
+    pytester.makepyfile(UNSEEN)
+    pytester.path.joinpath("more").write_text(word)
+    pytester.path.joinpath("pytest.ini").write_text(f"[pytest]\n{REQUIRED}")
+    result = pytester.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore")
+    assert (result.ret == pytest.ExitCode.USAGE_ERROR) is not loads
+    machine.environ.update(PYTEST_ADDOPTS="@more")
+    states = [finding.state for finding in check_gate(machine.system(), pytester.path)]
+    assert (PROBLEM in states) is not loads

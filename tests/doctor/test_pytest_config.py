@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.place import default_place
-from pytest_npudump.doctor.pytest_config import dump_place
+from pytest_npudump.doctor.place import default_place, dump_place
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,6 +65,16 @@ SCENES: dict[str, tuple[dict[str, str], str, str]] = {
         "-o npudump_dump_dir=c",
         "c",
     ),
+    "a file of arguments": (
+        {"pytest.ini": "[pytest]\naddopts = @more\n", "more": "-q\n--npudump-dump-dir=b c\n"},
+        "",
+        "b c",
+    ),
+    "a file of arguments in another, named by the variable": (
+        {"one": "@sub/two\n-q\n", "sub/two": "-o\nnpudump_dump_dir=c\n"},
+        "@one",
+        "c",
+    ),
     "basetemp": ({"pytest.ini": "[pytest]\naddopts = --basetemp=t\n"}, "", "t/npudump"),
     "the key before basetemp": (
         {"pytest.ini": "[pytest]\naddopts = --basetemp=t\nnpudump_dump_dir = a\n"},
@@ -84,7 +93,10 @@ def test_the_place_is_the_one_that_pytest_would_use(
     expected: str,
 ) -> None:
     pytester.makeconftest(CONFTEST)
+    if "@" in str(files) and pytest.version_tuple < (8, 2):
+        pytest.skip("pytest reads files of arguments since 8.2")
     for name, text in files.items():
+        (pytester.path / name).parent.mkdir(exist_ok=True)
         (pytester.path / name).write_text(text)
     monkeypatch.setenv("PYTEST_ADDOPTS", addopts)
     environ = {"PYTEST_ADDOPTS": addopts}
@@ -138,3 +150,11 @@ def test_a_file_that_pytest_cannot_read_is_an_error_that_names_it(
 def test_a_variable_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="PYTEST_ADDOPTS"):
         dump_place(tmp_path, {**os.environ, "PYTEST_ADDOPTS": "--basetemp"})
+
+
+@pytest.mark.parametrize(("text", "why"), [(None, "No such file"), ("@more\n", "names itself")])
+def test_a_file_of_arguments_that_cannot_be_read_is_named(tmp_path: Path, text: str | None, why: str) -> None:
+    if text is not None:
+        (tmp_path / "more").write_text(text)
+    with pytest.raises(ConfigError, match=f"PYTEST_ADDOPTS.*{why}.*more"):
+        dump_place(tmp_path, {"PYTEST_ADDOPTS": "@more"})

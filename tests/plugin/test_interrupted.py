@@ -203,8 +203,11 @@ def test_signal_to_pytest_in_the_second_run(project: Project, number: signal.Sig
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("isolation", ["none", "process"])
-@pytest.mark.parametrize("arguments", ["", "golden_tensors=['block/*'], "], ids=["one run", "two runs"])
+@pytest.mark.parametrize(
+    ("arguments", "isolation"),
+    [("", "none"), ("golden_tensors=['block/*'], ", "none"), ("golden_tensors=['block/*'], ", "process")],
+    ids=["one run", "two runs", "two processes"],
+)
 def test_kill_between_the_recording_and_the_end_of_the_teardown_leaves_the_old_golden(
     project: Project, arguments: str, isolation: str
 ) -> None:

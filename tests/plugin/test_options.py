@@ -12,12 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.plugin.options import (
-    OPTIONS,
-    Option,
-    settings_of,
-)
-from pytest_npudump.settings import Settings, parse_size
+from pytest_npudump.plugin.options import settings_of
+from pytest_npudump.settings import OPTIONS, Option, Settings, parse_size
 
 README = Path(__file__).parents[2] / "README.md"
 NOT_DEFAULT = {

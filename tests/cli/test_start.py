@@ -1,0 +1,47 @@
+"""What a command imports before it does its work."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from pytest_npudump.cli import COMMANDS
+
+CODE = """
+import json, os, sys
+from pytest_npudump.cli import main
+sys.stdout = open(os.devnull, "w")
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print(json.dumps(sorted(sys.modules)), file=sys.__stdout__)
+"""
+HEAVY = {
+    "pytest",
+    "_pytest",
+    "rich",
+    "yaml",
+    "google.protobuf",
+    "ml_dtypes",
+    "safetensors",
+    "onnx",
+    "filelock",
+}
+
+
+def imported(*words: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", CODE, *words], check=True, capture_output=True, text=True)
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_imports_pytest_or_what_only_some_of_its_work_needs(command: str) -> None:
+    assert not imported(command, "--help") & HEAVY
+
+
+def test_doctor_looks_at_pytest_s_configuration_without_pytest() -> None:
+    assert not imported("doctor") & {"pytest", "_pytest"}
