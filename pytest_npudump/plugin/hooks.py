@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import NpudumpError, RequestError
-from pytest_npudump.plugin.marker.help import marker_line
-from pytest_npudump.plugin.marker.item import (
-    MARKER,
-    check_item,
-    is_marked,
-    late_marker,
-    take_marks,
-)
+from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, settings_of
 from pytest_npudump.plugin.terminal.reporter import Reporter
 from pytest_npudump.settings import Settings
@@ -137,6 +130,10 @@ def _refuse(item: pytest.Item, problem: str) -> None:
 
 
 def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pytest.Item, str]]:
+    if not items:
+        return []
+    from pytest_npudump.plugin.marker.item import check_item  # noqa: PLC0415 - with the first marked test
+
     found = ((item, check_item(item, config.stash[SETTINGS])) for item in items)
     return [(item, f"{item.nodeid}: {problem}") for item, problem in found if problem]
 

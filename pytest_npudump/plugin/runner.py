@@ -24,7 +24,8 @@ from pytest_npudump.plugin.item_state import (
     only_setup,
     will_run_again,
 )
-from pytest_npudump.plugin.marker.item import Identity, is_marked, request_of
+from pytest_npudump.plugin.marker.item import Identity, request_of
+from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.phases import run_here, run_in_child
 from pytest_npudump.plugin.places import Places, shared_goldens
 from pytest_npudump.plugin.repetitions import Repetitions

@@ -1,73 +1,26 @@
-"""From a pytest item to what the marker asks of it: no heavy import, run at collection."""
+"""From a marked test to what its marker asks: run at collection, without a heavy import."""
 
 from __future__ import annotations
 
-import operator
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.plugin._compat import may_be_skipped
 from pytest_npudump.plugin.marker.arguments import parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination
+from pytest_npudump.plugin.marker.marks import marks_of
 from pytest_npudump.plugin.repetitions import parameters_id, repetition_parameters
 from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import pytest
 
     from pytest_npudump.settings import Settings
-
-MARKER = "npu_dump"
-_MARKS = pytest.StashKey[tuple[pytest.Mark, ...]]()
-
-
-def is_marked(item: pytest.Item) -> bool:
-    """Whether the test is run under dump: it, its class or its module carried the marker when collected."""
-    return _MARKS in item.stash
-
-
-def take_marks(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Take the markers that the tests carry now for those that count.
-
-    Returns:
-        The tests whose markers are other than at the last time, each with one at least.
-    """
-    changed = []
-    for item in items:
-        marks = tuple(item.iter_markers(MARKER))
-        if not marks:
-            if _MARKS in item.stash:
-                del item.stash[_MARKS]
-        elif not _are_the_same(marks, item.stash.get(_MARKS, ())):
-            item.stash[_MARKS] = marks
-            changed.append(item)
-    return changed
-
-
-def late_marker(item: pytest.Item) -> str:
-    """Return what is to be said of a marker that came after the collection; "" where none did."""
-    now, counted = tuple(item.iter_markers(MARKER)), item.stash.get(_MARKS, ())
-    if _are_the_same(now, counted):
-        return ""
-    what = "changed on this test" if counted else "added to this test"
-    return (
-        f"the marker {MARKER} was {what} while tests were running (by a fixture, a hook or the test itself), "
-        f"too late to have any effect: the dump begins before a test's fixtures. Nothing was compared and "
-        f"nothing recorded; decorate the test, or add the marker in pytest_collection_modifyitems of a "
-        f"conftest.py"
-    )
-
-
-def _are_the_same(some: tuple[pytest.Mark, ...], others: tuple[pytest.Mark, ...]) -> bool:
-    # By identity: arguments may be arrays, which have no single answer to whether they are equal.
-    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def request_of(item: pytest.Item) -> DumpRequest:
@@ -77,8 +30,7 @@ def request_of(item: pytest.Item) -> DumpRequest:
         RequestError: an argument is unknown, not allowed, or excludes another.
     """
     request = DumpRequest()
-    marks: tuple[pytest.Mark, ...] = item.stash.get(_MARKS, ())
-    for mark in reversed(marks):
+    for mark in reversed(marks_of(item)):
         request = parse_marker(mark.args, mark.kwargs, request)
     check_combination(request)
     return request

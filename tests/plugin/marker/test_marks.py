@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pytest_npudump.plugin.marker.arguments import CHECKS
-from pytest_npudump.plugin.marker.help import ARGUMENTS, marker_line
+from pytest_npudump.plugin.marker.marks import ARGUMENTS, marker_line
 
 
 def test_every_argument_of_the_marker_is_explained_once() -> None:
