@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
-from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.regression.outcome import Result
-    from pytest_npudump.report.terminal import Details
+    from pytest_npudump.report.files import ReportFiles
 
 _NOTES = 5
 _NOTE = 300
 
 
-def result_json(result: Result, details: Details | None) -> dict[str, Any]:
+def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
     """Return what reaches the controller and JUnit: small, whatever the number of failing layers."""
     outcome, escalation = result.outcome, result.escalation
     told: dict[str, Any] = {
@@ -88,17 +86,10 @@ def full_json(result: Result) -> dict[str, Any]:
     }
 
 
-def write_details(result: Result) -> Details:
+def write_details(result: Result) -> ReportFiles:
     """Write ``report.txt`` and ``report.json`` beside the test's dumps, over those of the first run."""
-    from pytest_npudump.report.terminal import Details, full_lines  # noqa: PLC0415 - only for failures
+    from pytest_npudump.report.files import ReportFiles  # noqa: PLC0415 - only for failures
+    from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - the same
 
-    details = Details(result.case.directory / "report.txt", result.case.directory / "report.json")
-    try:
-        text = json.dumps(full_json(result), indent=1, default=str) + "\n"
-        write_whole(details.data, [text.encode()])
-        # A name in a dump may be no UTF-8.
-        lines = (f"{line}\n".encode("utf-8", "backslashreplace") for line in full_lines(result))
-        write_whole(details.text, lines)
-    except OSError as error:
-        return Details(details.text, details.data, f"the report files could not be written: {error}")
-    return details
+    files = ReportFiles.named(result.case.directory, "report")
+    return files.write("the report files", full_lines(result), full_json(result))

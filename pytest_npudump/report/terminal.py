@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first import explain_first
@@ -15,7 +14,6 @@ from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, shown,
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from pytest_npudump.regression.outcome import (
         Escalation,
@@ -24,12 +22,15 @@ if TYPE_CHECKING:
         Result,
         SceneFinding,
     )
+    from pytest_npudump.report.files import ReportFiles
 
 LINES = 30
 """Lines of one failure without ``-v``; each is cut to :data:`WIDTH` characters."""
 WIDTH = 500
 ROWS = 10
 """Failing tensors shown without ``-v``; fewer where other lines need the room, but never under 2."""
+MOST_ROWS = 10_000
+"""Failing tensors shown with ``-v``, and in the file for people; the one of JSON has all."""
 FINDINGS = 2
 """Tensors of the second run shown without ``-v``."""
 LISTED = 2
@@ -37,21 +38,6 @@ LISTED = 2
 _FEWEST_ROWS = 2
 _FIXED = 8
 """Lines around the rows: first, golden, recorded elsewhere, header, rest, rule, details, way out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Details:
-    """The files that say everything about a failure.
-
-    Attributes:
-        text: for people.
-        data: JSON with the same content.
-        problem: why they could not be written; "" if they were.
-    """
-
-    text: Path
-    data: Path
-    problem: str = ""
 
 
 def headline(result: Result) -> str:
@@ -78,7 +64,7 @@ def _what(result: Result) -> str:
     return result.escalation.problem if result.escalation else ""
 
 
-def failure_text(result: Result, details: Details, *, verbose: bool) -> str:
+def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
     """Return the text of a failing test, at most :data:`LINES` lines unless ``verbose``."""
     lines = _body(result, brief=not verbose)
     if not verbose:
@@ -116,7 +102,7 @@ def _body(result: Result, *, brief: bool) -> list[str]:
     if outcome.comparison is None or not outcome.comparison.failing:
         return head + tail
     room = LINES - _FIXED - len(head) - len(tail)
-    rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else None
+    rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else MOST_ROWS
     return head + _comparison_lines(outcome, rows) + tail
 
 
@@ -146,7 +132,7 @@ def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     return lines
 
 
-def _comparison_lines(outcome: Outcome, rows: int | None) -> list[str]:
+def _comparison_lines(outcome: Outcome, rows: int) -> list[str]:
     comparison = outcome.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
@@ -158,8 +144,8 @@ def _comparison_lines(outcome: Outcome, rows: int | None) -> list[str]:
         changed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in outcome.environment.items())
         lines.append(f"            it was recorded elsewhere: {changed}")
     lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)
-    if rows is not None and len(failing) > rows:
-        lines.append(f"  ... and {len(failing) - rows} more")
+    if len(failing) > rows:
+        lines.append(f"  ... and {len(failing) - rows} more{', all in report.json' * (rows == MOST_ROWS)}")
     first = comparison.first
     rule = next((reason.rule for reason in first.reasons if reason.rule), "") if first else ""
     return [*lines, f"rule:       {rule}"] if rule else lines

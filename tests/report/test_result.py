@@ -14,8 +14,8 @@ from pytest_npudump.compare.tensors.difference import TensorDifference, compare_
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding
+from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.result import full_json, result_json, write_details
-from pytest_npudump.report.terminal import Details
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def odd_escalation() -> Escalation:
 def test_what_travels_is_small_whatever_the_number_of_layers(failed: Callable[..., Result]) -> None:
     test = failed(10_000)
     result = result_json(
-        test, Details(test.case.directory / "report.txt", test.case.directory / "report.json")
+        test, ReportFiles(test.case.directory / "report.txt", test.case.directory / "report.json")
     )
     assert len(json.dumps(result)) < 1000
     assert {
@@ -130,5 +130,6 @@ def test_files_that_cannot_be_written_are_a_problem_not_an_exception(
 ) -> None:
     test = failed(1)
     test.case.directory.rmdir()
+    test.case.directory.touch()
     details = write_details(test)
     assert details.problem.startswith("the report files could not be written: ")

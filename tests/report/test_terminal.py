@@ -13,7 +13,10 @@ from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding
-from pytest_npudump.report.terminal import Details, failure_text, full_lines, headline
+from pytest_npudump.report import terminal
+from pytest_npudump.report.files import ReportFiles
+from pytest_npudump.report.result import full_json
+from pytest_npudump.report.terminal import failure_text, full_lines, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +28,7 @@ LINES = 30
 
 
 def text_of(test: Result, *, verbose: bool = False) -> list[str]:
-    details = Details(test.case.directory / "report.txt", test.case.directory / "report.json")
+    details = ReportFiles(test.case.directory / "report.txt", test.case.directory / "report.json")
     return failure_text(test, details, verbose=verbose).split("\n")
 
 
@@ -112,6 +115,17 @@ def test_verbose_and_the_file_have_everything(failed: Callable[..., Result]) -> 
     assert [line for line in verbose if not line.startswith("details:")] == full
 
 
+def test_of_a_million_rows_the_text_has_the_first_and_json_all(
+    failed: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "MOST_ROWS", 20)
+    test = failed(25)
+    for lines in (text_of(test, verbose=True), full_lines(test)):
+        assert sum(line.startswith("  net/layer_") for line in lines) == 20
+        assert "  ... and 5 more, all in report.json" in lines
+    assert len(full_json(test)["comparison"]["verdicts"]) == 25
+
+
 def test_names_from_a_dump_cannot_steer_the_terminal_or_break_lines(
     failed: Callable[..., Result],
 ) -> None:
@@ -172,7 +186,7 @@ def test_golden_tensors_that_were_not_written_are_the_headline(failed: Callable[
 def test_report_files_that_could_not_be_written_are_told(
     failed: Callable[..., Result], tmp_path: Path
 ) -> None:
-    details = Details(tmp_path / "a", tmp_path / "b", "the report files could not be written: disk full")
+    details = ReportFiles(tmp_path / "a", tmp_path / "b", "the report files could not be written: disk full")
     lines = failure_text(failed(1), details, verbose=False).split("\n")
     assert "the report files could not be written: disk full" in lines
     assert not any(line.startswith("details:") for line in lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from contextlib import suppress
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output_file import STANDARD_OUTPUT, output_name, write_output
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.report.json_text import json_text
 
 if TYPE_CHECKING:
     import argparse
@@ -54,12 +54,10 @@ def to_stderr(text: str) -> None:
 def write_json(data: Any, target: str) -> None:
     """Write ``data`` as JSON to a file, wholly or not at all, or to standard output for ``-``.
 
-    NaN and infinities are written as Python's json module does: ``NaN``, ``Infinity``, ``-Infinity``.
-
     Raises:
         NpudumpError: the file or standard output cannot be written.
     """
-    text = json.dumps(data, indent=1) + "\n"
+    text = json_text(data)
     if target == STANDARD_OUTPUT:
         _write(text)
     else:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.stats.order import Alignment
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
 
     _Cells = Sequence[str | int | None]
@@ -168,9 +168,11 @@ def _reasons(
     for position, reason in _unequal(pairs):
         reasons.setdefault(position, []).append(reason)
     cells = {(row, column): _one_sided(pairs, row, column) for row, column in np.argwhere(one_sided).tolist()}
+    said: dict[int, tuple[str, Rule]] = {}  # by identity, which lasts as long as the rule is held here
     for row, column, allowed, rule in differing(pairs, judged, tolerances):
         golden, actual = pairs.values(row, column)
-        cells[row, column] = Reason(STATISTICS[column], golden, actual, allowed, rule.describe())
+        words = said.get(id(rule)) or said.setdefault(id(rule), (rule.describe(), rule))
+        cells[row, column] = Reason(STATISTICS[column], golden, actual, allowed, words[0])
     for row, column in sorted(cells):
         reasons.setdefault(row, []).append(cells[row, column])
     return reasons

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.regression.outcome import GOOD
+from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
 
 if TYPE_CHECKING:
@@ -112,22 +112,7 @@ def _is_memory(known: object) -> bool:
     return isinstance(known, dict) and all(isinstance(texts, list) for texts in known.values())
 
 
-@dataclass(frozen=True, slots=True)
-class NotesFiles:
-    """The files that have every note of a session with all of its tests.
-
-    Attributes:
-        text: for people.
-        data: JSON with the same content.
-        problem: why they could not be written; "" if they were.
-    """
-
-    text: Path
-    data: Path
-    problem: str = ""
-
-
-def write_notes(directory: Path, prefix: str, notes: Sequence[Note]) -> NotesFiles:
+def write_notes(directory: Path, prefix: str, notes: Sequence[Note]) -> ReportFiles:
     """Write ``notes.txt`` and ``notes.json``; without notes remove those of an earlier session.
 
     Args:
@@ -135,20 +120,12 @@ def write_notes(directory: Path, prefix: str, notes: Sequence[Note]) -> NotesFil
         prefix: of the files' names, which keeps the ranks of a distributed run apart.
         notes: of all tests.
     """
-    files = NotesFiles(directory / f"{prefix}notes.txt", directory / f"{prefix}notes.json")
+    files = ReportFiles.named(directory, f"{prefix}notes")
+    if not notes:
+        return files.remove()
     content = [{"note": n.text, "new": n.new, "tests": list(n.tests)} for n in notes]
     lines = [line for note in notes for line in (plain(_text(note)), *_indented(note.tests))]
-    try:
-        if notes:
-            directory.mkdir(parents=True, mode=0o700, exist_ok=True)
-            files.data.write_text(json.dumps({"notes": content}, indent=1) + "\n", encoding="utf-8")
-            files.text.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        else:
-            files.data.unlink(missing_ok=True)
-            files.text.unlink(missing_ok=True)
-    except OSError as error:
-        return NotesFiles(files.text, files.data, f"the notes could not be written: {error}")
-    return files
+    return files.write("the notes", lines, {"notes": content})
 
 
 def _indented(tests: Iterable[str]) -> list[str]:
@@ -159,7 +136,7 @@ def _text(note: Note) -> str:
     return f"{'new note' if note.new else 'note'}: {note.text}"
 
 
-def note_lines(notes: Sequence[Note], files: NotesFiles, *, verbose: bool) -> list[str]:
+def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:
     """Return what the terminal shows of tests that passed: some and where the rest is, or everything."""
     telling = [note for note in notes if note.passed]
     chosen = telling if verbose else telling[:NOTES]

@@ -9,12 +9,12 @@ import pytest
 
 from pytest_npudump.plugin.terminal.notes import (
     Note,
-    NotesFiles,
     collect_notes,
     digests,
     note_lines,
     write_notes,
 )
+from pytest_npudump.report.files import ReportFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,7 +202,7 @@ def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
 
 def test_long_notes_and_names_are_cut_but_for_the_file(tmp_path: Path) -> None:
     notes = collect_notes([result("t" * 1000, "n\n\x1b" * 500)], None)
-    files = NotesFiles(tmp_path / "notes.txt", tmp_path / "notes.json")
+    files = ReportFiles(tmp_path / "notes.txt", tmp_path / "notes.json")
     line, where = note_lines(notes, files, verbose=False)
     assert len(line) < 2000
     assert line.isprintable()
