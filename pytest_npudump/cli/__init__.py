@@ -26,10 +26,11 @@ COMMANDS = {
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",
     "demo": "write a small test project, record its golden, pass, change a weight, and show the failure",
 }
-"""The commands and their help; the module of each has configure(parser) and run(arguments) -> exit code."""
+"""The commands and their help.
 
-_FOLDERS = frozenset({"compare", "config", "convert"})
-"""Commands of several modules, of which ``command`` is the one to run; others are a module of their name."""
+The folder of each has ``configure(parser)``, which imports nothing that a command needs for its work, and in
+``command`` what does it: ``run(arguments) -> exit code``.
+"""
 
 _READING = frozenset({"ls", "stats", "compare", "convert", "overflow"})
 """Commands that read dumps and start no other program."""
@@ -72,10 +73,11 @@ def _without_blas_threads() -> Iterator[None]:
 
 def _run(words: list[str]) -> int:
     arguments = _parser(words).parse_args(words)
+    command = importlib.import_module(f"{__name__}.{arguments.command}.command")
     collecting = gc.isenabled()
     gc.disable()  # records are no cycles, and looking through ten thousands of them takes a sixth of the time
     try:
-        code: int = arguments.run(arguments)
+        code: int = command.run(arguments)
     finally:
         if collecting:
             gc.enable()
@@ -83,15 +85,14 @@ def _run(words: list[str]) -> int:
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Build the parser; only modules of commands among ``words`` are imported, which saves half a second."""
+    """Build the parser; only the folders of commands among ``words`` are imported."""
     parser = argparse.ArgumentParser(prog="npudump", description=__doc__)
     parser.add_argument("--version", action="version", version=f"npudump {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name in words:
-            module = importlib.import_module(f"{__name__}.{name}{'.command' if name in _FOLDERS else ''}")
-            command.description = getattr(module, "DESCRIPTION", summary)
-            module.configure(command)
-            command.set_defaults(run=module.run)
+            folder = importlib.import_module(f"{__name__}.{name}")
+            command.description = getattr(folder, "DESCRIPTION", summary)
+            folder.configure(command)
     return parser

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.cli import doctor, main
+from pytest_npudump.cli import main
+from pytest_npudump.cli.doctor import command as doctor
 from pytest_npudump.config.acl.installed import _ROOTS
 from pytest_npudump.doctor.probe import Probe
 from pytest_npudump.doctor.system import System

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.process import BaseProcess
 
@@ -56,17 +55,6 @@ class Workers:
     def here(self) -> bool:
         """Whether tasks are done in this process, so that they can call what it has."""
         return self.executor is None or isinstance(self.executor, ThreadPoolExecutor)
-
-
-def add_executor_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--executor``."""
-    parser.add_argument(
-        "--executor",
-        default="threads",
-        metavar="WHERE",
-        help="where the work is done: threads[:N] (default; N: number of cores), processes[:N], serial, or "
-        "dask:ADDRESS, a Dask scheduler whose workers see the same files",
-    )
 
 
 @contextmanager

@@ -7,12 +7,11 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output_file import STANDARD_OUTPUT, output_name, write_output
+from pytest_npudump.cli.common.output_file import STANDARD_OUTPUT, write_output
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.report.json_text import json_text
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Sequence
     from typing import TextIO
 
@@ -20,13 +19,6 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *ran
 """Names in a dump are untrusted: an escape sequence in one must not reach the terminal."""
 
 _GAP = "  "
-
-
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json FILE``, where ``-`` is standard output."""
-    parser.add_argument(
-        "--json", metavar="FILE", type=output_name, help="write the result as JSON; - for standard output"
-    )
 
 
 def emit(lines: Iterable[str]) -> None:

@@ -20,7 +20,6 @@ from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
     from pathlib import Path
 
@@ -31,11 +30,6 @@ _PROTOBUF_START = b"\x0a\x03"
 _CSV_START = b"Input/Output"
 _NPY_START = b"\x93NUMPY"
 _START = 12
-
-
-def add_latest_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--latest``."""
-    parser.add_argument("--latest", action="store_true", help="of several runs in a directory take the last")
 
 
 def read_source(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.executors import add_executor_option, open_workers
-from pytest_npudump.cli.common.layout_option import add_layout_option
-from pytest_npudump.cli.common.output import add_json_option, emit, write_json
-from pytest_npudump.cli.common.reading import add_latest_option, report_problems
+from pytest_npudump.cli.common.executors import open_workers
+from pytest_npudump.cli.common.output import emit, write_json
+from pytest_npudump.cli.common.reading import report_problems
 from pytest_npudump.cli.compare.engine import compare_sides
 from pytest_npudump.cli.compare.report import as_json, lines
 from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
@@ -17,42 +15,6 @@ from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     import argparse
-
-DESCRIPTION = (
-    "Compare two dumps, or a golden file and a dump. Statistics are always compared; where both sides hold a "
-    "tensor, its elements are too, in the host's layout, and a tensor passes only if both agree: no element "
-    "is farther off than the extremes may be, and the tensor as a vector (relative_l2) no farther than rtol. "
-    "With an ONNX model in place of GOLDEN the layers are compared with onnxruntime's. "
-    "Exit 0: within tolerance; 1: a difference; 2: an unreadable or empty input, after printing the rest, or "
-    "no value that could be compared."
-)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("golden", type=Path, metavar="GOLDEN", help="a golden file, a dump, or an ONNX model")
-    parser.add_argument(
-        "actual", type=Path, metavar="ACTUAL", help="a dump's directory, or one file of a dump"
-    )
-    parser.add_argument("--preset", help="tolerance preset (default, exact, torch, ...)")
-    parser.add_argument("--rtol", type=float, help="relative tolerance of floating-point values")
-    parser.add_argument("--atol", type=float, help="absolute tolerance of floating-point values")
-    parser.add_argument("--tolerances", type=Path, metavar="FILE", help="YAML file of tolerance rules")
-    parser.add_argument("-v", "--verbose", action="store_true", help="list every failing tensor")
-    parser.add_argument(
-        "--inputs",
-        type=Path,
-        action="append",
-        metavar="FILE.npz",
-        help="what the ONNX model is given, an array an input; once for each execution in the dump",
-    )
-    parser.add_argument(
-        "--map", type=Path, metavar="FILE", help="YAML file of layers that the ONNX model names otherwise"
-    )
-    add_latest_option(parser)
-    add_layout_option(parser)
-    add_executor_option(parser)
-    add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

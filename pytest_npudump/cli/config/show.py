@@ -21,36 +21,11 @@ if TYPE_CHECKING:
     from pytest_npudump.config.verdict import Verdict
 
 _NAMED = 5
-_TARGETS = ("acl", "mindspore", "torchair")
-_DEVICES = ("Ascend", "CPU", "GPU")
 _NUMBER = "/pytest-N/"
 _NOT_ISOLATED = (
     "warning: TorchAir reads its dump setting with the first graph of a process: give the test "
     "isolation='process'"
 )
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``npudump config show``."""
-    parser.add_argument(
-        "test",
-        nargs="?",
-        metavar="NODEID",
-        help="test/file.py::test_name, as pytest takes it; without one, the only marked test there is",
-    )
-    parser.add_argument(
-        "--for",
-        dest="target",
-        choices=_TARGETS,
-        help="who will read it: an acl.json, a data_dump.json for mindspore, or the dump_config options that "
-        "npu_dump.torchair_config() sets (default: mindspore where the project's runtime is that, else acl)",
-    )
-    parser.add_argument(
-        "--device",
-        choices=_DEVICES,
-        default="Ascend",
-        help="device_target whose rules count, for mindspore (default: Ascend)",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

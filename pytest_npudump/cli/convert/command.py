@@ -4,57 +4,23 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.executors import add_executor_option, open_workers, run_tasks
-from pytest_npudump.cli.common.layout_option import add_layout_option
+from pytest_npudump.cli.common.executors import open_workers, run_tasks
 from pytest_npudump.cli.common.output import byte_size, emit, to_stderr
 from pytest_npudump.cli.common.progress import Tally, progress
-from pytest_npudump.cli.common.reading import add_latest_option, read_source, report_problems
+from pytest_npudump.cli.common.reading import read_source, report_problems
 from pytest_npudump.cli.convert.names import plan_files, write_mappings
 from pytest_npudump.cli.convert.tasks import convert
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.cli.convert.tasks import Converted, OutputFile
     from pytest_npudump.dump.records import Dump
-
-DESCRIPTION = (
-    "Write the tensors of a dump as npy (FILE.output.0.npy for each) or safetensors (one for each file of "
-    "the dump), in the dump's directories and the host's layout. In npy, types that numpy lacks become the "
-    "next wider one: bf16, fp8, hifloat8 and float4 float32, int4 and int2 int8, complex32 complex64. "
-    "Exit 0; 2 where something could not be converted, after converting the rest, or where no tensor of the "
-    "dump holds data."
-)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("dump", type=Path, metavar="PATH", help="a dump's directory, or one file of a dump")
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="OUT",
-        help="directory to write to; made if missing",
-    )
-    parser.add_argument(
-        "--to", choices=("npy", "safetensors"), default="npy", help="kind of file; default npy"
-    )
-    parser.add_argument(
-        "--raw",
-        action="store_true",
-        help="no conversion: the device's layout, and types that numpy lacks as their bits (bf16 as uint16, "
-        "packed and opaque ones as bytes)",
-    )
-    add_layout_option(parser)
-    add_latest_option(parser)
-    add_executor_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

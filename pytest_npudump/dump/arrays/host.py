@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 _PLAIN = frozenset({"", "ND", "MD", "DefaultFormat", *HOST_AXES})
 """Layouts that are the host's already; ``DefaultFormat`` is MindSpore's word for it."""
 
-LAYOUTS = ("ND", *HOST_AXES)
-"""Host layouts a tensor can be asked for in; with ``ND`` the device layout decides on the order of axes."""
-
 
 def host_array(array: np.ndarray, record: TensorRecord, layout: str) -> np.ndarray:
     """Return ``array``, in the device's shape of ``record``, in the host layout called ``layout``.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import (
-    add_json_option,
     columns,
     emit,
     write_json,
@@ -23,24 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.doctor.finding import Report
 
-DESCRIPTION = (
-    "Say what is installed (CANN, driver, SoC, torch_npu, TorchAir, MindSpore), which runtimes work, whether "
-    "pytest insists on this plugin, and whether a dump can be written here. Exit status: 0 at least one "
-    "runtime works and a dump can be written, 1 otherwise, 2 wrong usage, or a pytest configuration that "
-    "cannot be read."
-)
 _HEADER = ("area", "what", "state", "found")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument(
-        "--dump-dir",
-        type=Path,
-        metavar="DIR",
-        help="folder that dumps go to, as for --npudump-dump-dir; default where tests run here would dump",
-    )
-    add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

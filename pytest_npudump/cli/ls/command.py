@@ -3,57 +3,35 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.executors import add_executor_option, open_workers
+from pytest_npudump.cli.common.executors import open_workers
+from pytest_npudump.cli.common.listing import COLUMNS, cells, identity, write_listing
 from pytest_npudump.cli.common.output import (
-    add_json_option,
     byte_size,
     columns,
-    emit,
-    write_json,
 )
-from pytest_npudump.cli.common.reading import add_latest_option, read_source, report_problems
-from pytest_npudump.cli.stats import identity, place
-from pytest_npudump.dump.table import shape_text
+from pytest_npudump.cli.common.reading import read_source
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
 
-    from pytest_npudump.dump.records import Dump, TensorRecord
+    from pytest_npudump.dump.records import TensorRecord
 
-DESCRIPTION = (
-    "List the tensors of a dump in execution order, without reading their values. Exit 0; 2 where a file "
-    "cannot be read, after listing the others."
-)
-_COLUMNS = ("layer", "type", "tensor", "dtype", "shape", "layout", "bytes", "holds", "file")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("dump", type=Path, metavar="TREE", help="a dump's directory, or one file of a dump")
-    add_latest_option(parser)
-    add_executor_option(parser)
-    add_json_option(parser)
+_COLUMNS = (*COLUMNS, "layout", "bytes", "holds", "file")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table and a summary, or write JSON; 0, or 2 where something could not be read."""
     with open_workers(arguments.executor) as workers:
         dump = read_source(arguments.dump, workers, stats=False, latest=arguments.latest, overflow=True)
-    if arguments.json:
-        write_json([_as_json(record, dump.root) for record in dump.records], arguments.json)
-    if arguments.json != "-":
-        if dump.records:
-            emit([*columns([_row(record, dump.root) for record in dump.records], _COLUMNS), ""])
-        emit([_summary(dump)])
-        emit(f"note: {note}" for note in dump.notes)
-    report_problems(dump.problems)
-    return 2 if dump.problems else 0
+    return write_listing(dump, arguments, partial(_as_json, dump.root), partial(_lines, dump.root))
 
 
-def _as_json(record: TensorRecord, root: Path) -> dict[str, Any]:
+def _as_json(root: Path, record: TensorRecord) -> dict[str, Any]:
     original = record.original_shape
     return identity(record) | {
         "layout": record.format or None,
@@ -66,14 +44,15 @@ def _as_json(record: TensorRecord, root: Path) -> dict[str, Any]:
     }
 
 
+def _lines(root: Path, records: Sequence[TensorRecord]) -> list[str]:
+    table = [*columns([_row(record, root) for record in records], _COLUMNS), ""] if records else []
+    return [*table, _summary(records)]
+
+
 def _row(record: TensorRecord, root: Path) -> tuple[str, ...]:
     nbytes = _bytes(record)
     return (
-        record.key.layer,
-        record.op_type,
-        place(record),
-        record.dtype,
-        shape_text(record.shape),
+        *cells(record),
         record.format or "-",
         "-" if nbytes is None else str(nbytes),
         _holds(record) + (f" ({record.note})" if record.note else ""),
@@ -94,8 +73,7 @@ def _file(record: TensorRecord, root: Path) -> str:
     return os.path.relpath(record.path, root if root.is_dir() else root.parent)
 
 
-def _summary(dump: Dump) -> str:
-    records = dump.records
+def _summary(records: Sequence[TensorRecord]) -> str:
     data = sum(record.payload.nbytes for record in records if record.payload is not None)
     counts = {
         "tensors": len(records),

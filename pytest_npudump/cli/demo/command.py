@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import (
@@ -19,6 +18,7 @@ from pytest_npudump.demo.project import CHANGED, LAYER, ORIGINAL, break_model, w
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
 _AMOUNT = 0.01
 _DUMPS = "dumps"
@@ -34,18 +34,6 @@ _LEGEND = (
     '"(+2 more)" behind a statistic: two more of the same tensor are outside.',
     f"The second run dumps whole tensors, up to {_LIMIT} here, to show where.",
 )
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument(
-        "folder",
-        type=Path,
-        nargs="?",
-        default=Path("npudump-demo"),
-        metavar="DIR",
-        help="folder for the project, new or empty; default npudump-demo",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.executors import (
     Workers,
-    add_executor_option,
     open_workers,
     run_tasks,
 )
 from pytest_npudump.cli.common.output import (
-    add_json_option,
     columns,
     emit,
     write_json,
@@ -29,14 +26,10 @@ from pytest_npudump.errors import DumpError, FormatError
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from pytest_npudump.dump.files.overflow import OverflowRecord, OverflowUnit
 
-DESCRIPTION = (
-    "Say what the overflow records of a dump (Opdebug.Node_OpDebug..., from dump_debug) report. The layer is "
-    "found by the record's stream and task among the dump's files of the same device and model. Exit 0: no "
-    "overflow; 1: an overflow; 2: an unreadable or empty input."
-)
 _COLUMNS = ("unit", "overflow", "layer", "model", "stream", "task", "file")
 _RECORD_BYTES = 1 << 16
 """What reading a record, of some 2 KiB, costs, in bytes read of a large file."""
@@ -74,13 +67,6 @@ class Found:
         ]
         untold = {"layers_without": list(self.untold)} if self.untold else {}
         return {"file": str(self.path), "overflowed": units, **untold, "record": self.record.to_json()}
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("dump", type=Path, metavar="PATH", help="a dump's directory, or one overflow record")
-    add_executor_option(parser)
-    add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,51 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output_file import output_name
+
+if TYPE_CHECKING:
+    import argparse
+
+LAYOUTS = (
+    "ND",
+    *("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC", "NCL", "CN", "NC"),
+)
+"""Host layouts, as :mod:`pytest_npudump.dump.arrays.layouts` knows them, which needs numpy."""
+
+
+def add_executor_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--executor``."""
+    parser.add_argument(
+        "--executor",
+        default="threads",
+        metavar="WHERE",
+        help="where the work is done: threads[:N] (default; N: number of cores), processes[:N], serial, or "
+        "dask:ADDRESS, a Dask scheduler whose workers see the same files",
+    )
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json FILE``, where ``-`` is standard output."""
+    parser.add_argument(
+        "--json", metavar="FILE", type=output_name, help="write the result as JSON; - for standard output"
+    )
+
+
+def add_layout_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--layout``."""
+    parser.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default="ND",
+        help="host layout to convert to; ND, the default, leaves host layouts as they are and makes NCHW (or "
+        "NCDHW) of device layouts that split C. The header of a dump does not tell the order of the "
+        "original shape's axes: it is taken to be that of the layout given here",
+    )
+
+
+def add_latest_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--latest``."""
+    parser.add_argument("--latest", action="store_true", help="of several runs in a directory take the last")
