@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -151,7 +152,9 @@ class Goldens:
         }
 
 
+@cache
 def _installed(package: str) -> dict[str, str]:
+    # Each answer reads and parses the package's metadata, which takes longer than comparing small goldens.
     try:
         return {package: version(package)}
     except PackageNotFoundError:

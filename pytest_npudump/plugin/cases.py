@@ -14,6 +14,7 @@ from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.terminal.progress import progress_of
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.regression.case import Case
+from pytest_npudump.regression.remote_session import RemoteSession
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.runtime.base import RearrangingRuntime
 
@@ -62,9 +63,9 @@ def session_in_child(item: pytest.Item, runtime: Runtime, context: Context, chil
     return session
 
 
-def session_in_parent(item: pytest.Item, name: str, context: Context) -> CaseSession:
+def session_in_parent(item: pytest.Item, name: str, context: Context) -> RemoteSession:
     """Return the session of a test that runs in a process of its own, under the runtime called ``name``."""
-    return CaseSession(replace(_case(item, RemoteRuntime(name), context), isolated=True))
+    return RemoteSession(replace(_case(item, RemoteRuntime(name), context), isolated=True))
 
 
 def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path | None = None) -> Case:

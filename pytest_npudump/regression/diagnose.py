@@ -1,4 +1,4 @@
-"""Why a dump holds nothing: the likely cause, from what is known of the run."""
+"""What is known of a run besides its dump: why that holds nothing, and what CANN does less of than asked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from pytest_npudump.config.acl.acl_json import dump_section, request_warnings
 from pytest_npudump.config.acl.environment import collecting_words
+from pytest_npudump.config.acl.installed import rules_version
+from pytest_npudump.config.acl.soc import soc_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Activity
 
@@ -147,3 +151,14 @@ def _filtered(request: DumpRequest) -> str:
         "the runtime reported no error; on a device look into the CANN log (ASCEND_GLOBAL_LOG_LEVEL=1) for "
         "a dump configuration that GE refused"
     )
+
+
+def notes_of(case: Case) -> tuple[str, ...]:
+    """Return the notes on a run that has ended: on its acl.json, by CANN's release and chip, and itself."""
+    runtime = case.runtime
+    notes = list(runtime.activity.evidence.notes)
+    if runtime.config_name == "acl.json":
+        section = dump_section(case.request, ".")
+        notes += request_warnings(case.request, version=rules_version(), cwd=case.directory)
+        notes += soc_notes(section, runtime.producer().get("soc", ""))
+    return tuple(dict.fromkeys(notes))

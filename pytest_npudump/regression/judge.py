@@ -25,10 +25,9 @@ from pytest_npudump.golden.pair import left_out
 from pytest_npudump.golden.tensors_of_test import missing_tensors, stored_tensors
 from pytest_npudump.ranks.parts import by_rank
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.diagnose import explain_empty, full_words
+from pytest_npudump.regression.diagnose import explain_empty, full_words, notes_of
 from pytest_npudump.regression.empty_operators import changed, empty_operators, notes_on
 from pytest_npudump.regression.golden_elements import judge_elements
-from pytest_npudump.regression.notes import notes_of
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.regression.printed import as_recorded, is_printed
 from pytest_npudump.regression.ranks import judge_parts, shared

@@ -22,10 +22,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.regression.attempt import Attempt
-from pytest_npudump.regression.diagnose import full_words
 from pytest_npudump.regression.judge import judge, probe
 from pytest_npudump.regression.outcome import (
-    DIED,
     PENDING,
     Escalation,
     FirstRun,
@@ -39,7 +37,6 @@ from pytest_npudump.regression.second_run import examine_second_run
 if TYPE_CHECKING:
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.runtime.base import Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +217,7 @@ class CaseSession:
     def withdraw(self, problem: str) -> None:
         """Record that nothing was recorded, as a part of the test did not pass."""
         if self.first is not None:
-            self._fail(PENDING, (problem,))
+            self.fail(PENDING, (problem,))
 
     def _agreed(self, plan: Plan | None) -> Plan | None:
         """Return the plan that all ranks can follow: a model whose ranks wait for each other runs on all."""
@@ -247,43 +244,8 @@ class CaseSession:
         self.first, self._plan, self._accompanies = judged.first, judged.plan, judged.accompanies
         self.attempts = [Attempt(1, self.case.directory / "run1", self.case.request)]
 
-    def resume(self, first: FirstRun, escalation: Escalation | None) -> None:
-        """Take over what a run in another process had come to before that ended."""
-        self.first, self.escalation = first, escalation
-        self.recording = first.outcome.recording
-
-    def adopt_recording(self, recording: Recording | None) -> None:
-        """Take over what a run in another process has recorded."""
-        self.recording = recording
-
-    def run_in(self, runtime: Runtime) -> None:
-        """Say what the run that has ended in another process ran on."""
-        self.case = replace(self.case, runtime=runtime)
-
-    def die(self, why: str) -> None:
-        """Record that the process of the run under way ended before the run did.
-
-        Where its body had been judged by then, what that showed stands too.
-        """
-        if self._plan is not None and self.escalation is None:
-            self.abandon_second_run(f"its process {why}")
-            return
-        directory = self.case.directory
-        self.attempts = self.attempts or [Attempt(1, directory / "run1", self.case.request)]
-        words = f"the test's process {why}"
-        if self.first is None:
-            problems = (f"{words}; nothing was compared", *filter(None, [full_words(directory)]))
-            self.first = FirstRun(Outcome(DIED, None, problems=problems))
-        else:
-            if self.case.settings.update_golden and self.first.outcome.good:
-                words += "; nothing was recorded"
-            self._fail(DIED, (words, *self.first.outcome.problems))
-        if self.case.request.scene == "exception":
-            left, died = self.examine_exception(), self.first.outcome
-            outcome = replace(left, status=died.status, problems=died.problems + left.problems)
-            self.first = FirstRun(outcome)
-
-    def _fail(self, status: str, problems: tuple[str, ...]) -> None:
+    def fail(self, status: str, problems: tuple[str, ...]) -> None:
+        """Make the first run's outcome one of ``status``, for these problems."""
         assert self.first is not None  # noqa: S101 - the caller has looked
         outcome = replace(self.first.outcome, status=status, problems=problems)
         self.first = replace(self.first, outcome=outcome)

@@ -20,7 +20,7 @@ from pytest_npudump.storage.mailbox import load_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.regression.session import CaseSession
+    from pytest_npudump.regression.remote_session import RemoteSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Isolated:
     """
 
     item: pytest.Item
-    test: CaseSession
+    test: RemoteSession
 
     def reports(self, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
         """Run the test, a second time where the first one asks for it, and return the reports that count."""
