@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pytest_npudump.config.acl import adump, ge
-from pytest_npudump.config.acl.environment import DATA_DUMPS, collecting_words
+from pytest_npudump.config.acl.collect_path import DATA_DUMPS, collecting_words
 from pytest_npudump.config.acl.files import read_config_file, read_plain_file
 from pytest_npudump.config.acl.profile import DEFAULT_VERSION
 from pytest_npudump.config.acl.soc import soc_warnings

@@ -74,7 +74,7 @@ def ask(name: str) -> Probe:
 
 
 def _ask_acl() -> Probe:
-    from pytest_npudump.runtime.select import probe_acl  # noqa: PLC0415 - in the child process only
+    from pytest_npudump.runtime.pyacl.provider import probe_acl  # noqa: PLC0415 - in the child process only
 
     acl, why = probe_acl()
     if acl is None:

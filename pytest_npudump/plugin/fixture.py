@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.environment import collecting_words
+from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.runtime.external.placed_config import Placed, placed

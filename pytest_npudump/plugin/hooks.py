@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
             "purpose add --npudump-allow-update-in-ci"
         )
     if settings.runtime == "emulator":
-        from pytest_npudump.runtime.pyacl.importing import offer_emulator  # noqa: PLC0415 - only where chosen
+        from pytest_npudump.runtime.emulator.finder import offer_emulator  # noqa: PLC0415 - only where chosen
 
         config.add_cleanup(offer_emulator())
 

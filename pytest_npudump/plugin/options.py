@@ -17,6 +17,24 @@ if TYPE_CHECKING:
     import pytest
 
 
+class _Runtimes(tuple[str, ...]):
+    """Our runtimes, and those that other packages offer, looked for only where none of ours fits."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a runtime of this name."""
+        if super().__contains__(name):
+            return True
+        from pytest_npudump.runtime.registry import offered  # noqa: PLC0415 - no session of ours asks
+
+        return name in offered()
+
+
+def _choices(option: Option) -> tuple[str, ...]:
+    return _Runtimes(option.choices) if option.name == "runtime" else option.choices
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Register every row as a command-line option and as an ini key of the same name.
 
@@ -37,7 +55,7 @@ def add_options(parser: pytest.Parser) -> None:
             parser.addini(option.dest, option.help, type="bool", default=option.default)
             continue
         shown = f"{text}; default {option.default}" if option.default else text
-        extra: dict[str, Any] = {"choices": option.choices} if option.choices else {"metavar": option.metavar}
+        extra: dict[str, Any] = {"choices": _choices(option)} if option.choices else {"metavar": option.metavar}
         group.addoption(option.flag, dest=option.dest, default=None, help=shown, **extra)
         parser.addini(option.dest, option.help, default=option.default)
 
@@ -95,7 +113,7 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
     if not option.standing:
         return bool(given)
     value = config.getini(option.dest) if given is None else given
-    if option.choices and value not in option.choices:
+    if option.choices and value not in _choices(option):
         allowed = ", ".join(option.choices)
         raise RequestError(f"ini key {option.dest} is {value!r}, expected one of {allowed}")
     return value

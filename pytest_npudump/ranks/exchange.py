@@ -12,7 +12,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.ranks.meeting import has_joined, is_present, join
+from pytest_npudump.ranks.meeting_place import has_joined, is_present, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_npudump.compare.tolerances.tolerance import Rule
-    from pytest_npudump.reference.comparing import Compared
+    from pytest_npudump.reference.comparison import Compared
     from pytest_npudump.reference.model import ReferenceModel
 
 _MARKS: Mapping[str, str] = MappingProxyType(

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.acl.acl_json import dump_section, request_warnings
-from pytest_npudump.config.acl.environment import collecting_words
+from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.config.acl.installed import rules_version
 from pytest_npudump.config.acl.soc import soc_notes
 

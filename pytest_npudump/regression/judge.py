@@ -23,7 +23,7 @@ from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, GoldenMissingError
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.golden.tensors_of_test import missing_tensors, stored_tensors
-from pytest_npudump.ranks.parts import by_rank
+from pytest_npudump.ranks.split import by_rank
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.diagnose import explain_empty, full_words, notes_of
 from pytest_npudump.regression.empty_operators import changed, empty_operators, notes_on
@@ -44,7 +44,7 @@ from pytest_npudump.regression.unwritten import (
     without,
 )
 from pytest_npudump.request import matches_any
-from pytest_npudump.runtime.loads import loads_without_order, runs_without_order
+from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump

@@ -20,7 +20,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.tensors_of_test import read_tensors
-from pytest_npudump.ranks.parts import by_rank
+from pytest_npudump.ranks.split import by_rank
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
 from pytest_npudump.regression.printed import as_recorded, is_printed

@@ -1,1 +1,19 @@
-"""One adapter a runtime, behind one small protocol."""
+"""What runs models and switches the dump on: one folder a runtime, behind one protocol.
+
+``base`` is the protocol, ``registry`` the index of the runtimes, ``select`` decides for one of them, and
+``thread_order`` says what no order of executions tells apart.
+
+``pyacl/``, ``torch_npu/``, ``mindspore/``: each runtime has the same files, and others for what is its own:
+
+    provider.py   where the client is and whether it can be used, known without importing it
+    adapter.py    the protocol's ``Runtime``
+    activity.py   the protocol's ``Activity``, and what leaves a dump empty
+    client.py     the client's own functions, and what their answers mean
+    model.py      the protocol's ``ModelSession``, where the runtime loads model files
+
+``emulator/`` has a provider only: it is pyACL's adapter over another module ``acl``. To add a runtime, add
+such a folder and its line in ``registry``; one in another package is an entry point instead.
+
+Shared between them: ``acl/`` by those over ACL, ``graphs/`` by those in whose process torch may run,
+``external/`` (programs of their own process) and ``replaced`` (functions that are looked at) by all.
+"""

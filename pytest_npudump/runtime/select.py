@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
+from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.mindspore import provider as mindspore
+from pytest_npudump.runtime.pyacl import provider as pyacl
+from pytest_npudump.runtime.registry import provider_of
+from pytest_npudump.runtime.torch_npu import provider as torch_npu
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
 
-_EMULATOR = "pytest_npudump.emulator.acl"
-_ONCE_PER_PROCESS = frozenset({"mindspore"})
-_PROBED: set[str] = set()
-"""``acl``, where it was this module that imported it, and no test."""
+_REQUIRED = "--npudump-require-npu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +22,16 @@ class Choice:
     """A decision for a runtime.
 
     Attributes:
-        name: ``acl``, ``torch_npu``, ``mindspore`` or ``emulator``.
+        name: as in ``--npudump-runtime``, but never ``auto``.
         why: what it was decided by.
     """
 
     name: str
     why: str
 
-    @property
-    def needs_process(self) -> bool:
-        """Whether each run of a test needs a process of its own: the dump is configured once per process."""
-        return self.name in _ONCE_PER_PROCESS
-
     def isolates(self, scene: str) -> bool:
-        """Whether each run of a test of this scene needs a process of its own.
-
-        Under torch_npu overflows do: CANN decides with a process's first operator whether they are dumped.
-        """
-        return self.needs_process or (self.name == "torch_npu" and scene == "overflow")
+        """Whether each run of a test of this scene needs a process of its own."""
+        return provider_of(self.name).needs_process(scene)
 
 
 def choose(option: str, *, require_npu: bool = False) -> Choice:
@@ -56,64 +46,25 @@ def choose(option: str, *, require_npu: bool = False) -> Choice:
         RuntimeUnavailableError: the runtime that was asked for is not installed, or no device answers, or
             an NPU is required and ``auto`` finds none in this process.
     """
+    asked = f"--npudump-runtime={option}"
     if require_npu and option == "emulator":
-        raise RuntimeUnavailableError("--npudump-require-npu excludes --npudump-runtime=emulator")
-    if option == "emulator":
-        return Choice("emulator", "--npudump-runtime=emulator")
-    if option == "torch_npu":
-        return _torch_npu_if_installed()
-    if option == "mindspore":
-        return _mindspore_if_installed()
-    if option == "auto" and (why := _imported_torch_npu()):
-        return Choice("torch_npu", f"--npudump-runtime=auto, {why}")
-    acl, why = probe_acl()
-    if acl is not None:
-        return Choice("acl", f"--npudump-runtime={option}, {why}{_hint(option)}")
-    if option == "acl":
-        raise RuntimeUnavailableError(
-            f"--npudump-runtime=acl: {why}; on a machine without an NPU use --npudump-runtime=emulator"
-        )
-    if require_npu:
-        raise RuntimeUnavailableError(f"--npudump-require-npu: {why}")
-    return Choice("emulator", f"--npudump-runtime=auto, {why}{_hint(option)}")
+        raise RuntimeUnavailableError(f"{_REQUIRED} excludes {asked}")
+    if option == "auto":
+        name, why = _first_that_works(require_npu=require_npu)
+    else:
+        name, why = option, provider_of(option).find(asked)
+    return Choice(name, ", ".join(filter(None, (asked, why))))
 
 
-def _hint(option: str) -> str:
-    """Return what to choose where ``auto`` has chosen what dumps nothing of the tests' own framework."""
-    if option != "auto" or not _imported_mindspore():
-        return ""
-    return "; tests import mindspore, which --npudump-runtime=mindspore dumps"
-
-
-def _torch_npu_if_installed() -> Choice:
-    if "torch_npu" not in sys.modules and find_spec("torch_npu") is None:
-        raise RuntimeUnavailableError("--npudump-runtime=torch_npu: no module 'torch_npu' can be imported")
-    return Choice("torch_npu", "--npudump-runtime=torch_npu")
-
-
-def _mindspore_if_installed() -> Choice:
-    if not _imported_mindspore() and find_spec("mindspore") is None:
-        raise MissingExtraError("--npudump-runtime=mindspore", "mindspore", "mindspore")
-    return Choice("mindspore", "--npudump-runtime=mindspore")
-
-
-def _imported_mindspore() -> bool:
-    return "mindspore" in sys.modules
-
-
-def _imported_torch_npu() -> str:
-    """Return why the process is one of torch_npu's, "" if it is not."""
-    torch_npu = sys.modules.get("torch_npu")
-    if torch_npu is None or "acl" in sys.modules.keys() - _PROBED or not _has_device(torch_npu):
-        return ""
-    return "the tests have imported torch_npu and a device answers"
-
-
-def _has_device(torch_npu: Any) -> bool:
-    try:
-        return bool(torch_npu.npu.is_available())
-    except (AttributeError, RuntimeError):  # an import that failed half-way, or a driver that does not answer
-        return False
+def _first_that_works(*, require_npu: bool) -> tuple[str, str]:
+    if not pyacl.is_imported_by_tests() and torch_npu.is_imported_with_device():
+        return "torch_npu", "the tests have imported torch_npu and a device answers"
+    acl, why = pyacl.probe_acl()
+    if acl is None and require_npu:
+        raise RuntimeUnavailableError(f"{_REQUIRED}: {why}")
+    # What dumps nothing of the tests' own framework has been chosen.
+    hint = "; tests import mindspore, which --npudump-runtime=mindspore dumps"
+    return "emulator" if acl is None else "acl", f"{why}{hint if mindspore.is_imported() else ''}"
 
 
 def load(choice: Choice, device: int) -> Runtime:
@@ -123,34 +74,7 @@ def load(choice: Choice, device: int) -> Runtime:
         MissingExtraError: the emulator's packages are not installed.
         RuntimeUnavailableError: torch_npu or MindSpore cannot be imported, or torch_npu finds no device.
     """
-    if choice.name == "mindspore":
-        from pytest_npudump.runtime.mindspore import adapter as mindspore  # noqa: PLC0415 - only where chosen
-
-        return mindspore.MindSporeRuntime(mindspore.import_mindspore("--npudump-runtime=mindspore"), device)
-    if choice.name == "torch_npu":
-        from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime  # noqa: PLC0415 - only where chosen
-
-        return TorchNpuRuntime(_load_torch_npu("--npudump-runtime=torch_npu"), device)
-    from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime  # noqa: PLC0415 - it needs numpy
-
-    if choice.name == "emulator":
-        from pytest_npudump.emulator.install import install  # noqa: PLC0415 - only where it is chosen
-
-        install()
-    return PyAclRuntime(importlib.import_module("acl"), choice.name, device)
-
-
-def _load_torch_npu(option: str) -> Any:
-    try:
-        torch_npu = importlib.import_module("torch_npu")
-    except (ImportError, OSError, RuntimeError) as error:
-        words = " ".join(str(error).split())
-        raise RuntimeUnavailableError(
-            f"{option}: torch_npu cannot be imported: {words}; is set_env.sh of CANN sourced?"
-        ) from error
-    if not _has_device(torch_npu):
-        raise RuntimeUnavailableError(f"{option}: torch_npu is installed but finds no NPU")
-    return torch_npu
+    return provider_of(choice.name).load(f"--npudump-runtime={choice.name}", device)
 
 
 def require(option: str) -> None:
@@ -159,40 +83,4 @@ def require(option: str) -> None:
     Raises:
         RuntimeUnavailableError: says why.
     """
-    if option == "emulator":
-        raise RuntimeUnavailableError("--npudump-require-npu excludes --npudump-runtime=emulator")
-    if option == "torch_npu":
-        _load_torch_npu("--npudump-require-npu")
-        return
-    if option == "mindspore":
-        from pytest_npudump.runtime.mindspore.adapter import require_ascend  # noqa: PLC0415 - only where chosen
-
-        require_ascend("--npudump-require-npu")
-        return
-    acl, why = probe_acl()
-    if acl is None:
-        raise RuntimeUnavailableError(f"--npudump-require-npu: {why}")
-
-
-def probe_acl() -> tuple[Any | None, str]:
-    """Return the real module ``acl`` if a device answers, else None, and the reason in both cases.
-
-    Counting devices needs no ``acl.init``, whose first call would settle the process's configuration.
-    """
-    if "acl" not in sys.modules:
-        _PROBED.add("acl")
-    try:
-        acl = importlib.import_module("acl")
-    except ModuleNotFoundError:
-        return None, "no module 'acl' (CANN's pyACL) can be imported; is set_env.sh of CANN sourced?"
-    except ImportError as error:
-        return None, f"the module 'acl' (CANN's pyACL) cannot be imported: {error}"
-    if acl.__name__ == _EMULATOR:
-        return None, "the module 'acl' of this process is the emulator"
-    if not hasattr(getattr(acl, "rt", None), "get_device_count"):
-        place = getattr(acl, "__file__", None) or list(getattr(acl, "__path__", ()))
-        return None, f"the module 'acl' that Python finds is not CANN's pyACL but {place}"
-    count, code = acl.rt.get_device_count()
-    if code != 0 or count < 1:
-        return None, f"pyACL is installed but no device answers (get_device_count returned {count}, {code})"
-    return acl, f"{count} devices answer"
+    provider_of("acl" if option == "auto" else option).require(_REQUIRED)

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytest_npudump.regression.session  # noqa: F401 - loaded here once, not anew in every session within a test
 from pytest_npudump.emulator import install
-from pytest_npudump.runtime.pyacl.importing import EmulatorFinder
+from pytest_npudump.runtime.emulator.finder import EmulatorFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.onnxmodels.graph import Operator
-from pytest_npudump.reference.mapping import MapEntry, NameMap
-from pytest_npudump.reference.matching import match
+from pytest_npudump.reference.counterparts import HEADER, JOINED, MAPPED, NAME, Names, Original
+from pytest_npudump.reference.matches import match
 from pytest_npudump.reference.model import Node, ReferenceModel
-from pytest_npudump.reference.names import HEADER, JOINED, MAPPED, NAME, Names, Original
+from pytest_npudump.reference.name_map import MapEntry, NameMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pytest_npudump.config.acl.acl_json import AclJson
 from pytest_npudump.errors import ConfigError, DumpError, RequestError
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime.acl.config import AclJson
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime

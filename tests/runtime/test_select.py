@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.runtime.select import choose, load, probe_acl, require
+from pytest_npudump.runtime.pyacl.provider import probe_acl
+from pytest_npudump.runtime.select import choose, load, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _not_for_torchair(test: Mapping[str, Any], runtime: str) -> str:
     """Say why the test cannot hand its dump to TorchAir, "" if it can."""
-    from pytest_npudump.runtime.pyacl.receiving import NOT_RELEASED  # noqa: PLC0415 - only for this command
+    from pytest_npudump.runtime.pyacl.callback import NOT_RELEASED  # noqa: PLC0415 - only for this command
 
     if runtime == "mindspore":
         return "this project's runtime is mindspore, which has no acl.json to hand on"
@@ -149,7 +149,7 @@ def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
 
 def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
     from pytest_npudump.config.acl.adump import validate  # noqa: PLC0415 - only for this command
-    from pytest_npudump.config.acl.environment import collecting_words  # noqa: PLC0415 - the same
+    from pytest_npudump.config.acl.collect_path import collecting_words  # noqa: PLC0415 - the same
     from pytest_npudump.config.acl.installed import rules_version  # noqa: PLC0415 - the same
     from pytest_npudump.config.acl.soc import soc_warnings  # noqa: PLC0415 - the same
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl import ge
 from pytest_npudump.config.acl.adump import validate
-from pytest_npudump.config.acl.environment import collecting_words
 from pytest_npudump.config.acl.profile import profile_for
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.request import EXCEPTION_SCENES
@@ -146,37 +144,6 @@ def refuse_operator_overflow(version: str) -> None:
             f"runs aclnn operators: no overflow would ever be seen; take CANN 9.1.0 or later, or scene='op', "
             f"whose statistics count NaN and Inf"
         )
-
-
-class AclJson:
-    """The part of a runtime that is configured by an acl.json.
-
-    Attributes:
-        refused_while_collecting: scenes of which GE dumps nothing while ``NPU_COLLECT_PATH`` is set.
-    """
-
-    config_name = "acl.json"
-    refused_while_collecting = frozenset({"model", "op", "overflow", "watcher"})
-
-    def write_config(
-        self,
-        path: Path,
-        request: DumpRequest,
-        dump_path: Path,
-        *,
-        layers: Sequence[str] | None = None,
-        dump_data: str | None = None,
-    ) -> None:
-        """Write the acl.json of a request.
-
-        Raises:
-            ConfigError: the dump path is one that CANN would accept and then not use, or the environment
-                has GE dump nothing.
-        """
-        refused = collecting_words(os.environ) if request.scene in self.refused_while_collecting else ""
-        if refused:
-            raise ConfigError(refused)
-        write_acl_json(path, dump_section(request, str(dump_path), layers=layers, dump_data=dump_data))
 
 
 def write_acl_json(path: Path, section: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.environment import collecting
+from pytest_npudump.config.acl.collect_path import collecting
 from pytest_npudump.emulator.dumping.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.dumping.writer import Clock
 from pytest_npudump.emulator.machine.handles import Handles

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from pytest_npudump.config.acl.acl_json import AclJson
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.acl.config import AclJson
 from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:

@@ -7,10 +7,8 @@ dumping where the variable is gone. So one process can run one marked test once.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +23,7 @@ from pytest_npudump.config.mindspore.data_dump import (
 )
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.mindspore.activity import MindSporeActivity
+from pytest_npudump.runtime.mindspore.client import has_compiled, synchronize
 from pytest_npudump.runtime.mindspore.model import MindIRSession
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 _VARIABLE = "MINDSPORE_DUMP_CONFIG"
 _ACL_VARIABLE = "MS_ACL_DUMP_CFG_PATH"
-_COMPILERS = ("mindspore.graph.api", "mindspore.common.api")
 _WAY_OUT = "run it in a process of its own: isolation='process' in the marker"
 
 
@@ -141,7 +139,7 @@ class MindSporeRuntime:
                 f"MindSpore has read the dump configuration {self._read[0]} in this process, and never reads "
                 f"another: a second test, or a second run of this one, cannot be dumped here; {_WAY_OUT}"
             )
-        if _has_compiled():
+        if has_compiled():
             raise RuntimeUnavailableError(
                 f"MindSpore has compiled a graph in this process before the test began, and reads no dump "
                 f"configuration after that: the test cannot be dumped here; {_WAY_OUT}, and compile no graph "
@@ -171,7 +169,7 @@ class MindSporeRuntime:
             return
         self._dumping = False
         try:
-            self._synchronize()
+            synchronize(self.mindspore)
         finally:
             for name, value in self._before.items():
                 os.environ.pop(name, None)
@@ -179,25 +177,6 @@ class MindSporeRuntime:
                     os.environ[name] = value
             if self.activity.was_read and self.activity.dump_path is not None:
                 self._read.append(self.activity.dump_path)
-
-    def _synchronize(self) -> None:
-        """Wait for the device; ``runtime.synchronize`` waits for nothing on CPU, and prints an error."""
-        core = getattr(self.mindspore, "_c_expression", None)
-        wait = getattr(core, "synchronize", None)
-        if wait is None:
-            compiler = next(filter(None, map(sys.modules.get, _COMPILERS)), None)
-            executor = getattr(compiler, "_pynative_executor", None)
-            wait = getattr(executor, "sync", None)
-        if wait is None:
-            raise RuntimeUnavailableError(
-                f"MindSpore {self.mindspore.__version__} has no known way to wait for the end of a run, "
-                f"without which its dump may be incomplete; use MindSpore 2.3 or later"
-            )
-        try:
-            wait()
-        except RuntimeError as error:
-            words = " ".join(str(error).split())
-            raise RuntimeUnavailableError(f"an operator failed while the dump was on: {words}") from error
 
     def rearrange_memory(self) -> bool:
         """Have graphs that are compiled from here on lay out their memory at once (SOMAS), on a CPU.
@@ -230,39 +209,3 @@ class MindSporeRuntime:
     def close(self) -> None:
         """End the dump; the device stays with MindSpore, which gives it back when the process ends."""
         self.stop()
-
-
-def _has_compiled() -> bool:
-    """Whether a graph of this process is known to be compiled; graphs that are gone cannot be seen."""
-    for name in _COMPILERS:
-        compiler = sys.modules.get(name)
-        functions = getattr(compiler, "ms_compile_cache", ())
-        cells = getattr(compiler, "cells_compile_cache", {})
-        if functions or any(cells.values()):
-            return True
-    return False
-
-
-def import_mindspore(option: str) -> Any:
-    """Import MindSpore.
-
-    Raises:
-        RuntimeUnavailableError: it cannot be imported.
-    """
-    try:
-        return importlib.import_module("mindspore")
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        words = " ".join(str(error).split())
-        raise RuntimeUnavailableError(f"{option}: mindspore cannot be imported: {words}") from error
-
-
-def require_ascend(option: str) -> None:
-    """Refuse to go on where MindSpore finds no Ascend device.
-
-    Raises:
-        RuntimeUnavailableError: says what it finds.
-    """
-    mindspore = import_mindspore(option)
-    target = mindspore.get_context("device_target")
-    if target != "Ascend":
-        raise RuntimeUnavailableError(f"{option}: MindSpore finds no Ascend device and runs on {target}")

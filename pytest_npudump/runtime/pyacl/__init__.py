@@ -1,4 +1,5 @@
-"""pyACL, and whatever stands in for it: the ``adapter``, a loaded ``model``, ACL's ``calls`` and their codes.
+"""pyACL, and whatever stands in for it.
 
-``observed`` calls are those of the test itself; ``receiving`` is the dump by callback.
+``switch`` is the dump itself, ``callback`` the dump by callback; ``observed`` calls are those of the test,
+``model_directory`` one of them. ``model`` rests on ``tensors`` and ``memory``.
 """

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.values.dtypes import BY_GE
-from pytest_npudump.errors import RequestError, RuntimeUnavailableError
-from pytest_npudump.runtime.pyacl.calls import check, value
+from pytest_npudump.errors import RequestError
+from pytest_npudump.runtime.acl.return_codes import check, value
+from pytest_npudump.runtime.pyacl.memory import allocate, append, output_buffer, read, shape_desc, upload
+from pytest_npudump.runtime.pyacl.tensors import Tensor, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,35 +20,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
-
-_MALLOC_HUGE_FIRST = 0
-_HOST_TO_DEVICE = 1
-_DEVICE_TO_HOST = 2
-_FORMAT_ND = 2
-_BITS = 8
-
-
-def numpy_dtype(number: int) -> np.dtype[Any]:
-    """Return the numpy type of an ``aclDataType``, ml_dtypes' where numpy has none.
-
-    Raises:
-        RuntimeUnavailableError: elements of this type have no numpy representation, or share bytes.
-    """
-    name = BY_GE[number].name if number in BY_GE else f"number {number}"
-    if number in BY_GE and BY_GE[number].bits % _BITS:
-        raise RuntimeUnavailableError(
-            f"the model has a tensor of the type {name}, several elements of which share a byte; give such "
-            f"a model to acl.mdl yourself, with npu_dump.config_path"
-        )
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes  # noqa: PLC0415 - only models with such types need it
-
-        if hasattr(ml_dtypes, name):
-            found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-            return found
-    raise RuntimeUnavailableError(f"the model has a tensor of the type {name}, which numpy cannot hold")
 
 
 @dataclass(slots=True)
@@ -66,8 +38,8 @@ class PyAclModel:
     path: Path
     _desc: int
     _on_run: Callable[[], None]
-    _inputs: tuple[_Tensor, ...] = ()
-    _outputs: tuple[_Tensor, ...] = ()
+    _inputs: tuple[Tensor, ...] = ()
+    _outputs: tuple[Tensor, ...] = ()
     _closed: bool = field(default=False)
     executions: int = 0
 
@@ -85,8 +57,8 @@ class PyAclModel:
         model = cls(acl, model_id, path, desc, on_run)
         try:
             check(acl, "acl.mdl.get_desc()", acl.mdl.get_desc(desc, model_id))
-            model._inputs = _describe(acl, desc, "input")
-            model._outputs = _describe(acl, desc, "output")
+            model._inputs = describe(acl, desc, "input")
+            model._outputs = describe(acl, desc, "output")
         except BaseException:
             model.close()
             raise
@@ -135,15 +107,15 @@ class PyAclModel:
         with ExitStack() as stack:
             source = self._dataset(stack)
             for index, (tensor, array) in enumerate(zip(self._inputs, inputs, strict=True)):
-                address = _allocate(acl, stack, array.nbytes)
-                _upload(acl, address, array)
-                _append(acl, stack, source, address, array.nbytes)
+                address = allocate(acl, stack, array.nbytes)
+                upload(acl, address, array)
+                append(acl, stack, source, address, array.nbytes)
                 if tensor.dynamic:
-                    desc = _shape_desc(acl, stack, tensor, array.shape)
+                    desc = shape_desc(acl, stack, tensor.acl_dtype, array.shape)
                     call = f"acl.mdl.set_dataset_tensor_desc({list(array.shape)})"
                     value(acl, call, acl.mdl.set_dataset_tensor_desc(source, desc, index))
             target = self._dataset(stack)
-            buffers = [_output_buffer(acl, stack, target, tensor.size) for tensor in self._outputs]
+            buffers = [output_buffer(acl, stack, target, tensor.size) for tensor in self._outputs]
             self.executions += 1
             check(acl, "acl.mdl.execute()", acl.mdl.execute(self.model_id, source, target))
             return [self._download(index, buffer) for index, buffer in enumerate(buffers)]
@@ -160,7 +132,7 @@ class PyAclModel:
         dtype = self._outputs[index].dtype
         shape = tuple(int(d) for d in dims["dims"])
         size = math.prod(shape) * dtype.itemsize
-        data = _read(acl, acl.get_data_buffer_addr(buffer), size) if size else b""
+        data = read(acl, acl.get_data_buffer_addr(buffer), size) if size else b""
         array: np.ndarray = np.frombuffer(data, dtype).reshape(shape).copy()
         return array
 
@@ -181,107 +153,3 @@ class PyAclModel:
     ) -> None:
         """Unload the model."""
         self.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Tensor:
-    name: str
-    dtype: np.dtype[Any]
-    acl_dtype: int
-    shape: tuple[int, ...]
-    size: int
-
-    @property
-    def dynamic(self) -> bool:
-        return any(dim < 0 for dim in self.shape)
-
-    def accept(self, array: np.ndarray, model: str) -> np.ndarray:
-        """Return ``array`` as contiguous memory, refusing what would have to be converted."""
-        __tracebackhide__ = True
-        array = np.asarray(array)
-        fits = len(array.shape) == len(self.shape) and all(
-            want in (-1, got) for want, got in zip(self.shape, array.shape, strict=True)
-        )
-        if array.dtype != self.dtype or not fits:
-            raise RequestError(
-                f"input {self.name!r} of {model} takes {self.dtype} of shape {list(self.shape)}, "
-                f"got {array.dtype} of shape {list(array.shape)}"
-            )
-        return np.ascontiguousarray(array).reshape(array.shape)
-
-
-def _describe(acl: Any, desc: int, io: str) -> tuple[_Tensor, ...]:
-    __tracebackhide__ = True
-    mdl = acl.mdl
-    count = getattr(mdl, f"get_num_{io}s")(desc)
-    tensors = []
-    for index in range(count):
-        dims = value(acl, f"acl.mdl.get_{io}_dims()", getattr(mdl, f"get_{io}_dims")(desc, index))
-        number = getattr(mdl, f"get_{io}_data_type")(desc, index)
-        tensors.append(
-            _Tensor(
-                name=getattr(mdl, f"get_{io}_name_by_index")(desc, index),
-                dtype=numpy_dtype(number),
-                acl_dtype=number,
-                shape=tuple(int(dim) for dim in dims["dims"]),
-                size=getattr(mdl, f"get_{io}_size_by_index")(desc, index),
-            )
-        )
-    return tuple(tensors)
-
-
-def _allocate(acl: Any, stack: ExitStack, size: int) -> int:
-    __tracebackhide__ = True
-    address: int = value(acl, f"acl.rt.malloc({size})", acl.rt.malloc(max(size, 1), _MALLOC_HUGE_FIRST))
-    stack.callback(acl.rt.free, address)
-    return address
-
-
-def _upload(acl: Any, address: int, array: np.ndarray) -> None:
-    __tracebackhide__ = True
-    if array.nbytes:
-        data = array.tobytes()
-        source = acl.util.bytes_to_ptr(data)
-        code = acl.rt.memcpy(address, array.nbytes, source, array.nbytes, _HOST_TO_DEVICE)
-        check(acl, "acl.rt.memcpy(host to device)", code)
-
-
-def _read(acl: Any, address: int, size: int) -> bytes:
-    __tracebackhide__ = True
-    host = value(acl, f"acl.rt.malloc_host({size})", acl.rt.malloc_host(size))
-    try:
-        code = acl.rt.memcpy(host, size, address, size, _DEVICE_TO_HOST)
-        check(acl, "acl.rt.memcpy(device to host)", code)
-        data: bytes = acl.util.ptr_to_bytes(host, size)
-        return data
-    finally:
-        acl.rt.free_host(host)
-
-
-def _append(acl: Any, stack: ExitStack, dataset: int, address: int, size: int) -> int:
-    __tracebackhide__ = True
-    buffer: int = acl.create_data_buffer(address, size)
-    stack.callback(acl.destroy_data_buffer, buffer)
-    value(acl, "acl.mdl.add_dataset_buffer()", acl.mdl.add_dataset_buffer(dataset, buffer))
-    return buffer
-
-
-def _output_buffer(acl: Any, stack: ExitStack, dataset: int, size: int) -> int:
-    if size:
-        return _append(acl, stack, dataset, _allocate(acl, stack, size), size)
-    # A size that ACL cannot tell beforehand: an empty buffer makes it allocate the output itself.
-    buffer = _append(acl, stack, dataset, 0, 0)
-    stack.callback(_free_buffer, acl, buffer)
-    return buffer
-
-
-def _free_buffer(acl: Any, buffer: int) -> None:
-    address = acl.get_data_buffer_addr(buffer)
-    if address:
-        acl.rt.free(address)
-
-
-def _shape_desc(acl: Any, stack: ExitStack, tensor: _Tensor, shape: tuple[int, ...]) -> int:
-    desc: int = acl.create_tensor_desc(tensor.acl_dtype, list(shape), _FORMAT_ND)
-    stack.callback(acl.destroy_tensor_desc, desc)
-    return desc

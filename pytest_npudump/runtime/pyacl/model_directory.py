@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import suppress
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.runtime.pyacl.calls import REPEAT_INITIALIZE, SUCCESS
+from pytest_npudump.runtime.acl.return_codes import REPEAT_INITIALIZE, SUCCESS
+from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_npudump.runtime.base import Evidence
 
 _CALL = "set_model_dir"
@@ -33,7 +35,7 @@ class ModelDirectory:
         self._loaded = ""
         self._answered = False
         self._evidence: Evidence | None = None
-        self._replaced: tuple[Any, Any, Any] | None = None
+        self._replaced = Replaced()
 
     def watch(self, acl: Any, evidence: Evidence, *, resumed: bool) -> None:
         """Look at calls from now on.
@@ -46,25 +48,14 @@ class ModelDirectory:
         self.stop()
         self._answered = resumed and self._answered
         self._evidence = evidence
-        module = getattr(acl, "op", None)
-        original = getattr(module, _CALL, None)
-        if original is None:
-            return
-
-        @wraps(original)
-        def watched(*arguments: Any) -> Any:
-            return self._answer(arguments, original(*arguments))
-
-        setattr(module, _CALL, watched)
-        self._replaced = (module, original, watched)
+        self._replaced.put(getattr(acl, "op", None), _CALL, self._answer)
 
     def stop(self) -> None:
         """Put the function back, unless something else has replaced it meanwhile."""
-        replaced, self._replaced = self._replaced, None
-        if replaced is not None and getattr(replaced[0], _CALL) is replaced[2]:
-            setattr(replaced[0], _CALL, replaced[1])
+        self._replaced.put_back()
 
-    def _answer(self, arguments: tuple[Any, ...], code: Any) -> Any:
+    def _answer(self, original: Callable[..., Any], *arguments: Any) -> Any:
+        code = original(*arguments)
         answered, self._answered = self._answered, True
         if code == SUCCESS:
             self._loaded = _models_in(arguments[0])

@@ -8,13 +8,12 @@ Each call goes through unchanged.
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import suppress
-from functools import wraps
 from pathlib import PurePath
 from threading import current_thread
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.runtime.pyacl.calls import SUCCESS
+from pytest_npudump.runtime.acl.return_codes import SUCCESS
+from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +37,6 @@ _STILL_RUNNING = 507046
 """``ACL_ERROR_RT_STREAM_SYNC_TIMEOUT``: the time that the application gives the work is over."""
 _DEVICE_ERRORS = frozenset(range(507000, 508000)) - {_STILL_RUNNING}
 """Codes of ``rt_error_codes.h`` for what went wrong on the device."""
-_MARK = "_npudump_original"
 _DIVERTED = (
     "the test registered a function of its own with acl.mdl.dump_reg_callback(), and what is dumped goes "
     "there instead of into files"
@@ -83,7 +81,7 @@ class ObservedCalls:
         self._operators: dict[object, str] = {}
         self._runners: defaultdict[tuple[str, str], set[Thread]] = defaultdict(set)
         evidence.runners.append(self._runners)
-        self._watched: list[tuple[Any, str, Any]] = []
+        self._replaced = Replaced()
 
     def watch(self) -> None:
         """Look at every call from now on; a function that pyACL does not have is not looked for."""
@@ -104,29 +102,17 @@ class ObservedCalls:
 
     def stop(self) -> None:
         """Put every function back, but those that something else has replaced meanwhile."""
-        for module, name, watched in self._watched:
-            if getattr(module, name, None) is watched:
-                setattr(module, name, getattr(watched, _MARK))
-        self._watched.clear()
+        self._replaced.put_back()
 
     def _replace(self, module: Any, name: str, see: Callable[[str, tuple[Any, ...], Any], None]) -> None:
-        current = getattr(module, name, None)
-        if current is None:
-            return
-        # A fixture that replaced the function may have put an earlier one of ours back.
-        original = getattr(current, _MARK, current)
         call = f"{getattr(module, '__name__', 'acl')}.{name}"
 
-        @wraps(original)
-        def watched(*arguments: Any, **named: Any) -> Any:
+        def watched(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
             result = original(*arguments, **named)
             see(call, arguments, result)
             return result
 
-        setattr(watched, _MARK, original)
-        with suppress(AttributeError, TypeError):  # a module that cannot be changed is not watched
-            setattr(module, name, watched)
-            self._watched.append((module, name, watched))
+        self._replaced.put(module, name, watched)
 
     def _init_dump(self, _: str, __: tuple[Any, ...], code: Any) -> None:
         self.dump_open = self.dump_open or code == SUCCESS

@@ -1,1 +1,1 @@
-"""torch_npu: the ``adapter``, its ``device``, operators by ``dispatch``, and captured ``graphs``."""
+"""PyTorch on the NPU: what an ``adapter`` needs, and its ``device``; ``released`` is a dump of the test's own."""

@@ -1,10 +1,8 @@
 """The adapter for PyTorch on the NPU: ``torch_npu`` runs the operators, and switches the dump on and off.
 
-The dump's three functions exist twice. Those of ``torch_npu.npu`` queue the calls until the device is first
-used and ignore what ACL answers; those of ``torch_npu.npu.utils``, used here, initialise the device and
-raise. Operators run asynchronously, so the device is synchronised before the dump is switched on, which
-keeps earlier operators out of it, and before it is switched off: ``finalize_dump`` waits too, but a device
-error there ends the process. Every device that is in use is waited for.
+Operators run asynchronously, so the device is synchronised before the dump is switched on, which keeps
+earlier operators out of it, and before it is switched off: ``finalize_dump`` waits too, but a device error
+there ends the process. Every device that is in use is waited for.
 
 The first exception dump that is on stays on until ``finalize_dump``, and torch_npu's own acl.json switches
 one on with ``aclInit``. So the exception scene has torch_npu initialise ACL with its own file, where it can,
@@ -14,66 +12,43 @@ overflows are dumped: that dump has to be on before the device is first used.
 
 from __future__ import annotations
 
-import re
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_npudump.config.acl.acl_json import AclJson, refuse_operator_overflow
+from pytest_npudump.config.acl.acl_json import refuse_operator_overflow
 from pytest_npudump.config.acl.installed import rules_version
 from pytest_npudump.config.check import check_file
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-from pytest_npudump.runtime.base import Evidence
+from pytest_npudump.runtime.acl.config import AclJson
+from pytest_npudump.runtime.acl.overflow_mode import MODE_UNKNOWN, blind
+from pytest_npudump.runtime.acl.return_codes import DUMP_NOT_RUN, ENDED_BY_TEST, AclError
 from pytest_npudump.runtime.external.run import origin_of_program
-from pytest_npudump.runtime.pyacl.calls import (
-    DUMP_NOT_RUN,
-    ENDED_BY_TEST,
-    REPEAT_INITIALIZE,
-    AclError,
-)
-from pytest_npudump.runtime.pyacl.overflow_mode import MODE_UNKNOWN
+from pytest_npudump.runtime.graphs.captured import CapturedGraphs
+from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
+from pytest_npudump.runtime.graphs.rules import GraphRules
+from pytest_npudump.runtime.torch_npu.activity import TorchNpuActivity
+from pytest_npudump.runtime.torch_npu.client import UTILS, call
 from pytest_npudump.runtime.torch_npu.device import initialising_with, other_devices
-from pytest_npudump.runtime.torch_npu.dispatch import DispatchedOperators
-from pytest_npudump.runtime.torch_npu.graphs import CapturedGraphs, GraphRules
 from pytest_npudump.runtime.torch_npu.released import DumpOfTest
-from pytest_npudump.runtime.torch_npu.words import (
-    EAGER,
-    IDLE,
-    INF_NAN,
-    INITIALISED,
-    RELEASED,
-    UNSEEN,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_UTILS = "torch_npu.npu.utils"
-_QUEUEING = "torch_npu.npu.npu_config"
-_CODE = re.compile(r"error code is (-?\d+)")
-_PREFIX = re.compile(r"\[ERROR\] \S+ \(PID:[^)]*\)")
 _EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
 _OVERFLOW = "OP_OVERFLOW"
 """Dump types, as CANN's checker names them."""
-
-
-@dataclass(slots=True)
-class TorchNpuActivity:
-    """What happened since the dump was asked for; operators and models are not counted."""
-
-    initialised: bool = False
-    models: tuple[Path, ...] = ()
-    executions: int = 0
-    released: bool = False
-    programs: tuple[str, ...] = ()
-    evidence: Evidence = field(default_factory=Evidence)
-    watched: bool = False
-
-    @property
-    def likely_cause(self) -> str:
-        """What most likely left the dump empty."""
-        return RELEASED if self.released else UNSEEN if self.watched else IDLE
+_INF_NAN = blind("set INF_NAN_MODE_FORCE_DISABLE=1 before torch_npu starts")
+_INITIALISED = (
+    "scene='overflow': the NPU was initialised before the dump, and CANN decides once a process, at its "
+    "first operator, whether overflows are dumped; leave out isolation='none', so that the test gets a "
+    "process of its own, and use no NPU while test modules and conftest.py are imported"
+)
+_EAGER = (
+    "while operators are looked for in this scene, this torch runs functions of torch.compile uncompiled; to "
+    "test the graph itself takes one with TorchDispatchMode.ignore_compile_internals, as 2.13 has it"
+)
 
 
 @dataclass(slots=True)
@@ -127,24 +102,24 @@ class TorchNpuRuntime(AclJson):
         if self._dump_type == _OVERFLOW:
             refuse_operator_overflow(rules_version())
             if not resumed and self.torch_npu.npu.is_initialized():
-                raise ConfigError(INITIALISED)
+                raise ConfigError(_INITIALISED)
         self.activity = self.activity if resumed else TorchNpuActivity()
         own = self._dump_type in _EXCEPTIONS and not self.torch_npu.npu.is_initialized()
         with initialising_with(config) if own else nullcontext():
             self._select_device()
             self._synchronize()
-        self._call(f"{_UTILS}.init_dump")
+        call(self.torch_npu, f"{UTILS}.init_dump")
         if self._dump_type in _EXCEPTIONS:
-            self._call(f"{_UTILS}.finalize_dump")
-            self._call(f"{_UTILS}.init_dump")
+            call(self.torch_npu, f"{UTILS}.finalize_dump")
+            call(self.torch_npu, f"{UTILS}.init_dump")
         self._dumping = True
         try:
-            self._call(f"{_UTILS}.set_dump", str(config))
+            call(self.torch_npu, f"{UTILS}.set_dump", str(config))
             self._check_initialised()
         except RuntimeUnavailableError:
             self._dumping = False
             with suppress(RuntimeUnavailableError):  # the first error is the one to read
-                self._call(f"{_UTILS}.finalize_dump")
+                call(self.torch_npu, f"{UTILS}.finalize_dump")
             raise
         self.activity.initialised = True
         self._config = config
@@ -172,23 +147,23 @@ class TorchNpuRuntime(AclJson):
         if operators.first:
             evidence.shown.append(f"{operators.first} ran on the NPU")
         if not operators.leaves_graphs_alone:
-            evidence.notes.append(EAGER)
+            evidence.notes.append(_EAGER)
 
     def _synchronize(self) -> None:
         """Wait for the current device, and for each other one that this process uses."""
-        self._call("torch_npu.npu.synchronize")
+        call(self.torch_npu, "torch_npu.npu.synchronize")
         for device in other_devices(self.torch_npu):
-            self._call("torch_npu.npu.synchronize", device)
+            call(self.torch_npu, "torch_npu.npu.synchronize", device)
 
     def _select_device(self) -> None:
         if self.device and not self._device_set:
-            self._call("torch_npu.npu.set_device", self.device)
+            call(self.torch_npu, "torch_npu.npu.set_device", self.device)
         self._device_set = True
 
     def _check_initialised(self) -> None:
         if not self.torch_npu.npu.is_initialized():
             raise RuntimeUnavailableError(
-                f"{_UTILS}.set_dump returned although the NPU is not initialised, so that no dump is on"
+                f"{UTILS}.set_dump returned although the NPU is not initialised, so that no dump is on"
             )
 
     def stop(self) -> None:
@@ -208,7 +183,7 @@ class TorchNpuRuntime(AclJson):
         if self._dump_type == _OVERFLOW:
             self._note_overflow_mode()
         try:
-            self._call(f"{_UTILS}.finalize_dump")
+            call(self.torch_npu, f"{UTILS}.finalize_dump")
         except AclError as error:
             raise error if error.code != DUMP_NOT_RUN else error.because(ENDED_BY_TEST) from None
 
@@ -220,8 +195,8 @@ class TorchNpuRuntime(AclJson):
             words = " ".join(str(error).split())
             evidence.notes.append(f"{MODE_UNKNOWN}: {words}")
             return
-        if in_inf_nan_mode and INF_NAN not in evidence.blind:
-            evidence.blind.append(INF_NAN)
+        if in_inf_nan_mode and _INF_NAN not in evidence.blind:
+            evidence.blind.append(_INF_NAN)
 
     def _end_dump_of_test(self) -> None:
         """End the dump that was left to the test where that has it on, once; ACL tells where none can."""
@@ -230,7 +205,7 @@ class TorchNpuRuntime(AclJson):
             return
         self._synchronize()
         try:
-            self._call(f"{_UTILS}.finalize_dump")
+            call(self.torch_npu, f"{UTILS}.finalize_dump")
         except AclError as error:
             if error.code != DUMP_NOT_RUN:
                 raise
@@ -272,39 +247,3 @@ class TorchNpuRuntime(AclJson):
     def close(self) -> None:
         """Switch the dump off; the device stays with torch, which gives it back when the process ends."""
         self.stop()
-
-    def _call(self, name: str, *arguments: object) -> None:
-        function = _function(self.torch_npu, name)
-        text = f"{name}({', '.join(map(repr, arguments))})"
-        try:
-            function(*arguments)
-        except (RuntimeError, OSError, AssertionError) as error:
-            raise _refused(text, str(error)) from None
-
-
-def _function(torch_npu: Any, name: str) -> Any:
-    found: Any = torch_npu
-    for part in name.split(".")[1:]:
-        found = getattr(found, part, None)
-    if found is None or getattr(found, "__module__", "") == _QUEUEING:
-        raise RuntimeUnavailableError(
-            f"torch_npu {getattr(torch_npu, '__version__', '')} has no {name} that reports errors; the dump "
-            f"functions of torch_npu.npu ignore what ACL answers and are not used in its place"
-        )
-    return found
-
-
-def _refused(call: str, words: str) -> RuntimeUnavailableError:
-    """Return the error for what the client raised, with ACL's code where its text has one."""
-    first, _, rest = words.partition("\n")
-    match = _CODE.search(first)
-    if match is None:
-        return RuntimeUnavailableError(f"{call}: {' '.join(words.split())}")
-    code = int(match[1])
-    detail = " ".join(_PREFIX.sub("", rest).split())
-    if code == REPEAT_INITIALIZE:
-        detail = (
-            "a dump is on already: end it with torch_npu.npu.utils.finalize_dump() before the marked test, "
-            "and leave ACL_DUMP_DATA unset"
-        )
-    return AclError(call, code, detail)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from functools import wraps
 from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ class DumpOfTest:
     def __init__(self) -> None:
         self._on: bool | None = None
         self._unseen = False
-        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._replaced = Replaced()
 
     def watch(self, torch_npu: Any) -> None:
         """Look at every call from now on."""
@@ -36,11 +37,9 @@ class DumpOfTest:
 
     def stop(self) -> bool:
         """Put the calls back; return whether the dump has to be ended, or may have to be."""
-        replaced, self._replaced = self._replaced, []
-        for module, name, original, watched in replaced:
-            if getattr(module, name, None) is watched:
-                setattr(module, name, original)
-        return bool(replaced) and (self._unseen or self._torchair() if self._on is None else self._on)
+        watched = bool(self._replaced)
+        self._replaced.put_back()
+        return watched and (self._unseen or self._torchair() if self._on is None else self._on)
 
     def _switch(self, *, on: bool) -> None:
         self._on = on
@@ -54,15 +53,9 @@ class DumpOfTest:
         return any(name.rpartition(".")[2] == _TORCHAIR for name in sys.modules)
 
     def _replace(self, module: Any, name: str, see: Callable[[tuple[Any, ...]], None]) -> None:
-        original = getattr(module, name, None)
-        if original is None:
-            return
-
-        @wraps(original)
-        def watched(*arguments: Any) -> Any:
+        def watched(original: Callable[..., Any], *arguments: Any) -> Any:
             result = original(*arguments)
             see(arguments)
             return result
 
-        setattr(module, name, watched)
-        self._replaced.append((module, name, original, watched))
+        self._replaced.put(module, name, watched)

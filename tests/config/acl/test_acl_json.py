@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.acl import adump, ge
 from pytest_npudump.config.acl.acl_json import (
-    AclJson,
     check_request,
     dump_section,
     request_warnings,
@@ -21,6 +20,7 @@ from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.plugin.marker.arguments import parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination
 from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime.acl.config import AclJson
 
 if TYPE_CHECKING:
     from pathlib import Path

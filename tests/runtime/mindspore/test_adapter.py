@@ -14,9 +14,10 @@ import pytest
 
 from pytest_npudump.errors import ConfigError, MissingExtraError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.runtime import select
+from pytest_npudump.runtime.mindspore import provider
 from pytest_npudump.runtime.mindspore.activity import MindSporeActivity
-from pytest_npudump.runtime.mindspore.adapter import MindSporeRuntime, require_ascend
+from pytest_npudump.runtime.mindspore.adapter import MindSporeRuntime
+from pytest_npudump.runtime.pyacl import provider as pyacl
 from pytest_npudump.runtime.select import Choice, choose, load, require
 
 if TYPE_CHECKING:
@@ -304,18 +305,18 @@ def test_taking_the_configuration_and_starting_programs_change_no_variable(dump_
 
 
 def test_mindspore_is_chosen_only_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(select, "probe_acl", lambda: (None, "no acl"))
-    monkeypatch.setattr(select, "find_spec", lambda _: None)
+    monkeypatch.setattr(pyacl, "probe_acl", lambda: (None, "no acl"))
+    monkeypatch.setattr(provider, "find_spec", lambda _: None)
     assert choose("auto") == Choice("emulator", "--npudump-runtime=auto, no acl")
     with pytest.raises(MissingExtraError, match=r"pytest-npudump\[mindspore\]"):
         choose("mindspore")
     monkeypatch.setitem(sys.modules, "mindspore", MindSpore())
     assert choose("mindspore") == Choice("mindspore", "--npudump-runtime=mindspore")
-    assert choose("mindspore").needs_process
+    assert choose("mindspore").isolates("model")
     chosen = choose("auto")
     assert chosen.name == "emulator"
     assert chosen.why.endswith("tests import mindspore, which --npudump-runtime=mindspore dumps")
-    monkeypatch.setattr(select, "probe_acl", lambda: (object(), "8 devices answer"))
+    monkeypatch.setattr(pyacl, "probe_acl", lambda: (object(), "8 devices answer"))
     assert choose("auto").why.endswith("which --npudump-runtime=mindspore dumps")
     assert choose("acl").why == "--npudump-runtime=acl, 8 devices answer"
     runtime = load(choose("mindspore"), 2)
@@ -337,4 +338,4 @@ def test_a_mindspore_that_cannot_be_imported_says_why(
     tmp_path.joinpath("mindspore.py").write_text("raise ImportError('libmindspore_core.so:\\n no such file')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(RuntimeUnavailableError, match=r"cannot be imported: libmindspore_core\.so: no such"):
-        require_ascend("--npudump-require-npu")
+        provider.require("--npudump-require-npu")

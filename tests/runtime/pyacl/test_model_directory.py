@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.runtime.acl.return_codes import REPEAT_INITIALIZE, SUCCESS
 from pytest_npudump.runtime.base import Evidence
-from pytest_npudump.runtime.pyacl.calls import REPEAT_INITIALIZE, SUCCESS
 from pytest_npudump.runtime.pyacl.model_directory import ModelDirectory
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from pytest_npudump.dump.streaming.receiver import DumpReceiver
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime.acl.return_codes import AclError
 from pytest_npudump.runtime.base import CallbackRuntime
-from pytest_npudump.runtime.pyacl import receiving
+from pytest_npudump.runtime.pyacl import callback as receiving
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
-from pytest_npudump.runtime.pyacl.calls import AclError
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 if TYPE_CHECKING:

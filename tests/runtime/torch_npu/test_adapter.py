@@ -13,7 +13,7 @@ import pytest
 
 from pytest_npudump.config.acl.acl_json import write_acl_json
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-from pytest_npudump.runtime.pyacl.calls import AclError
+from pytest_npudump.runtime.acl.return_codes import AclError
 from pytest_npudump.runtime.select import choose, load, require
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
@@ -481,7 +481,7 @@ def test_auto_means_torch_npu_where_the_tests_have_imported_it(
 @pytest.mark.usefixtures("torch_npu")
 def test_auto_leaves_tests_that_import_acl_to_acl(monkeypatch: pytest.MonkeyPatch) -> None:
     acl = SimpleNamespace(__name__="acl", rt=SimpleNamespace(get_device_count=lambda: (1, 0)))
-    monkeypatch.setattr("pytest_npudump.runtime.select._PROBED", set())
+    monkeypatch.setattr("pytest_npudump.runtime.pyacl.provider._PROBED", set())
     monkeypatch.setitem(sys.modules, "acl", acl)
     assert choose("auto").name == "acl"
 

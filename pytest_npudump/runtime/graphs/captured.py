@@ -10,83 +10,34 @@ which name.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from pytest_npudump.config.acl.profile import profile_for
 from pytest_npudump.errors import CapturedGraphError
-from pytest_npudump.runtime.torch_npu.dispatch import DispatchedOperators
-from pytest_npudump.runtime.torch_npu.words import (
+from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
+from pytest_npudump.runtime.graphs.rules import (
     GRAPH_BEFORE,
-    GRAPH_CALLBACK,
-    GRAPH_IN_OLD_CANN,
     GRAPH_NOT_REPLAYED,
-    GRAPH_OF_THE_TEST,
-    GRAPH_OVERFLOW,
-    GRAPH_STATS,
     GRAPH_TWICE,
-    GRAPH_UNKNOWN,
     IMPORTED_UNDER_DUMP,
 )
+from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.runtime.base import Evidence
+    from pytest_npudump.runtime.graphs.rules import GraphRules
 
 _CLASS = "NPUGraph"
-_UNSEEN_BY_DUMP = frozenset({"8.5.0", "9.0.0"})
-"""Rule sets of the releases whose adump is not known to dump a captured stream."""
 _LIBRARIES = ("torch", "torch_npu", "torchair", "contextlib", "threading", "pytest_npudump")
 """Modules whose frames are not where the user's code captures or replays a graph."""
-
-
-@dataclass(frozen=True, slots=True)
-class GraphRules:
-    """What a dump makes of captured graphs.
-
-    Attributes:
-        refused: why a test must not capture or replay one under it; "" where it may.
-        tensors: whether a graph that is captured under it holds the dump, so that it is replayed only once.
-    """
-
-    refused: str
-    tensors: bool
-
-    @classmethod
-    def of(
-        cls, config: Path, version: str, *, released: bool = False, callback: bool = False
-    ) -> GraphRules | None:
-        """Return the rules under an acl.json; None for a dump of exceptions, which a graph raises as well.
-
-        Args:
-            config: the acl.json.
-            version: the release of CANN.
-            released: whether the test switches the dump on and off itself.
-            callback: whether the dump is handed to a function of this process.
-        """
-        dump = json.loads(config.read_text(encoding="utf-8")).get("dump", {})
-        scene = dump.get("dump_scene", "")
-        if scene and scene != "watcher":
-            return None
-        reasons = (
-            (dump.get("dump_debug") == "on", GRAPH_OVERFLOW),
-            (scene == "watcher", GRAPH_UNKNOWN),
-            (dump.get("dump_data", "tensor") != "tensor", GRAPH_STATS),
-            (callback, GRAPH_CALLBACK),
-            (profile_for(version) in _UNSEEN_BY_DUMP, GRAPH_IN_OLD_CANN.format(version)),
-            (released, GRAPH_OF_THE_TEST),
-        )
-        refused = next((why for applies, why in reasons if applies), "")
-        return cls(refused, tensors=refused not in {GRAPH_OVERFLOW, GRAPH_STATS})
 
 
 @dataclass(slots=True)
@@ -121,7 +72,7 @@ class CapturedGraphs:
         self._absent = False
         self._evidence: Evidence | None = None
         self._captured: list[_Graph] = []
-        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._replaced = Replaced()
         self._lock = threading.Lock()
 
     def watch(self, torch_npu: Any, rules: GraphRules | None, evidence: Evidence) -> None:
@@ -141,16 +92,13 @@ class CapturedGraphs:
         self._absent = torch_npu is None
         if base is None:
             return
-        self._replace(base, "capture_begin", self._begin)
-        self._replace(base, "capture_end", self._end)
-        self._replace(base, "replay", self._replay)
+        methods = {"capture_begin": self._begin, "capture_end": self._end, "replay": self._replay}
+        for name, watch in methods.items():
+            self._replaced.put(base, name, watch)
 
     def stop(self) -> None:
         """Put every method back; tell which graphs were never replayed, and that torch_npu came too late."""
-        replaced, self._replaced = self._replaced, []
-        for base, name, original, watched in replaced:
-            if getattr(base, name) is watched:
-                setattr(base, name, original)
+        self._replaced.put_back()
         captured, self._captured = self._captured, []
         for graph in captured:
             operators = graph.operators
@@ -163,24 +111,14 @@ class CapturedGraphs:
             self._tell(IMPORTED_UNDER_DUMP)
         self._rules = self._evidence = None
 
-    def _replace(self, base: Any, name: str, watch: Callable[..., Any]) -> None:
-        original = getattr(base, name)
-
-        @wraps(original)
-        def watched(graph: Any, *arguments: Any, **named: Any) -> Any:
-            return watch(graph, lambda: original(graph, *arguments, **named))
-
-        setattr(base, name, watched)
-        self._replaced.append((base, name, original, watched))
-
-    def _begin(self, graph: Any, call: Callable[[], Any]) -> Any:
+    def _begin(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
         rules = self._rules
         if rules is None:
-            return call()
+            return original(graph, *arguments, **named)
         name = f"{_name(graph)} captured {_place()}"
         if rules.refused:
             self._tell(f"{name}: {rules.refused}")
-        result = call()
+        result = original(graph, *arguments, **named)
         found = _Graph(name, self._dump, rules.tensors)
         if not rules.refused:
             # Libraries capture graphs without operators too, to reserve memory, and never replay them.
@@ -192,21 +130,21 @@ class CapturedGraphs:
         self._captured.append(found)
         return result
 
-    def _end(self, graph: Any, call: Callable[[], Any]) -> Any:
+    def _end(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
         found = self._graphs.get(graph)
         if found is not None and found.operators is not None:
             found.operators.stop()
         try:
-            return call()
+            return original(graph, *arguments, **named)
         except Exception:
             self._graphs.pop(graph, None)  # there is no graph to replay
             self._captured = [other for other in self._captured if other is not found]
             raise
 
-    def _replay(self, graph: Any, call: Callable[[], Any]) -> Any:
+    def _replay(self, original: Callable[..., Any], graph: Any, *arguments: Any, **named: Any) -> Any:
         rules, found = self._rules, self._graphs.get(graph)
         if rules is None:
-            return call()
+            return original(graph, *arguments, **named)
         place = _place()
         name = found.name if found is not None else _name(graph)
         with self._lock:
@@ -219,7 +157,7 @@ class CapturedGraphs:
             self._tell(f"{name}{' and' if found else ''} replayed {place}: {rules.refused}")
         elif found is None or found.dump != self._dump:
             self._tell(f"{name}{' and' if found else ''} replayed {place}: {GRAPH_BEFORE}")
-        return call()
+        return original(graph, *arguments, **named)
 
     def _tell(self, words: str) -> None:
         if self._evidence is not None and words not in self._evidence.undumped:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.runtime.pyacl.calls import NO_CONTEXT, SUCCESS, check
+from pytest_npudump.runtime.acl.return_codes import NO_CONTEXT, SUCCESS, check
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.streaming.receiver import DumpReceiver

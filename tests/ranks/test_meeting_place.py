@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.ranks.meeting import has_joined, is_present, join
+from pytest_npudump.ranks.meeting_place import has_joined, is_present, join
 from pytest_npudump.ranks.rank import Rank
 
 JOIN = """
 import sys, tempfile
-from pytest_npudump.ranks.meeting import join
+from pytest_npudump.ranks.meeting_place import join
 from pytest_npudump.ranks.rank import Rank
 tempfile.tempdir, number = sys.argv[1], int(sys.argv[2])
 print(join(Rank(number, 2, number, 2)), flush=True)

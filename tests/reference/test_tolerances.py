@@ -11,7 +11,7 @@ import pytest
 from pytest_npudump.compare.tolerances.of_test import tolerances_for
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.errors import RequestError
-from pytest_npudump.reference.tolerating import check_reference, reference_tolerances
+from pytest_npudump.reference.tolerances import check_reference, reference_tolerances
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 
 
@@ -24,9 +22,3 @@ def by_rank(dump: Dump) -> dict[str, Dump]:
         key = replace(record.key, rank=-1, device=-1)
         parts.setdefault(rank_name(record.key), []).append(replace(record, key=key))
     return {name: replace(dump, records=tuple(records)) for name, records in parts.items()}
-
-
-def names_of(keys: Iterable[TensorKey]) -> tuple[str, ...]:
-    """Return the ranks or devices that ``keys`` are qualified with, in order."""
-    found = {(key.rank, key.device): rank_name(key) for key in keys}
-    return tuple(name for _, name in sorted(found.items()) if name)

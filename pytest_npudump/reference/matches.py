@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.first import GRAPH_INPUT, execution
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.reference.names import JOINED, NAME, Counterpart, Names, Original
+from pytest_npudump.reference.counterparts import JOINED, NAME, Counterpart, Names, Original
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.reference.mapping import NameMap
     from pytest_npudump.reference.model import ReferenceModel
+    from pytest_npudump.reference.name_map import NameMap
 
 _SHOWN = 5
 

@@ -12,7 +12,7 @@ from pytest_npudump.ranks import exchange as exchanges
 from pytest_npudump.ranks.agreement import agree, stand_aside
 from pytest_npudump.ranks.exchange import Exchange
 from pytest_npudump.ranks.rank import Rank
-from pytest_npudump.ranks.sharing import nothing_recorded, why_not_shared
+from pytest_npudump.ranks.shared_golden import nothing_recorded, why_not_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,47 @@
+"""The configuration of every runtime that dumps by an acl.json."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytest_npudump.config.acl.acl_json import dump_section, write_acl_json
+from pytest_npudump.config.acl.collect_path import collecting_words
+from pytest_npudump.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_npudump.request import DumpRequest
+
+
+class AclJson:
+    """The part of a runtime that is configured by an acl.json.
+
+    Attributes:
+        refused_while_collecting: scenes of which GE dumps nothing while ``NPU_COLLECT_PATH`` is set.
+    """
+
+    config_name = "acl.json"
+    refused_while_collecting = frozenset({"model", "op", "overflow", "watcher"})
+
+    def write_config(
+        self,
+        path: Path,
+        request: DumpRequest,
+        dump_path: Path,
+        *,
+        layers: Sequence[str] | None = None,
+        dump_data: str | None = None,
+    ) -> None:
+        """Write the acl.json of a request.
+
+        Raises:
+            ConfigError: the dump path is one that CANN would accept and then not use, or the environment
+                has GE dump nothing.
+        """
+        refused = collecting_words(os.environ) if request.scene in self.refused_while_collecting else ""
+        if refused:
+            raise ConfigError(refused)
+        write_acl_json(path, dump_section(request, str(dump_path), layers=layers, dump_data=dump_data))

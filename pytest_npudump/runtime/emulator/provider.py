@@ -1,0 +1,38 @@
+"""The emulator as the module ``acl``; it needs no device, and is none."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from pytest_npudump.errors import RuntimeUnavailableError
+
+if TYPE_CHECKING:
+    from pytest_npudump.runtime.base import Runtime
+
+
+def find(option: str) -> str:
+    """Return at once: loading says whether its packages are installed."""
+    del option
+    return ""
+
+
+def load(option: str, device: int) -> Runtime:
+    """Put the emulator in place and load the adapter of pyACL over it."""
+    del option
+    from pytest_npudump.emulator.install import install  # noqa: PLC0415 - only where it is chosen
+    from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime  # noqa: PLC0415 - it needs numpy
+
+    install()
+    return PyAclRuntime(importlib.import_module("acl"), "emulator", device)
+
+
+def require(option: str) -> None:
+    """Refuse: it is no NPU."""
+    raise RuntimeUnavailableError(f"{option} excludes --npudump-runtime=emulator")
+
+
+def needs_process(scene: str) -> bool:
+    """It switches each scene's dump on and off within a process."""
+    del scene
+    return False

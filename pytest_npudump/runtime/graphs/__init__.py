@@ -1,0 +1,4 @@
+"""What torch runs on the NPU of this process, seen by whichever adapter dumps.
+
+``dispatch`` sees its operators, ``captured`` its captured graphs, of which ``rules`` say what a dump holds.
+"""

@@ -1,0 +1,101 @@
+"""The runtimes there are: a folder each of ours, and those that other packages offer.
+
+Another package offers one under the entry-point group ``pytest_npudump.runtimes``: the name is what
+``--npudump-runtime`` takes, the value a module (or object) with the functions of :class:`Provider`::
+
+    [project.entry-points."pytest_npudump.runtimes"]
+    my_device = "my_package.provider"
+
+``pytest_npudump.testing.RuntimeConformance`` says whether the runtime does what the protocol wants.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
+
+from pytest_npudump.errors import RuntimeUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.runtime.base import Runtime
+
+GROUP: Final = "pytest_npudump.runtimes"
+
+_OURS: Mapping[str, str] = MappingProxyType(
+    {
+        "acl": "pytest_npudump.runtime.pyacl.provider",
+        "torch_npu": "pytest_npudump.runtime.torch_npu.provider",
+        "mindspore": "pytest_npudump.runtime.mindspore.provider",
+        "emulator": "pytest_npudump.runtime.emulator.provider",
+    }
+)
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """What is to be known of a runtime before it is loaded; importing it imports neither client nor numpy.
+
+    ``option`` is the option that asks, for the messages of errors: ``--npudump-runtime=acl``.
+    """
+
+    def find(self, option: str) -> str:
+        """Return by what the runtime is known to be here, "" where nothing more is to be said.
+
+        Raises:
+            RuntimeUnavailableError: it cannot be used on this machine; the message says why.
+        """
+
+    def load(self, option: str, device: int) -> Runtime:
+        """Load the runtime for a device id.
+
+        Raises:
+            RuntimeUnavailableError: its client cannot be imported, or finds no device.
+        """
+
+    def require(self, option: str) -> None:
+        """Return where an NPU answers.
+
+        Raises:
+            RuntimeUnavailableError: none does.
+        """
+
+    def needs_process(self, scene: str) -> bool:
+        """Whether each run of a test of this scene needs a process that has used no device yet."""
+
+
+def offered() -> frozenset[str]:
+    """Return the names of the runtimes that other packages offer."""
+    return frozenset(found.name for found in entry_points(group=GROUP)) - _OURS.keys()
+
+
+def provider_of(name: str) -> Provider:
+    """Return the provider of a runtime.
+
+    Raises:
+        RuntimeUnavailableError: there is none of this name, two packages offer one, it cannot be imported,
+            or it lacks a function.
+    """
+    if name in _OURS:
+        return cast("Provider", importlib.import_module(_OURS[name]))
+    found = [*entry_points(group=GROUP, name=name)]
+    if len(found) != 1:
+        why = f"{len(found)} packages offer it" if found else "no package offers it"
+        raise RuntimeUnavailableError(
+            f"--npudump-runtime={name}: {why} as an entry point {GROUP!r}; ours are {', '.join(_OURS)}"
+        )
+    try:
+        provider = found[0].load()
+    except (ImportError, AttributeError) as error:
+        raise RuntimeUnavailableError(
+            f"--npudump-runtime={name}: {found[0].value} cannot be imported: {error}"
+        ) from error
+    if not isinstance(provider, Provider):
+        raise RuntimeUnavailableError(
+            f"--npudump-runtime={name}: {found[0].value} is no provider: expected the functions find, load, "
+            f"require and needs_process (see pytest_npudump.runtime.registry)"
+        )
+    return provider
