@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_npudump.dump.files.registry import format_of, offered
 from pytest_npudump.dump.files.stats_csv import read_stats_csv
 from pytest_npudump.dump.tree.converted import KIND, by_record, source_of
 from pytest_npudump.dump.tree.executions import Execution
+from pytest_npudump.dump.tree.find import start_of
+from pytest_npudump.dump.tree.unnamed import is_container
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    from pytest_npudump.dump.files.registry import FileFormat
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.dump.tree.places import DumpFile
@@ -95,7 +100,15 @@ def _read(
         parts, problems = reader_tensors.npy_parts((file, *job.more), stats=stats, acl=acl)
         parts = _with_table(parts, table)
         return [_execution(file, name, parts)] if parts else [], problems
+    if name is None and (format_ := _offered(file.path)) is not None:
+        return reader_tensors.offered_executions(file, format_, stats=stats, acl=acl)
     return reader_tensors.container_executions(file, table, stats=stats, acl=acl)
+
+
+def _offered(path: Path) -> FileFormat | None:
+    """Return the format of another package that a file without a dump file's name is of; None for ours."""
+    start = start_of(path) if offered() else None
+    return None if start is None or is_container(start) else format_of(path, start)
 
 
 def _with_table(parts: tuple[TensorPart, ...], table: tuple[TensorPart, ...]) -> tuple[TensorPart, ...]:

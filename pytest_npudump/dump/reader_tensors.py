@@ -14,7 +14,7 @@ from pytest_npudump.dump.files.npy import read_npy_header
 from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32, TensorPart, dtype_name
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.files import npy_stats, payload_stats
-from pytest_npudump.dump.tree.executions import Execution
+from pytest_npudump.dump.tree.executions import IO_ORDER, Execution
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import FormatError
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from pytest_npudump.dump.files.registry import FileFormat
     from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.records import Stats
+    from pytest_npudump.dump.records import Stats, TensorRecord
     from pytest_npudump.dump.tree.places import DumpFile
 
 
@@ -125,6 +126,57 @@ def executions_of(
         executions.append(_execution(file, record, layer, tuple(parts)))
         rows, table = {}, ()
     return executions, problems
+
+
+def offered_executions(
+    file: DumpFile, format_: FileFormat, *, stats: bool, acl: bool
+) -> tuple[list[Execution], list[FormatError]]:
+    """Return the executions of a file of another package's format, and problems of single tensors.
+
+    Raises:
+        FormatError: the file is damaged.
+    """
+    computed = partial(_file_stats, acl=acl)
+    problems: list[FormatError] = []
+    executions: list[Execution] = []
+    parts: dict[tuple[str, int], TensorPart] = {}
+    before: TensorRecord | None = None
+    for record in format_.read(file.path):
+        slot = (record.key.io, record.key.slot)
+        if record.key.io not in IO_ORDER:
+            raise FormatError(file.path, f"{record.key}: expected one of {', '.join(IO_ORDER)}")
+        if before is not None and (slot in parts or before.key.layer != record.key.layer):
+            executions.append(_offered_execution(file, before, parts))
+            parts = {}
+        before, part = record, _offered_part(record)
+        if stats and part.stats is None:
+            part, failed = _with_stats(part, file.path, computed)
+            problems += failed
+        parts[slot] = part
+    if before is not None:
+        executions.append(_offered_execution(file, before, parts))
+    return executions, problems
+
+
+def _offered_part(record: TensorRecord) -> TensorPart:
+    fields = {name: getattr(record, name) for name in TensorPart._fields if name not in {"io", "slot"}}
+    return TensorPart(record.key.io, record.key.slot, **fields)
+
+
+def _offered_execution(
+    file: DumpFile, record: TensorRecord, parts: dict[tuple[str, int], TensorPart]
+) -> Execution:
+    return Execution(
+        file.place,
+        file.path,
+        record.op_type,
+        record.key.layer,
+        True,  # noqa: FBT003 - as every execution is made
+        record.time,
+        record.task,
+        record.stream,
+        tuple(parts.values()),
+    )
 
 
 def _part(tensor: ContainerTensor) -> TensorPart:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
+from pytest_npudump.dump.files.registry import format_of
 from pytest_npudump.dump.names import DumpName, parse_name
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.tree.converted import KIND, parse_converted, without_copies
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["MAPPING", "STATISTIC", "DumpFile", "Tree", "find_files", "tree_of"]
+__all__ = ["MAPPING", "STATISTIC", "DumpFile", "Tree", "find_files", "start_of", "tree_of"]
 
 STATISTIC = "statistic.csv"
 _SNIFFED = 12
@@ -74,7 +75,7 @@ def find_files(root: Path) -> Tree:
     above = context(root.resolve().parts)
     for parts, names in _walk(root, tree):
         place = read_place(parts if marks_layout(parts) else (*above, *parts))
-        _Directory(root, parts, place, tree, len(tree.files), _start).add(names)
+        _Directory(root, parts, place, tree, len(tree.files), start_of).add(names)
     tree.files, copies = without_copies(tree.files)
     tree.other += ["/".join(file.path.relative_to(root).parts) for file in copies]
     return tree
@@ -217,6 +218,9 @@ class _Directory:
         if problem is None and start is not None and is_container(start):
             self.tree.files.append(DumpFile(path, place, None))
             return
+        if problem is None and format_of(path, start) is not None:
+            self.tree.files.append(DumpFile(path, place, None))
+            return
         problem = problem or problem_of(path, start)
         if problem is not None:
             self.tree.problems.append(problem)
@@ -228,8 +232,8 @@ def _ids(name: DumpName) -> object:
     return (name.op_type, name.task, name.stream, name.stamp)
 
 
-def _start(path: Path) -> bytes | None:
-    """Return the first bytes of a file, or None if it cannot be read."""
+def start_of(path: Path) -> bytes | None:
+    """Return the first 12 bytes of a file, or None if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(_SNIFFED)

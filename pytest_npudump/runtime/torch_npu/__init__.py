@@ -1,1 +1,1 @@
-"""PyTorch on the NPU: what an ``adapter`` needs, and its ``device``; ``released`` is a dump of the test's own."""
+"""PyTorch on the NPU: its ``device``, and what is ``released``: a dump that a test itself switches on."""

@@ -1,0 +1,160 @@
+"""Our file formats keep the protocol, on files that CANN, MindSpore, numpy and safetensors wrote."""
+
+from __future__ import annotations
+
+import csv
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from pytest_npudump.dump.files import registry
+from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.errors import DumpError, EmptyDumpError, FormatError
+from pytest_npudump.testing import FormatConformance, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_npudump.dump.records import TensorRecord
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+class OurFormat(FormatConformance):
+    """A format of ours is read by its file's name, in a dump."""
+
+    def read(self, path: Path) -> Sequence[TensorRecord]:
+        try:
+            dump = read_dump(path.parent)
+        except EmptyDumpError as error:
+            raise FormatError(path, str(error)) from error
+        if dump.problems:
+            raise dump.problems[0]
+        if not dump.records:
+            raise FormatError(path, "; ".join(dump.notes))
+        return dump.records
+
+
+class TestContainer(OurFormat):
+    samples = (
+        Sample(
+            DATA / "dump" / "containers" / "mixed-op",
+            {
+                "net/block 1/mat\\mul.x:input.0": np.arange(12, dtype=np.float32).reshape(3, 4),
+                **{
+                    f"net/block 1/mat\\mul.x:{slot}": None
+                    for slot in ("input.1", "input.2", "output.0", "output.1", "workspace.0")
+                },
+            },
+            "MatMul.net_block_1_mat_mul_x.3.7.1795228705872229",
+        ),
+    )
+
+
+def npy(path: Path) -> Sample:
+    """A file of MindSpore's, read by numpy, or by numpy but for the type where it knows none."""
+    if ".BFloat16." not in path.name:
+        array = np.load(path)
+    else:
+        content = path.read_bytes()
+        start = 10 + struct.unpack_from("<H", content, 8)[0]
+        array = np.frombuffer(content[start:], ml_dtypes.bfloat16)
+    layer, io, slot = path.name.split(".")[1], *path.name.split(".")[5:7]
+    return Sample(path, {f"{layer}:{io}.{slot}": array})
+
+
+class TestNpy(OurFormat):
+    samples = tuple(
+        npy(next((DATA / "trees" / "mindspore-dtypes").rglob(f"*.{name}.npy")))
+        for name in ("Float16", "Float32", "UInt64")
+    )
+
+
+def table(path: Path) -> Sample:
+    """The rows of a statistics table that CANN's dump code wrote, by Python's own reader of such tables."""
+    with path.open(newline="") as file:
+        rows = [*csv.DictReader(file)]
+    layer = path.name.split(".")[1]
+    return Sample(path, {f"{layer}:{row['Input/Output'].lower()}.{row['Index']}": None for row in rows})
+
+
+class TestStatisticsTable(OurFormat):
+    has_lines = True
+    samples = tuple(map(table, sorted((DATA / "trees" / "acl-stats").rglob("*.csv"))[:3]))
+
+
+def merged() -> Sample:
+    path = DATA / "trees" / "mindspore-statistic" / "statistic.csv"
+    lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
+    return Sample(path, {f"{line[1]}:{line[5]}.{line[6]}": None for line in lines})
+
+
+class TestMergedStatistics(OurFormat):
+    has_lines = True
+    samples = (merged(),)
+
+
+ARRAYS = {
+    "conv1:input.0": np.arange(-3, 3, dtype=np.int8).reshape(2, 3),
+    "conv1:output.0": np.array([1.5, -0.25, np.pi], np.float32),
+    "relu1:output.0": np.array([[0.5]], np.float32),
+}
+
+
+@pytest.fixture
+def _offered(monkeypatch: pytest.MonkeyPatch, others: Any) -> None:
+    monkeypatch.setattr(registry, "offered", lambda: (others.Safetensors(),))
+    monkeypatch.setattr("pytest_npudump.dump.reader_files.offered", lambda: (others.Safetensors(),))
+
+
+@pytest.fixture(scope="session")
+def safetensors_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("safetensors") / "step0.safetensors"
+    save_file(ARRAYS, path)
+    return path
+
+
+@pytest.mark.usefixtures("_offered")
+class TestAnotherPackagesFormat(OurFormat):
+    """Read where it lies among the files of a dump."""
+
+    samples = (Sample(DATA / "absent", ARRAYS, "step0.safetensors"),)
+
+    @pytest.fixture
+    def sample(self, safetensors_file: Path) -> Sample:
+        return Sample(safetensors_file, ARRAYS)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """The sample is made by safetensors itself, when the tests run."""
+
+
+def test_a_file_that_no_format_claims_is_as_it_was(tmp_path: Path, safetensors_file: Path) -> None:
+    (tmp_path / "step0.safetensors").write_bytes(safetensors_file.read_bytes())
+    with pytest.raises(EmptyDumpError, match=r"holds only step0\.safetensors: no dump file"):
+        read_dump(tmp_path)
+
+
+@pytest.mark.usefixtures("_offered")
+def test_statistics_of_another_packages_tensors_are_computed(tmp_path: Path, safetensors_file: Path) -> None:
+    (tmp_path / "step0.safetensors").write_bytes(safetensors_file.read_bytes())
+    dump = read_dump(tmp_path)
+    stats = {str(record.key): record.stats for record in dump.records}
+    for key, array in ARRAYS.items():
+        found = stats[key]
+        assert found is not None
+        values = array.astype(np.float64)
+        assert (found.max, found.min, found.count) == (values.max(), values.min(), values.size)
+
+
+def test_two_packages_that_claim_a_file_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: Any
+) -> None:
+    monkeypatch.setattr(registry, "offered", lambda: (others.Safetensors(), others.Safetensors()))
+    (tmp_path / "a.safetensors").write_bytes(b"x")
+    with pytest.raises(DumpError, match="2 formats of other packages claim it"):
+        read_dump(tmp_path)

@@ -1,0 +1,138 @@
+"""Our runtimes keep the protocol: over the emulator, and over stand-ins that record what clients do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from pytest_npudump.emulator import install
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.runtime.select import Choice, load
+from pytest_npudump.testing import RuntimeConformance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.runtime.base import Runtime
+
+DATA = Path(__file__).parents[1] / "data"
+ARRAY = np.array([[-1.5, 2.0, 0.0]], np.float32)
+
+
+def relu_model(folder: Path) -> Path:
+    """A model of one layer, whose values numpy computes as well."""
+    made = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Relu", ["x"], ["y"], name="relu1")],
+            "relu",
+            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3])],
+            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 3])],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    path = folder / "relu.onnx"
+    onnx.save(made, path)
+    return path
+
+
+@pytest.fixture
+def _emulator() -> Iterator[None]:
+    known = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "acl"}
+    install.install()
+    install.reset()
+    yield
+    install.uninstall()
+    install.reset()
+    sys.modules.update(known)
+
+
+@pytest.mark.usefixtures("_emulator")
+class TestEmulator(RuntimeConformance):
+    provider = "pytest_npudump.runtime.emulator.provider"
+    clients = ("onnx", "onnxruntime")
+    arrays = (ARRAY,)
+
+    @pytest.fixture
+    def runtime(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+        type(self).model = relu_model(tmp_path_factory.mktemp("model"))
+        runtime = load(Choice("emulator", ""), 0)
+        yield runtime
+        runtime.close()
+
+    def execute(self, runtime: Runtime) -> Mapping[str, np.ndarray | None]:
+        assert self.model is not None
+        with runtime.load_model(self.model) as session:
+            session.run(ARRAY)
+        return {"x:output.0": ARRAY, "relu1:output.0": np.maximum(ARRAY, 0)}
+
+
+class TestEmulatorStatistics(TestEmulator):
+    request = DumpRequest(dump_data="stats")
+
+
+@pytest.fixture
+def _client(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Import the stand-in of the class's data folder, which is gone afterwards."""
+    folder, names = request.cls.client
+    monkeypatch.syspath_prepend(str(DATA / folder))
+    known = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] in names}
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+        del sys.modules[name]
+    sys.modules.update(known)
+
+
+@pytest.mark.usefixtures("_client")
+class TestTorchNpu(RuntimeConformance):
+    client = ("torch_client", {"torch", "torch_npu"})
+    provider = "pytest_npudump.runtime.torch_npu.provider"
+    clients = ("torch", "torch_npu")
+    request = DumpRequest(scene="op", dump_data="tensor")
+
+    @pytest.fixture
+    def runtime(self, _client: None) -> Iterator[Runtime]:
+        runtime = load(Choice("torch_npu", ""), 0)
+        yield runtime
+        runtime.close()
+
+    def execute(self, runtime: Runtime) -> Mapping[str, np.ndarray | None]:
+        client: Any = runtime
+        client.torch_npu._device.operator("aclnnAdd", 1.25)
+        return {"aclnnAdd:output.0": np.array([1.25, 1.25], np.float32)}
+
+
+class TestTorchNpuStatistics(TestTorchNpu):
+    request = DumpRequest(scene="op", dump_data="stats")
+
+
+@pytest.mark.usefixtures("_client")
+class TestMindSpore(RuntimeConformance):
+    client = ("mindspore_client", {"mindspore"})
+    provider = "pytest_npudump.runtime.mindspore.provider"
+    clients = ("mindspore",)
+    one_dump_a_process = True
+
+    @pytest.fixture
+    def runtime(self, _client: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+        from pytest_npudump.runtime.mindspore.adapter import MindSporeRuntime
+
+        monkeypatch.setattr(MindSporeRuntime, "_read", [])
+        runtime = load(Choice("mindspore", ""), 0)
+        yield runtime
+        runtime.close()
+
+    def execute(self, runtime: Runtime) -> Mapping[str, np.ndarray | None]:
+        client: Any = runtime
+        client.mindspore.run(0, {"Default/Add-op0": 2.5})
+        compiled: Any = ModuleType("mindspore.common.api")
+        compiled.ms_compile_cache = {"graph 0"}  # as the real one notes it
+        sys.modules["mindspore.common.api"] = compiled
+        return {"Default/Add-op0:output.0": np.linspace(0, 2.5, 6, dtype=np.float32)}
