@@ -7,6 +7,7 @@ begin a new round.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -30,6 +31,8 @@ _PORTS = ("MASTER_PORT", "MS_SCHED_PORT")
 _NO_RUN_ID = {"", "none"}
 """What torchrun has for a run id where it was given none."""
 _SIZES = ("WORLD_SIZE", "RANK_SIZE")
+_COMMON = "/tmp"  # noqa: S108 - below it lies a folder of the user's own, which nobody else may read
+"""What every rank of a machine finds, whatever its environment."""
 _KEPT = 60.0
 """Seconds that a folder stays behind the last of its processes, for those who look into it."""
 
@@ -38,19 +41,34 @@ def join(rank: Rank, environment: Mapping[str, str] = os.environ) -> Path:
     """Take part in the run of this process, and return the folder of its messages.
 
     Raises:
-        ConfigError: the folder cannot be made, or is somebody else's.
+        ConfigError: no folder can be made, or each is somebody else's.
     """
-    base = Path(tempfile.gettempdir()) / f"npudump-ranks-{os.getuid()}"
-    try:
-        base.mkdir(mode=0o700, exist_ok=True)
-        if base.is_symlink() or base.stat().st_uid != os.getuid():
-            raise ConfigError(f"{base}: expected a folder of this user's own; remove it, or set TMPDIR")
-        with _alone(base):
-            _forget(base)
-            folder = _round(base, _name(rank, environment), rank.number)
-            _place(folder, rank.number).write_text(json.dumps(_this_process()), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{base}: the ranks cannot meet there: {error.strerror}; set TMPDIR") from error
+    refused = []
+    for base in _bases():
+        try:
+            return _join(base, rank, environment)
+        except OSError as error:  # noqa: PERF203 - there are two
+            refused.append(f"{base}: {error.strerror}")
+    raise ConfigError(f"the ranks cannot meet: {'; '.join(refused)}; make one of them usable, or set TMPDIR")
+
+
+def _bases() -> tuple[Path, ...]:
+    """Return where folders of runs may lie, the first that can be used counts for all ranks of a machine.
+
+    TMPDIR comes second: launch scripts give each rank one of its own.
+    """
+    name = f"npudump-ranks-{os.getuid()}"
+    return tuple(dict.fromkeys(Path(place) / name for place in (_COMMON, tempfile.gettempdir())))
+
+
+def _join(base: Path, rank: Rank, environment: Mapping[str, str]) -> Path:
+    base.mkdir(mode=0o700, exist_ok=True)
+    if base.is_symlink() or base.stat().st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "expected a folder of this user's own")
+    with _alone(base):
+        _forget(base)
+        folder = _round(base, _name(rank, environment), rank.number)
+        _place(folder, rank.number).write_text(json.dumps(_this_process()), encoding="utf-8")
     return folder
 
 

@@ -15,10 +15,11 @@ from pytest_npudump.ranks.meeting_place import has_joined, is_present, join
 from pytest_npudump.ranks.rank import Rank
 
 JOIN = """
-import sys, tempfile
+import sys
+from pytest_npudump.ranks import meeting_place
 from pytest_npudump.ranks.meeting_place import join
 from pytest_npudump.ranks.rank import Rank
-tempfile.tempdir, number = sys.argv[1], int(sys.argv[2])
+meeting_place._COMMON, number = sys.argv[1], int(sys.argv[2])
 print(join(Rank(number, 2, number, 2)), flush=True)
 sys.stdin.read()
 """
@@ -132,6 +133,26 @@ def test_meeting_place_that_cannot_be_made_is_refused_with_what_to_do(tmp_path: 
     tmp_path.joinpath(f"npudump-ranks-{os.getuid()}").write_text("")
     with pytest.raises(ConfigError, match="set TMPDIR"):
         join(rank(0))
+
+
+def test_ranks_meet_although_each_has_a_tmpdir_of_its_own(tmp_path: Path) -> None:
+    places = [tmp_path / "first", tmp_path / "second"]
+    for place in places:
+        place.mkdir()
+    ranks = [Process(tmp_path, n, TMPDIR=str(places[n]), **TORCHRUN) for n in range(2)]
+    try:
+        assert ranks[0].folder == ranks[1].folder
+        assert all(is_present(ranks[0].folder, number) for number in range(2))
+    finally:
+        for process in ranks:
+            process.leave()
+
+
+def test_ranks_meet_below_tmpdir_where_the_common_folder_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_npudump.ranks.meeting_place._COMMON", str(tmp_path / "absent"))
+    assert tmp_path in join(rank(0)).parents
 
 
 def test_folders_of_runs_that_are_over_are_removed() -> None:
