@@ -33,8 +33,8 @@ class Evidence:
         blind: why the dump would have seen nothing although it was on.
         notes: what a reader of a report should know of the run.
         loaders: the thread that loaded each model, by its id as ACL gave it.
-        runners: the threads that ran each model, by name and id, and each single operator, by type and ""; a
-            mapping for each dump.
+        runners: the threads that ran each model, by name and id, and each single operator, by type and ""
+            (both "" for operators of types that are not known); a mapping for each dump.
         undumped: what ran and is not in the dump although it reads like a dump of all that ran, in words;
             any of it fails the test.
     """

@@ -53,16 +53,22 @@ def runs_without_order(
     folders = {record.path.parent.parent for record in records}
     models = {name for folder in folders for name in (folder.name, folder.parent.name)}
     operators = {record.op_type for record in records}
+    again = any(record.key.turn for record in records)
     for dump in runners:
         for (name, model), threads in dump.items():
-            if len(threads) < 2 or not (model in models if model else name in operators):  # noqa: PLR2004 - one
-                continue
-            names = ", ".join(sorted(thread.name for thread in threads))
-            kind, number, way = (
-                ("model", "#step=N", "load and run") if model else ("operator", "#turn=N", "run")
-            )
-            yield (
-                f"the {kind} {name} was run by several threads ({names}): its executions are told apart by "
-                f"their order ({number}), which threads do not keep from run to run; {way} it in one thread, "
-                f"or in one thread after the other, each inside an npu_dump.capture(name)"
-            )
+            dumped = model in models if model else name in operators if name else again
+            if len(threads) > 1 and dumped:
+                yield _without_order(name, model, ", ".join(sorted(thread.name for thread in threads)))
+
+
+def _without_order(name: str, model: str, threads: str) -> str:
+    what, whose, number, way = f"the operator {name} was", "its", "#turn=N", "run it"
+    if model:
+        what, number, way = f"the model {name} was", "#step=N", "load and run it"
+    elif not name:
+        what, whose, way = "operators were", "their", "run them"
+    return (
+        f"{what} run by several threads ({threads}): {whose} executions are told apart by their order "
+        f"({number}), which threads do not keep from run to run; {way} in one thread, or in one thread after "
+        f"the other, each inside an npu_dump.capture(name)"
+    )

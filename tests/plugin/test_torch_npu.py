@@ -326,3 +326,44 @@ def test_operators_are_dumped_while_ge_refuses_to_and_overflows_are_not_tested(
     result = eager.run()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*unset NPU_COLLECT_PATH*"])
+
+
+WORKER = (
+    "    import threading\n"
+    "    def work():\n        operator('aclnnAdd', 2)\n"
+    "    def start(name, work=work):\n"
+    "        thread = threading.Thread(target=work, name=name)\n"
+    "        thread.start()\n"
+    "        return thread\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ("    for thread in [start('one'), start('two')]:\n        thread.join()\n", "one, two"),
+        ("    one = start('one')\n    operator('aclnnAdd', 1)\n    one.join()\n", "MainThread, one"),
+    ],
+)
+def test_eager_operators_of_several_threads_are_refused(eager: Eager, body: str, named: str) -> None:
+    eager.write(WORKER + body)
+    result = eager.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [f"*operators were run by several threads ({named}): their executions*(#turn=N)*run them in one*"]
+    )
+    assert not [*eager.project.path.joinpath("golden").rglob("*.yaml")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    operator('aclnnAdd', 1)\n    start('one').join()\n",
+        "    start('one', lambda: None).join()\n    operator('aclnnAdd', 1)\n    operator('aclnnAdd', 3)\n",
+        "    start('one', lambda: operator('aclnnMul', 2)).join()\n    operator('aclnnAdd', 1)\n",
+    ],
+)
+def test_eager_operators_that_have_an_order_or_need_none_are_recorded(eager: Eager, body: str) -> None:
+    eager.write(WORKER + body)
+    eager.record()
+    eager.run().assert_outcomes(passed=1)

@@ -27,6 +27,7 @@ from pytest_npudump.runtime.external.run import origin_of_program
 from pytest_npudump.runtime.graphs.captured import CapturedGraphs
 from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
 from pytest_npudump.runtime.graphs.rules import GraphRules
+from pytest_npudump.runtime.graphs.threads import ThreadsOfTest
 from pytest_npudump.runtime.torch_npu.activity import TorchNpuActivity
 from pytest_npudump.runtime.torch_npu.client import UTILS, call
 from pytest_npudump.runtime.torch_npu.device import initialising_with, other_devices
@@ -74,6 +75,7 @@ class TorchNpuRuntime(AclJson):
     _config: Path | None = None
     _left: DumpOfTest | None = None
     _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
+    _threads: ThreadsOfTest = field(default_factory=ThreadsOfTest)
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime, SoC name and the version of torch_npu, as a golden records them."""
@@ -125,6 +127,7 @@ class TorchNpuRuntime(AclJson):
         self._config = config
         self._watch()
         self._watch_graphs(config)
+        self._threads.watch()
 
     def _watch_graphs(self, config: Path, *, released: bool = False) -> None:
         rules = GraphRules.of(config, rules_version(), released=released)
@@ -173,6 +176,7 @@ class TorchNpuRuntime(AclJson):
             AclError: ACL cannot end the dump, so that files may be missing.
             RuntimeUnavailableError: an operator of the test failed on the device.
         """
+        self._threads.stop(self.activity.evidence)
         self._graphs.stop()
         if not self._dumping:
             self._end_dump_of_test()

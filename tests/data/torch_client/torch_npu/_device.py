@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ calls: list[tuple[Any, ...]] = []
 answers: dict[str, int] = {}
 state: dict[str, Any] = {"initialised": False, "dump_open": False, "config": None, "counter": 0, "time": 0}
 state |= {"device": 0, "inf_nan": False, "capturing": None}
+_one_at_a_time = threading.RLock()
 used: set[int] = set()
 """Devices on which the process has a context."""
 state["counter"] = int(os.environ.get("TORCH_CLIENT_COUNTER", "0"))
@@ -74,6 +76,11 @@ def _answer(call: str, *arguments: object) -> int:
 
 def operator(api: str, value: float, *, kernel: str = "") -> None:
     """Run an eager operator with two results of ``value``; the counter goes on, dumped or not."""
+    with _one_at_a_time:
+        _operator(api, value, kernel)
+
+
+def _operator(api: str, value: float, kernel: str) -> None:
     initialise()
     used.add(state["device"])
     dispatch(api)
