@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,24 @@ if TYPE_CHECKING:
 
     from pytest_npudump.regression.session import CaseSession, Judged
 
+_EMULATOR = "pytest_npudump.emulator"
+"""What stands for a device, and belongs to one process."""
+
 
 def main() -> None:
     """Run the task whose file the command line names, and exit as pytest does."""
-    task = Task.read(Path(sys.argv[1]))
+    run_task(Path(sys.argv[1]))
+
+
+def run_task(file: Path, descriptor: int | None = None) -> None:
+    """Run a task in this process, which is for nothing else, and exit as pytest does.
+
+    Args:
+        file: of the task.
+        descriptor: over which output is handed to the parent; None for the one that the task names.
+    """
+    task = Task.read(file)
+    task = task if descriptor is None else replace(task, socket=descriptor)
     interrupt_on_termination(lambda: _keep_output(task))
     sys.path[:] = task.path
     # This package is imported before pytest could rewrite it, and filterwarnings may make that an error.
@@ -171,7 +186,9 @@ class Child:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Say that nothing is missing."""
+        """Say what a child needs of this package, and that nothing is missing."""
+        ours = [name for name in sys.modules if name.startswith("pytest_npudump.")]
+        self._post("modules", [name for name in ours if not name.startswith(_EMULATOR)])
         self._post("end", int(exitstatus))
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.plugin.isolation.task import LINES, Task
+from pytest_npudump.plugin.isolation.prepared import Prepared
+from pytest_npudump.plugin.isolation.task import GRACE, LINES, Task
 from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
 from pytest_npudump.runtime.external.processes import how_it_ended, last_lines, run_in_group
 from pytest_npudump.storage.mailbox import messages
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
 
 _MAIN = "from pytest_npudump.plugin.isolation.child import main; main()"
-_GRACE = 15.0
-"""Seconds in which a child undoes what it has begun: ends programs, which get 5, and puts files back."""
 _GOOD = (0, 1)
 """Exit codes of a pytest that ran what it was to run."""
 _STREAMS = ("stdout", "stderr")
@@ -80,7 +79,7 @@ def run_child(item: pytest.Item, test: CaseSession, run: int) -> ChildRun:
         with closing(theirs):
             other = run != 1 and looks_for_unwritten(test.case)
             task = Task.of(item, run, test.case.directory, theirs.fileno(), meeting_place, other_memory=other)
-            good, end = _run(task, item.config.invocation_params.dir, timeout)
+            good, end = _run(task, item.config, timeout)
         last = [*_captured(ours)]
     said: dict[str, Any] = {}
     reports = []
@@ -91,6 +90,7 @@ def run_child(item: pytest.Item, test: CaseSession, run: int) -> ChildRun:
             _warn(item.config, content)
         else:
             said[kind] = content
+    Prepared.of(item.config).learn(said.get("modules", ()))
     if "exit" in said:
         raise pytest.exit.Exception(*said["exit"])
     concluded = said.get("concluded", {})
@@ -113,17 +113,22 @@ def _files(task: Task) -> tuple[Path, ...]:
     return tuple(task.directory / f"child{task.run}-{name}.txt" for name in _STREAMS)
 
 
-def _run(task: Task, cwd: Path, timeout: float) -> tuple[bool, str]:
+def _run(task: Task, config: pytest.Config, timeout: float) -> tuple[bool, str]:
     """Run the child; return whether it ended as a pytest does that ran its tests, and how it ended."""
     stdout, stderr = _files(task)
+    cwd, prepared = config.invocation_params.dir, Prepared.of(config)
     try:
-        command = (sys.executable, "-c", _MAIN, str(task.write()))
+        file = task.write()
         with stdout.open("wb") as out, stderr.open("wb") as err:
-            environment = other_memory(os.environ) if task.other_memory else dict(os.environ)
-            files = (out, err)
-            code = run_in_group(
-                command, cwd, environment, timeout, files, grace=_GRACE, pass_fds=(task.socket,)
-            )
+            if not task.other_memory and prepared.is_ready(cwd):
+                code = prepared.run(file, cwd, timeout, (out, err), task.socket)
+            else:
+                environment = other_memory(os.environ) if task.other_memory else dict(os.environ)
+                command = (sys.executable, "-c", _MAIN, str(file))
+                files = (out, err)
+                code = run_in_group(
+                    command, cwd, environment, timeout, files, grace=GRACE, pass_fds=(task.socket,)
+                )
     except subprocess.TimeoutExpired:
         return False, f"did not end within {timeout:g} seconds and was ended"
     except OSError as error:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LINES = 60
 """Last lines of a process's output: enough for Python's own words on a crash, whose first lines say most."""
+GRACE = 15.0
+"""Seconds in which a child undoes what it has begun: ends programs, which get 5, and puts files back."""
 CHILD = "npudump-child"
 """Name of the plugin object that passes on what happens in a child process."""
 
