@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import NpudumpError, RequestError
-from pytest_npudump.runtime.external.placed_config import Placed, placed
+from pytest_npudump.runtime.external.placed_config import placed
 from pytest_npudump.runtime.external.run import (
     TIMEOUT,
     ExternalRun,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.base import ModelSession
+    from pytest_npudump.runtime.external.read_trace import Placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,5 +2,5 @@
 
 ``adump`` is the checker inside ``aclmdlSetDump``, with a module for each of its steps; ``ge`` the one that
 the graph engine adds; ``profile`` and ``installed`` say which release's rules hold, ``soc`` and
-``environment`` what dumps less.
+``collect_path`` what dumps less.
 """

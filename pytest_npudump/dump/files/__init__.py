@@ -2,4 +2,5 @@
 
 Tensors: ``container``, ``tlv`` (the older layout), ``npy``, ``core``. Statistics: ``stats_csv`` of one
 operator, ``statistic_csv`` of a step. Beside them: ``mapping`` of long names, ``overflow`` records.
+``registry`` has the formats that other packages offer.
 """
