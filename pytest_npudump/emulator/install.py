@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator.machine import state
+from pytest_npudump.emulator.process import state
 
 if TYPE_CHECKING:
     from types import ModuleType

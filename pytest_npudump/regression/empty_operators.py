@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.emulator.dumping.recorder import Execution
+    from pytest_npudump.emulator.dumps.recorder import Execution
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
 
@@ -40,7 +40,7 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     """
     if case.runtime.name != "emulator":
         return None
-    from pytest_npudump.emulator.machine.state import process  # noqa: PLC0415 - only here is it in use
+    from pytest_npudump.emulator.process.state import process  # noqa: PLC0415 - only here is it in use
 
     root = Path(os.path.abspath(case.directory))  # noqa: PTH100 - links are kept, as in the dump's own paths
     run = root / Path(os.path.abspath(dump.root)).relative_to(root).parts[0]  # noqa: PTH100 - the same

@@ -10,7 +10,7 @@ import pytest
 from pytest_npudump.dump.streaming import (
     receiver as streaming,  # loaded here once, not anew in every session within a test
 )
-from pytest_npudump.emulator.dumping import callback
+from pytest_npudump.emulator.process import callback
 
 if TYPE_CHECKING:
     from conftest import Project

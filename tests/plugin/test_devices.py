@@ -59,7 +59,7 @@ def test_a_device_that_computes_something_else_is_named(project: Project) -> Non
 
 def test_an_operator_that_fails_on_one_device_is_told_with_it(project: Project) -> None:
     body = BODY.format(change=1).replace("== [0, 0]", "== [507011, 507011]")
-    plant = "    from pytest_npudump.emulator.machine.faults import fail\n    fail('block/conv.2')\n"
+    plant = "    from pytest_npudump.emulator.faults import fail\n    fail('block/conv.2')\n"
     project.marked("scene='exception', isolation='none'", body=plant + body)
     result = project.run("-v")
     result.assert_outcomes(failed=1)

@@ -107,7 +107,7 @@ def test_an_application_that_overflows_fails(application: Project) -> None:
     result.stdout.fnmatch_lines(["npudump: block/square (Mul) overflowed: *"])
 
 
-PLANT = "from pytest_npudump.emulator.machine.faults import fail; fail('block/square'); "
+PLANT = "from pytest_npudump.emulator.faults import fail; fail('block/square'); "
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_pyacl_is_what_it_was_behind_the_test(application: Project) -> None:
 
 def test_a_run_that_failed_and_was_passed_over_is_no_run_without_overflow(application: Project) -> None:
     body = """
-    from pytest_npudump.emulator.machine.faults import fail
+    from pytest_npudump.emulator.faults import fail
     fail("block/square")
     with npu_dump.load_model("half.onnx") as model:
         with pytest.raises(Exception, match="507011"):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EMULATOR = pytest_npudump.emulator.acl
 FAIL = """
-    from pytest_npudump.emulator.machine.faults import fail
+    from pytest_npudump.emulator.faults import fail
     fail("block/conv.2")
 """
 SWALLOW = f"""{FAIL}
@@ -272,8 +272,8 @@ def test_a_dump_beside_the_test_s_own_is_found_in_the_working_directory(project:
     """A detail dump that was on before cannot be ended: what it leaves is not where the test looks first."""
     body = SWALLOW.replace(
         "    image =",
-        """    from pytest_npudump.emulator.dumping.exceptions import ExceptionDump
-    from pytest_npudump.emulator.machine.state import process
+        """    from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
+    from pytest_npudump.emulator.process.state import process
     import acl
     acl.init()
     process().dumping.exception = ExceptionDump("ARGS_EXCEPTION", "")

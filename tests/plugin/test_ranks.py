@@ -243,7 +243,7 @@ def test_shared_golden_is_not_recorded_where_a_rank_has_nothing_to_compare(
 
 EXCEPTION = f"""{WAIT}
     import contextlib
-    from pytest_npudump.emulator.machine.faults import fail
+    from pytest_npudump.emulator.faults import fail
     from pytest_npudump.errors import NpudumpError
     meet("begun")
     if os.environ["RANK"] == "1":

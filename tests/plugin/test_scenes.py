@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WATCHER = "scene='watcher', layers=['block/relu.1', 'block/conv.2'], watcher_nodes=['block/conv.1']"
 TRAMPLE = """
-    from pytest_npudump.emulator.machine.faults import trample
+    from pytest_npudump.emulator.faults import trample
     trample("small", by="block/conv.2", victim="block/conv.1", first=12, elements=37)
 """
 

@@ -13,7 +13,20 @@ from pytest_npudump.emulator.acl._buffers import (
     get_data_buffer_size_v2,
     update_data_buffer,
 )
-from pytest_npudump.emulator.acl._descs import (
+from pytest_npudump.emulator.acl._system import (
+    app_log,
+    data_type_size,
+    finalize,
+    finalize_reference,
+    float16_to_float,
+    float_to_float16,
+    get_cann_version,
+    get_recent_err_msg,
+    get_soc_name,
+    get_version,
+    init,
+)
+from pytest_npudump.emulator.acl._tensor_descs import (
     create_tensor_desc,
     destroy_tensor_desc,
     get_tensor_desc_dim,
@@ -34,19 +47,6 @@ from pytest_npudump.emulator.acl._descs import (
     set_tensor_storage_format,
     set_tensor_storage_shape,
     trans_tensor_desc_format,
-)
-from pytest_npudump.emulator.acl._system import (
-    app_log,
-    data_type_size,
-    finalize,
-    finalize_reference,
-    float16_to_float,
-    float_to_float16,
-    get_cann_version,
-    get_recent_err_msg,
-    get_soc_name,
-    get_version,
-    init,
 )
 from pytest_npudump.emulator.unsupported import AbsentModule, missing
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import integers, parse
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.process.state import process
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.process.state import process
 
 
 @dataclass(slots=True)

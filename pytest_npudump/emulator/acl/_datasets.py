@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pytest_npudump.emulator.acl._buffers import DataBuffer
-from pytest_npudump.emulator.acl._descs import TensorDesc
+from pytest_npudump.emulator.acl._tensor_descs import TensorDesc
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.process.state import process
 
 
 @dataclass(slots=True)

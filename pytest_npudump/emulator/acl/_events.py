@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator.acl._streams import no_context, own_stream, refuse
+from pytest_npudump.emulator.acl._refusals import bad_limit, new_handle, own_stream, refuse
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
 from pytest_npudump.emulator.machine.events import (
@@ -19,8 +19,8 @@ from pytest_npudump.emulator.machine.events import (
     Reset,
     Wait,
 )
-from pytest_npudump.emulator.machine.state import process
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
+from pytest_npudump.emulator.process.state import process
 
 if TYPE_CHECKING:
     from pytest_npudump.emulator.machine.streams import Step
@@ -40,10 +40,7 @@ def create_event_with_flag(*args: object) -> tuple[int, int]:
 
 
 def _create(call: str, flags: int) -> tuple[int, int]:
-    state = process()
-    if state.context is None:
-        return 0, no_context(call)
-    return state.handles.add(Event(flags)), codes.SUCCESS
+    return new_handle(call, lambda _: Event(flags))
 
 
 def destroy_event(*args: object) -> int:
@@ -147,9 +144,7 @@ def synchronize_event_with_timeout(*args: object) -> int:
     """``(event, milliseconds) -> ret``: 507047 after that time, -1 waits for ever, less is 107000."""
     call = "acl.rt.synchronize_event_with_timeout"
     handle, milliseconds = parse(call, "ki", args)
-    if milliseconds < FOR_EVER:
-        return refuse(codes.RT_PARAM_INVALID, f"{call}: {milliseconds} ms; expected -1 or more")
-    return _synchronize(call, handle, milliseconds)
+    return bad_limit(call, milliseconds) or _synchronize(call, handle, milliseconds)
 
 
 def _synchronize(call: str, handle: int, milliseconds: int) -> int:

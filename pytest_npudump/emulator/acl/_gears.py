@@ -15,16 +15,17 @@ import numpy as np
 from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._datasets import Dataset
 from pytest_npudump.emulator.acl._model_descs import ModelDesc
-from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE
+from pytest_npudump.emulator.acl._refusals import RefusedError
+from pytest_npudump.emulator.execution.gears import BATCH, DIMS, IMAGE
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import integers, parse
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.process.state import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.emulator.gears import Gears
-    from pytest_npudump.emulator.models.model import Model
+    from pytest_npudump.emulator.execution.gears import Gears
+    from pytest_npudump.emulator.execution.model import Model
 
 _EVERY_INPUT = (1 << 64) - 1
 _SHORT, _LONG = 4, 8
@@ -34,10 +35,6 @@ _NO_GEARS = (
     "an ONNX file has no gears; say with emulator.gears.compile_for what ATC was told, or tell the shape "
     "with acl.mdl.set_dataset_tensor_desc"
 )
-
-
-class _RefusedError(Exception):
-    """``args`` are the code and the message."""
 
 
 def set_dynamic_batch_size(*args: object) -> int:
@@ -78,7 +75,7 @@ def _varying(gears: Gears, dims: list[int]) -> int:
     raw = [dim for shape in gears.raw for dim in shape]
     if len(raw) != len(dims) or any(want not in {-1, got} for want, got in zip(raw, dims, strict=True)):
         message = f"the model's inputs have the dimensions {raw}, not {dims}"
-        raise _RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
+        raise RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
     values = tuple(got for want, got in zip(raw, dims, strict=True) if want == -1)
     return _known(gears, DIMS, values)
 
@@ -88,7 +85,7 @@ def _known(gears: Gears, kind: str, values: tuple[int, ...]) -> int:
     gear = gears.index(values) if gears.option.kind == kind else None
     if gear is None:
         message = f"{values} is none of the model's gears of {gears.option.kind}: {list(gears.option.gears)}"
-        raise _RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, message)
+        raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, message)
     return gear
 
 
@@ -101,8 +98,8 @@ def _set(
         model, gears = _model(model_id)
         gear = find(gears)
         _write(model, buffer, gears.option.gears[gear])
-    except _RefusedError as error:
-        return _refuse(call, *error.args)
+    except RefusedError as error:
+        return error.told(call)
     model.current_shapes = gears.outputs[gear]
     return codes.SUCCESS
 
@@ -110,9 +107,9 @@ def _set(
 def _model(model_id: int) -> tuple[Model, Gears]:
     model = process().models.get(model_id)
     if model is None:
-        raise _RefusedError(codes.GE_EXEC_MODEL_ID_INVALID, f"no model has the id {model_id}")
+        raise RefusedError(codes.GE_EXEC_MODEL_ID_INVALID, f"no model has the id {model_id}")
     if model.gears is None:
-        raise _RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, _NO_GEARS)
+        raise RefusedError(codes.GE_DYNAMIC_BATCH_SIZE_INVALID, _NO_GEARS)
     return model, model.gears
 
 
@@ -122,22 +119,22 @@ def _buffer(handle: int, index: int, shortest: int) -> DataBuffer:
     buffers = [] if dataset is None else dataset.buffers
     buffer = state.handles.get(buffers[index], DataBuffer) if index < len(buffers) else None
     if buffer is None or not buffer.address:
-        raise _RefusedError(codes.INVALID_PARAM, f"the dataset has no buffer {index}")
+        raise RefusedError(codes.INVALID_PARAM, f"the dataset has no buffer {index}")
     if buffer.size < shortest:
         message = f"buffer {index} has {buffer.size} bytes, {shortest} are needed"
-        raise _RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
+        raise RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
     return buffer
 
 
 def _write(model: Model, buffer: DataBuffer, values: tuple[int, ...]) -> None:
     if buffer.size < _SHORT * len(values):
         message = f"a buffer has {buffer.size} bytes, {_SHORT * len(values)} are needed"
-        raise _RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
+        raise RefusedError(codes.GE_DYNAMIC_INPUT_LENGTH_INVALID, message)
     long = buffer.size >= _LONG * len(values)
     data = np.array(values, np.int64 if long else np.int32).view(np.uint8)
     found = process().memory.reached(buffer.address, data.size, model.device)
     if isinstance(found, str):
-        raise _RefusedError(codes.INVALID_PARAM, found)
+        raise RefusedError(codes.INVALID_PARAM, found)
     found[:] = data
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.emulator.execution import model as models
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
-from pytest_npudump.emulator.models import model as models
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensors import FORMAT_ND, acl_number
 
 if TYPE_CHECKING:
-    from pytest_npudump.emulator.models.model import Model, Port
+    from pytest_npudump.emulator.execution.model import Model, Port
 
 Dims = dict[str, Any]
 _UNDEFINED = -1
@@ -76,7 +76,7 @@ def _describe(handle: int, source: Any) -> int:
     if desc is None:
         return codes.INVALID_PARAM
     try:
-        desc.model = models.load(source, None)
+        desc.model = models.load(source, None, options=state.gears)
     except ModelError as error:
         return state.explain(codes.GE_EXEC_MODEL_PATH_INVALID, str(error))
     return codes.SUCCESS

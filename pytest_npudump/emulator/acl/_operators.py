@@ -13,23 +13,23 @@ import numpy as np
 
 from pytest_npudump.emulator.acl._attributes import OperatorAttributes
 from pytest_npudump.emulator.acl._buffers import DataBuffer
-from pytest_npudump.emulator.acl._descs import TensorDesc
-from pytest_npudump.emulator.acl._exceptions import dumped
-from pytest_npudump.emulator.acl._streams import own_stream
-from pytest_npudump.emulator.dumping import operator_dump
-from pytest_npudump.emulator.dumping.exception_files import Argument
-from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import integers
-from pytest_npudump.emulator.machine.faults import failing_operator
-from pytest_npudump.emulator.machine.state import process
-from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
-from pytest_npudump.emulator.models.failing import OperatorFailedError, single_operator
-from pytest_npudump.emulator.models.single_op import (
+from pytest_npudump.emulator.acl._refusals import RefusedError, own_stream
+from pytest_npudump.emulator.acl._tensor_descs import TensorDesc
+from pytest_npudump.emulator.dumps import operator_dump
+from pytest_npudump.emulator.dumps.exception_files import Argument
+from pytest_npudump.emulator.dumps.exceptions import dumped
+from pytest_npudump.emulator.execution.failures import OperatorFailedError, single_operator
+from pytest_npudump.emulator.execution.single_op import (
     MisusedAttributeError,
     OperatorNotFoundError,
     SingleOperator,
     build,
 )
+from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.arguments import integers
+from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
+from pytest_npudump.emulator.process.callback import destination
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensors import (
     Tensor,
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.values.dtypes import DType
     from pytest_npudump.emulator.machine.memory import Bytes
-
-
-class RefusedError(Exception):
-    """A call that is refused; ``args`` are the code and the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +150,7 @@ def _run(
     handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Place], stream: Stream
 ) -> Failure | None:
     tensors = [place.read() for place in inputs]
-    if failing_operator(handle.operator.op_type):
+    if process().faults.failing_operator(handle.operator.op_type):
         return _failed(handle, stream, tensors, "a failure that was planted (emulator.faults.fail)")
     try:
         results = handle.operator.run(tensors)
@@ -170,16 +166,27 @@ def _run(
     try:
         # Inputs are read again: one that is an output too holds the result by now.
         after = [place.read() for place in inputs]
-        where = (stream.context.device, stream.id)
-        operator_dump.record(process(), handle.operator.op_type, where, after, results)
+        _dump(handle.operator.op_type, stream, after, results)
     except OSError as error:
         return Failure(codes.INTERNAL_ERROR, f"the dump cannot be written: {error}")
     return None
 
 
+def _dump(op_type: str, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Write the dump of one execution, if single operators are dumped; it is a task either way."""
+    state = process()
+    call = operator_dump.Call(op_type, next(state.operator_tasks), stream.id, stream.context.device)
+    settings = state.dumping.settings
+    if settings is not None and settings.operators:
+        operator_dump.record(settings, call, inputs, outputs, state.clock, deliver=destination(state))
+
+
 def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], why: str) -> Failure:
     """Return the failure of an operator on the device, its exception dump written."""
-    operator = single_operator(handle.operator.op_type, stream.id, stream.context.device, inputs)
+    state = process()
+    operator = single_operator(
+        handle.operator.op_type, next(state.operator_tasks), stream.id, stream.context.device, inputs
+    )
     room = [(from_acl_type(desc.dtype), desc) for desc in handle.outputs]
     outputs = [
         Argument(Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index)
@@ -187,7 +194,9 @@ def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], wh
         if dtype is not None and desc.nbytes
     ]
     error = OperatorFailedError(replace(operator, outputs=outputs), why)
-    return Failure(codes.RT_AICORE_EXCEPTION, f"{error}{dumped(error.operator)}")
+    return Failure(
+        codes.RT_AICORE_EXCEPTION, f"{error}{dumped(state.dumping.exception, error.operator, state.clock)}"
+    )
 
 
 def _dtype(desc: TensorDesc) -> DType:

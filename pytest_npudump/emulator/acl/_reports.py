@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 
-from pytest_npudump.emulator.acl._streams import any_stream, no_context, own_stream, refuse
+from pytest_npudump.emulator.acl._refusals import any_stream, no_context, own_stream, refuse, stuck
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
+from pytest_npudump.emulator.process.state import process
 
 _BLOCK_TYPES = (0, 1)
 
@@ -56,7 +56,7 @@ def unsubscribe_report(*args: object) -> int:
         return refuse(code, f"{call}: {why}")
     reason = state.streams.wait_for(stream, FOR_EVER)
     if reason:
-        return refuse(codes.RT_STREAM_SYNC_TIMEOUT, f"{call}: the stream does not go on: {reason}")
+        return stuck(call, reason)
     with state.streams.changed:
         state.subscriptions.remove(stream)
         state.streams.changed.notify_all()

@@ -1,56 +1,23 @@
-"""Streams, and the refusals that all of ``acl.rt`` shares.
-
-Sources: ``api_impl.cc`` of hicann/runtime, by function (``StreamSynchronize``, ``StreamDestroy``, ...): every
-call needs a context of its thread (107002), most take only a stream of that context (107003).
-"""
+"""``acl.rt.create_stream`` and its kin."""
 
 from __future__ import annotations
 
+from pytest_npudump.emulator.acl._refusals import (
+    any_stream,
+    bad_limit,
+    new_handle,
+    own_stream,
+    refuse,
+    stuck,
+    wait_for,
+)
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
-from pytest_npudump.emulator.machine.streams import DEFAULT_STREAM, FOR_EVER, Stream
+from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
+from pytest_npudump.emulator.process.state import process
 
 _COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF
 """``aclrtStreamStatus``."""
-
-
-def refuse(code: int, message: str) -> int:
-    """Leave ``message`` for the application and return ``code``."""
-    return process().explain(code, message)
-
-
-def no_context(call: str) -> int:
-    """Return 107002, with what to do about it."""
-    return refuse(codes.RT_CONTEXT_NULL, f"{call}: this thread has no context; call acl.rt.set_device first")
-
-
-def any_stream(call: str, handle: int) -> Stream | int:
-    """Return the stream of a handle, of whatever context: 0 is the default one of this thread's context.
-
-    In its place come 107002 without a context, and 107000 for an unknown handle.
-    """
-    state = process()
-    context = state.context
-    if context is None:
-        return no_context(call)
-    if handle == DEFAULT_STREAM:
-        return context.stream
-    return state.handles.get(handle, Stream) or refuse(
-        codes.RT_PARAM_INVALID, f"{call}: {handle:#x} is no stream"
-    )
-
-
-def own_stream(call: str, handle: int) -> Stream | int:
-    """Return the stream of a handle as :func:`any_stream` does, or 107003 for one of another context."""
-    stream = any_stream(call, handle)
-    if isinstance(stream, Stream) and stream.context is not process().context:
-        message = (
-            f"{call}: {handle:#x} is a stream of another context (device {stream.context.device}); make that "
-            f"context this thread's with acl.rt.set_context first"
-        )
-        return refuse(codes.RT_STREAM_CONTEXT, message)
-    return stream
 
 
 def create_stream(*_: object) -> tuple[int, int]:
@@ -68,10 +35,7 @@ def create_stream_with_config(*args: object) -> tuple[int, int]:
 
 
 def _create(call: str) -> tuple[int, int]:
-    state = process()
-    if state.context is None:
-        return 0, no_context(call)
-    return state.handles.add(Stream(state.context, next(state.stream_ids))), codes.SUCCESS
+    return new_handle(call, lambda context: Stream(context, next(process().stream_ids)))
 
 
 def destroy_stream(*args: object) -> int:
@@ -86,31 +50,11 @@ def destroy_stream(*args: object) -> int:
         return stream
     reason = state.streams.wait_for(stream, FOR_EVER)
     if reason:
-        return _stuck(call, reason)
+        return stuck(call, reason)
     with state.streams.changed:
         state.subscriptions.remove(stream)
     state.handles.remove(handle, Stream)
     return codes.SUCCESS
-
-
-def _stuck(call: str, reason: str) -> int:
-    """Return 507046. Where a stream never goes on, CANN waits for ever in place of it."""
-    return refuse(codes.RT_STREAM_SYNC_TIMEOUT, f"{call}: the stream does not go on: {reason}")
-
-
-def known_stream(call: str, handle: int) -> int:
-    """Return 0 for a stream, else the code of :func:`any_stream`."""
-    stream = any_stream(call, handle)
-    return codes.SUCCESS if isinstance(stream, Stream) else stream
-
-
-def wait_for(call: str, stream: Stream, milliseconds: int) -> int:
-    """Wait for a stream: 0, 507046, or the code of what failed on it."""
-    reason = process().streams.wait_for(stream, milliseconds)
-    if reason:
-        return _stuck(call, reason)
-    failure = stream.take_failure()
-    return codes.SUCCESS if failure is None else refuse(failure.code, f"{call}: {failure.why}")
 
 
 def synchronize_stream(*args: object) -> int:
@@ -123,9 +67,7 @@ def synchronize_stream_with_timeout(*args: object) -> int:
     """``(stream, milliseconds) -> ret``: 507046 after that time, -1 waits for ever, less is 107000."""
     call = "acl.rt.synchronize_stream_with_timeout"
     handle, milliseconds = parse(call, "ki", args)
-    if milliseconds < FOR_EVER:
-        return refuse(codes.RT_PARAM_INVALID, f"{call}: {milliseconds} ms; expected -1 or more")
-    return _synchronize(call, handle, milliseconds)
+    return bad_limit(call, milliseconds) or _synchronize(call, handle, milliseconds)
 
 
 def _synchronize(call: str, handle: int, milliseconds: int) -> int:
@@ -140,3 +82,24 @@ def stream_query(*args: object) -> tuple[int, int]:
     if not isinstance(stream, Stream):
         return _RESERVED, stream
     return _NOT_READY if stream.steps else _COMPLETE, codes.SUCCESS
+
+
+def set_stream_overflow_switch(*args: object) -> int:
+    """``(stream, flag) -> ret``: detection can only be left off."""
+    handle, flag = parse("acl.rt.set_stream_overflow_switch", "kI", args)
+    if flag:
+        message = "acl.rt.set_stream_overflow_switch: the emulator cannot detect overflows"
+        return refuse(codes.RT_FEATURE_NOT_SUPPORT, message)
+    return _known("acl.rt.set_stream_overflow_switch", handle)
+
+
+def get_stream_overflow_switch(*args: object) -> tuple[int, int]:
+    """``(stream) -> (flag, ret)``."""
+    (handle,) = parse("acl.rt.get_stream_overflow_switch", "k", args)
+    return 0, _known("acl.rt.get_stream_overflow_switch", handle)
+
+
+def _known(call: str, handle: int) -> int:
+    """Return 0 for a stream, else the code of :func:`any_stream`."""
+    stream = any_stream(call, handle)
+    return codes.SUCCESS if isinstance(stream, Stream) else stream

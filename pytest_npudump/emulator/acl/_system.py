@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import struct
 
-from pytest_npudump.emulator.machine import codes, lifecycle
+from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.process import lifecycle
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.tensors import from_acl_type
 
 SOC_NAME = "Emulator"

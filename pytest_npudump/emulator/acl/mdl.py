@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from pytest_npudump.emulator.acl._config import (
-    create_config_handle,
-    destroy_config_handle,
-    load_with_config,
-    set_config_opt,
-)
 from pytest_npudump.emulator.acl._datasets import (
     add_dataset_buffer,
     create_dataset,
@@ -29,7 +23,7 @@ from pytest_npudump.emulator.acl._gears import (
     set_dynamic_hw_size,
     set_input_dynamic_dims,
 )
-from pytest_npudump.emulator.acl._loading import (
+from pytest_npudump.emulator.acl._load import (
     load_from_file,
     load_from_file_with_mem,
     load_from_mem,
@@ -37,6 +31,12 @@ from pytest_npudump.emulator.acl._loading import (
     query_size,
     query_size_from_mem,
     unload,
+)
+from pytest_npudump.emulator.acl._load_config import (
+    create_config_handle,
+    destroy_config_handle,
+    load_with_config,
+    set_config_opt,
 )
 from pytest_npudump.emulator.acl._model_descs import (
     create_desc,
@@ -62,10 +62,9 @@ from pytest_npudump.emulator.acl._model_descs import (
     get_output_size_by_index,
     get_tensor_real_name,
 )
-from pytest_npudump.emulator.dumping import callback
-from pytest_npudump.emulator.machine import lifecycle
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.process import callback, lifecycle
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [

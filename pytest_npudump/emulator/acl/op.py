@@ -20,14 +20,14 @@ from pytest_npudump.emulator.acl._attributes import (
 )
 from pytest_npudump.emulator.acl._operators import (
     OperatorHandle,
-    RefusedError,
     create,
     create_cast,
     run,
 )
+from pytest_npudump.emulator.acl._refusals import RefusedError
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import integers, parse
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [
@@ -91,7 +91,7 @@ def _execute(call: str, args: tuple[object, ...]) -> int:
         handle = create(call, op_type, in_descs, out_descs, attr)
         return run(call, handle, integers(call, in_buffers), integers(call, out_buffers), stream)
     except RefusedError as error:
-        return process().explain(error.args[0], f"{call}: {error.args[1]}")
+        return error.told(call)
 
 
 def create_handle(*args: object) -> tuple[int, int]:
@@ -101,7 +101,7 @@ def create_handle(*args: object) -> tuple[int, int]:
     try:
         handle = create(call, op_type, in_descs, out_descs, attr)
     except RefusedError as error:
-        return 0, process().explain(error.args[0], f"{call}: {error.args[1]}")
+        return 0, error.told(call)
     return process().handles.add(handle), codes.SUCCESS
 
 
@@ -121,7 +121,7 @@ def execute_with_handle(*args: object) -> int:
     try:
         return run(call, handle, integers(call, in_buffers), integers(call, out_buffers), stream)
     except RefusedError as error:
-        return process().explain(error.args[0], f"{call}: {error.args[1]}")
+        return error.told(call)
 
 
 def create_handle_for_cast(*args: object) -> tuple[int, int]:
@@ -131,7 +131,7 @@ def create_handle_for_cast(*args: object) -> tuple[int, int]:
     try:
         handle = create_cast(source, target)
     except RefusedError as error:
-        return 0, process().explain(error.args[0], f"{call}: {error.args[1]}")
+        return 0, error.told(call)
     return process().handles.add(handle), codes.SUCCESS
 
 
@@ -142,7 +142,7 @@ def cast(*args: object) -> int:
     try:
         return run(call, create_cast(source, target), [data], [result], stream)
     except RefusedError as error:
-        return process().explain(error.args[0], f"{call}: {error.args[1]}")
+        return error.told(call)
 
 
 def __getattr__(name: str) -> NoReturn:

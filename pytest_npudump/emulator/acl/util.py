@@ -11,8 +11,8 @@ import numpy as np
 
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
-from pytest_npudump.emulator.machine.threads import ApplicationThread
+from pytest_npudump.emulator.machine.reports import ApplicationThread
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import missing
 
 __all__ = [

@@ -1,4 +1,5 @@
-"""The emulated machine: ``state`` of the process, ``memory``, ``streams`` and ``events``, and its life cycle.
+"""The emulated machine and the manners of its interface.
 
-``faults`` are planted here, for tests of the tools that are to find them.
+``memory``, ``streams``, ``events``, ``reports`` (callbacks, and threads of the application) and ``faults``;
+``codes``, ``handles`` and ``arguments`` are how pyACL answers, names things and reads what it is given.
 """

@@ -1,18 +1,12 @@
-"""Faults planted into the emulated machine, for tests of the tools that are to find them.
-
-A trampling stands for an operator that writes outside of its own tensors. It shows where the watcher
-looks at memory; the model's own results stay as onnxruntime gives them. A failure stands for an operator
-that ends with an AI Core exception.
-"""
+"""Faults that are planted in the emulated machine, and when they strike."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from pytest_npudump.emulator.machine.state import process
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -39,19 +33,6 @@ class Trampling:
     elements: int
 
 
-def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int = 1) -> None:
-    """Let ``by`` trample on the outputs of ``victim`` in models of that name loaded from now on.
-
-    All bits of the elements are inverted, so that each of them changes. ``install.reset()`` ends it.
-
-    Raises:
-        ValueError: ``first`` is negative, or no element is to change.
-    """
-    if first < 0 or elements < 1:
-        raise ValueError(f"first={first}, elements={elements}: expected at least 0 and at least 1")
-    process().tramplings.append(Trampling(model, by, victim, first, elements))
-
-
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An operator that fails.
@@ -67,50 +48,39 @@ class Failure:
     first: int
 
 
-def fail(operator: str, *, model: str | None = None, first: int = 0) -> None:
-    """Let an operator fail on the device from now on, in models loaded already as well.
+@dataclass(slots=True)
+class Faults:
+    """All faults of a machine.
 
-    ``acl.mdl.execute`` returns 507011; of ``acl.mdl.execute_async`` the call that waits for the stream does,
-    as of a single operator (507015). The outputs are not written, and an exception dump that is on leaves
-    what CANN leaves. Operators before it run as ever. ``install.reset()`` ends it.
-
-    Args:
-        operator: its raw name; for a single operator (``acl.op``) its type.
-        model: name of the model (its file's stem, or its graph's name); None for every model that has such
-            an operator, and for single operators.
-        first: number of executions of the model, or of calls of the operator, that do not fail.
-
-    Raises:
-        ValueError: the name is empty, or ``first`` is negative.
+    Attributes:
+        tramplings, failures: what is planted.
+        calls: how often each type of single operator was called.
     """
-    if not operator or first < 0:
-        raise ValueError(f"operator={operator!r}, first={first}: expected a name and at least 0")
-    process().failures.append(Failure(operator, model, first))
 
+    tramplings: list[Trampling] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)
 
-def failing(models: Collection[str], execution: int) -> tuple[Failure, ...]:
-    """Return the failures planted in this execution of a model known by the names ``models``."""
-    return tuple(
-        fault
-        for fault in process().failures
-        if execution >= fault.first and (fault.model is None or fault.model in models)
-    )
+    def failing(self, models: Collection[str], execution: int) -> tuple[Failure, ...]:
+        """Return the failures planted in this execution of a model known by the names ``models``."""
+        return tuple(
+            fault
+            for fault in self.failures
+            if execution >= fault.first and (fault.model is None or fault.model in models)
+        )
 
+    def failing_operator(self, op_type: str) -> bool:
+        """Whether the next call of a single operator fails; counts the call."""
+        called = self.calls[op_type]
+        self.calls[op_type] += 1
+        return any(
+            fault.operator == op_type and fault.model is None and called >= fault.first
+            for fault in self.failures
+        )
 
-def failing_operator(op_type: str) -> bool:
-    """Whether the next call of a single operator fails; counts the call."""
-    state = process()
-    called = state.operator_calls[op_type]
-    state.operator_calls[op_type] += 1
-    return any(
-        fault.operator == op_type and fault.model is None and called >= fault.first
-        for fault in state.failures
-    )
-
-
-def planted(models: Collection[str]) -> tuple[Trampling, ...]:
-    """Return the faults planted in a model known by the names ``models``."""
-    return tuple(fault for fault in process().tramplings if fault.model in models)
+    def trampling(self, models: Collection[str]) -> tuple[Trampling, ...]:
+        """Return what is planted in a model known by the names ``models``."""
+        return tuple(fault for fault in self.tramplings if fault.model in models)
 
 
 def trampled(tensor: Tensor, faults: Sequence[Trampling]) -> Tensor:

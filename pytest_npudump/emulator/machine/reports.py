@@ -8,6 +8,7 @@ the thread that is subscribed to the stream; a callback that blocks holds the st
 from __future__ import annotations
 
 import threading
+import traceback
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -102,3 +103,25 @@ class Subscriptions:
         if thread is None:
             return None
         return Report(function, argument, blocks, thread, self.pending[thread])
+
+
+class ApplicationThread(threading.Thread):
+    """A thread that runs one function.
+
+    Attributes:
+        problem: what the function raised, in the words of pyACL; empty where it returned.
+    """
+
+    def __init__(self, function: Callable[..., object], argument: object) -> None:
+        super().__init__(daemon=True)
+        self.problem = ""
+        self._function = function
+        self._arguments = () if argument is None else (argument,)
+
+    def run(self) -> None:
+        """Call the function; what it raises is printed, and kept for who joins the thread."""
+        try:
+            self._function(*self._arguments)
+        except BaseException as error:  # noqa: BLE001 - pyACL keeps whatever it is
+            traceback.print_exception(error)
+            self.problem = f"exception={type(error).__qualname__},msg=thread call failed;"

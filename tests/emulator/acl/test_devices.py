@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.emulator.machine.faults import fail
+from pytest_npudump.emulator.faults import fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable

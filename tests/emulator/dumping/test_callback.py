@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.emulator.dumping import callback
+from pytest_npudump.emulator.process import callback
 
 if TYPE_CHECKING:
     from collections.abc import Callable

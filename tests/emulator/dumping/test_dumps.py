@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.emulator.models.model import operator_names
+from pytest_npudump.emulator.execution.model import operator_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,16 +22,16 @@ from pytest_npudump.dump.files.mapping import read_mapping
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_PROTO
 from pytest_npudump.emulator import install
-from pytest_npudump.emulator.dumping.exception_files import (
+from pytest_npudump.emulator.dumps.exception_files import (
     Argument,
     Operator,
     container,
     norm_header,
 )
-from pytest_npudump.emulator.dumping.exceptions import ExceptionDump
-from pytest_npudump.emulator.dumping.writer import path_hash
-from pytest_npudump.emulator.machine.faults import fail
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
+from pytest_npudump.emulator.dumps.writer import path_hash
+from pytest_npudump.emulator.faults import fail
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.tensors import Tensor
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ from pytest_npudump.emulator.install import install
 install()
 import acl
 import numpy as np
-from pytest_npudump.emulator.machine.faults import fail
+from pytest_npudump.emulator.faults import fail
 
 fail("block/relu.1")
 acl.init(sys.argv[1])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_npudump.dump.values.dtypes import BY_NAME, BY_PROTO
-from pytest_npudump.emulator.dumping import stats_text
+from pytest_npudump.emulator.dumps import stats_text
 from pytest_npudump.onnxmodels.tensors import Tensor, from_array, storage
 
 DATA = Path(__file__).parents[2] / "data" / "emulator"

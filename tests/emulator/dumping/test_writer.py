@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.values.dtypes import BY_NAME, BY_PROTO
-from pytest_npudump.emulator.dumping.header import (
+from pytest_npudump.emulator.dumps.header import (
     NO_OFFSET,
     Slot,
     encode_header,
     prefix,
 )
-from pytest_npudump.emulator.dumping.writer import (
+from pytest_npudump.emulator.dumps.writer import (
     Clock,
     TaskFile,
     append,

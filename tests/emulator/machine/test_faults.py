@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.emulator.dumping.dump_settings import DumpSettings
-from pytest_npudump.emulator.machine.faults import trample
-from pytest_npudump.emulator.models.model import load
+from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
+from pytest_npudump.emulator.execution.model import load
+from pytest_npudump.emulator.faults import trample
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.emulator.machine.faults import fail
+from pytest_npudump.emulator.faults import fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable

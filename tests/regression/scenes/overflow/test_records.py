@@ -13,8 +13,8 @@ import pytest
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumping.header import Slot
-from pytest_npudump.emulator.dumping.writer import TaskFile, write
+from pytest_npudump.emulator.dumps.header import Slot
+from pytest_npudump.emulator.dumps.writer import TaskFile, write
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.text import parse
 from pytest_npudump.onnxmodels.tensors import from_array

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.acl.collect_path import collecting
-from pytest_npudump.emulator.dumping.exceptions import ExceptionDump, from_environment
-from pytest_npudump.emulator.dumping.writer import Clock
+from pytest_npudump.emulator.dumps.exceptions import ExceptionDump, from_environment
+from pytest_npudump.emulator.dumps.writer import Clock
+from pytest_npudump.emulator.machine.faults import Faults
 from pytest_npudump.emulator.machine.handles import Handles
 from pytest_npudump.emulator.machine.memory import Memory
 from pytest_npudump.emulator.machine.reports import Subscriptions
@@ -20,12 +21,11 @@ from pytest_npudump.emulator.machine.streams import DEFAULT_STREAM, Context, Str
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.emulator.dumping.dump_settings import DumpSettings
-    from pytest_npudump.emulator.dumping.recorder import Execution
-    from pytest_npudump.emulator.gears import Option
-    from pytest_npudump.emulator.machine.faults import Failure, Trampling
-    from pytest_npudump.emulator.machine.threads import ApplicationThread
-    from pytest_npudump.emulator.models.model import Model
+    from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
+    from pytest_npudump.emulator.dumps.recorder import Execution
+    from pytest_npudump.emulator.execution.gears import Option
+    from pytest_npudump.emulator.execution.model import Model
+    from pytest_npudump.emulator.machine.reports import ApplicationThread
 
 DEVICES = 8
 """Devices of the emulated machine."""
@@ -83,11 +83,9 @@ class Process:
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     threads: dict[int, ApplicationThread] = field(default_factory=dict)
     operator_directory: str = ""
-    operator_calls: Counter[str] = field(default_factory=Counter)
     gears: dict[str, Option] = field(default_factory=dict)
-    tramplings: list[Trampling] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
     callback: Callable[[dict[str, object]], object] | None = None
-    failures: list[Failure] = field(default_factory=list)
     collecting: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
     thread: threading.local = field(default_factory=threading.local)

@@ -16,12 +16,10 @@ import numpy as np
 from pytest_npudump.emulator.machine import codes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
-    from pytest_npudump.emulator.machine.state import Process
-
-    Content = Sequence[bytes | memoryview]
-    Deliver = Callable[[str, Content], None]
+    from pytest_npudump.emulator.dumps.writer import Content, Deliver
+    from pytest_npudump.emulator.process.state import Process
 
 SLICE_BYTES = 128 << 20
 """Bytes of a chunk at most, a header apart, which is not cut."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import integers, parse
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.tensors import from_acl_type, nbytes
 
 _UNDEFINED = -1

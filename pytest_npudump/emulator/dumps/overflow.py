@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumping.header import Slot
-from pytest_npudump.emulator.dumping.writer import TaskFile
+from pytest_npudump.emulator.dumps.header import Slot
+from pytest_npudump.emulator.dumps.writer import TaskFile
 from pytest_npudump.onnxmodels.tensors import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.emulator.dumping.plan import Task
+    from pytest_npudump.emulator.dumps.plan import Task
 
 _SIZE = 2048
 _INFO = 256

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator.dumping.dump_settings import EVERY_MODEL, DumpSettings
-from pytest_npudump.emulator.machine.faults import Trampling, planted
+from pytest_npudump.emulator.dumps.dump_settings import EVERY_MODEL, DumpSettings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from pytest_npudump.emulator.machine.faults import Trampling
     from pytest_npudump.onnxmodels.graph import Operator
 
 STREAM = 3
@@ -65,16 +65,20 @@ class Plan:
 
 
 def plan(
-    settings: DumpSettings, models: Sequence[str], operators: Sequence[Operator], data: Collection[str]
+    settings: DumpSettings,
+    models: Sequence[str],
+    operators: Sequence[Operator],
+    data: Collection[str],
+    faults: Sequence[Trampling] = (),
 ) -> Plan:
     """Return the files of a model.
 
-    ``models`` are the names that stand for it (its file's stem first, then its graph's name) and ``data``
-    the names of its inputs. Each selected operator is followed by one ``Data`` file for every model input
+    ``models`` are the names that stand for it (its file's stem first, then its graph's name), ``data`` the
+    names of its inputs, and ``faults`` what is planted in it. Each selected operator is followed by one ``Data`` file for every model input
     it reads, as in GE's ``DataDumper``.
     """
     if settings.watcher_nodes:
-        return Plan(settings, tuple(_watcher_tasks(settings, operators, planted(models))))
+        return Plan(settings, tuple(_watcher_tasks(settings, operators, faults)))
     if settings.overflow:
         return Plan(settings, tuple(task_of(settings, models, operator) for operator in operators))
     names = selected(settings, models, operators)

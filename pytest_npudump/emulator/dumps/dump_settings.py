@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.emulator.dumping import stats_text
+from pytest_npudump.emulator.dumps import stats_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

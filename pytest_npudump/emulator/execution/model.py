@@ -10,14 +10,15 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.values.dtypes import BY_GE
-from pytest_npudump.emulator.dumping import recorder
-from pytest_npudump.emulator.dumping.plan import Plan, plan
-from pytest_npudump.emulator.gears import SHAPE_DATA, gears_of, largest_ports, option_of
-from pytest_npudump.emulator.machine.faults import failing
-from pytest_npudump.emulator.models.failing import Graph, planted_failure, real_failure
+from pytest_npudump.emulator.dumps import recorder
+from pytest_npudump.emulator.dumps.plan import Plan, plan
+from pytest_npudump.emulator.execution.failures import Graph, planted_failure, real_failure
+from pytest_npudump.emulator.execution.gears import SHAPE_DATA, gears_of
+from pytest_npudump.emulator.machine.faults import Faults
 from pytest_npudump.emulator.unsupported import NotEmulatedError
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions, tensors
@@ -27,15 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.dump.values.dtypes import DType
-    from pytest_npudump.emulator.dumping.callback import Deliver
-    from pytest_npudump.emulator.dumping.dump_settings import DumpSettings
-    from pytest_npudump.emulator.gears import Gears
+    from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
+    from pytest_npudump.emulator.dumps.writer import Deliver
+    from pytest_npudump.emulator.execution.gears import Gears, Option
     from pytest_npudump.emulator.machine.streams import Context
     from pytest_npudump.onnxmodels.tensors import Tensor
 
 
 _SHAPE_TYPE = BY_GE[9]
 """int64."""
+_NO_OPTIONS: Mapping[str, Option] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Model:
         gears: what ATC has compiled it for, if anything; its last input then tells an execution's.
         registered: whether its operators are known to an exception dump that was on when it was loaded.
         dumped: where each execution that was dumped is noted.
+        faults: what may be planted in it.
     """
 
     source: Path | bytes
@@ -97,6 +100,7 @@ class Model:
     gears: Gears | None = None
     registered: bool = False
     dumped: list[recorder.Execution] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
     _session: Any = None
     _exposed: Any = None
     _previous: dict[str, Tensor] = field(default_factory=dict)
@@ -136,7 +140,7 @@ class Model:
         return outputs
 
     def _check_faults(self, feeds: Mapping[str, Tensor]) -> None:
-        for fault in failing((self.name, self.graph_name), self.executions):
+        for fault in self.faults.failing((self.name, self.graph_name), self.executions):
             if fault.model is not None or fault.operator in Graph.of(self.source).names:
                 raise planted_failure(self.source, fault.operator, feeds, self.device)
 
@@ -166,25 +170,44 @@ def resolve(path: str) -> Path | None:
     return candidate if candidate.is_file() else None
 
 
-def load(source: Path | bytes, settings: DumpSettings | None) -> Model:
+def load(
+    source: Path | bytes,
+    settings: DumpSettings | None,
+    *,
+    faults: Faults | None = None,
+    options: Mapping[str, Option] = _NO_OPTIONS,
+) -> Model:
     """Load a model; what it dumps is settled here, by the ``settings`` of now. Its id is left 0.
+
+    Args:
+        source: its file, or its bytes.
+        settings: the dump that is on; None for none.
+        faults: what is planted in the machine it is loaded on.
+        options: by name of a model, what ATC was told for it.
 
     Raises:
         ModelError: the source is no ONNX model, or one that onnxruntime refuses, or its gears do not fit it.
         MissingExtraError: onnx or onnxruntime is not installed.
         NotEmulatedError: a model with gears while a dump is set.
     """
-    model = _load_plain(source) if settings is None else _load_dumped(source, settings)
-    option = option_of(model.name, model.graph_name)
+    known = Faults() if faults is None else faults
+    model = _load_plain(source) if settings is None else _load_dumped(source, settings, known)
+    model.faults = known
+    option = options.get(model.name) or options.get(model.graph_name)
     if option is None:
         return model
     if settings is not None:
         raise NotEmulatedError("the dump of a model with gears", "GE puts operators of its own into it")
-    gears = gears_of(source, model.inputs, option)
-    inputs = largest_ports(model.inputs, gears.inputs(gears.largest))
+    gears = gears_of(source, {port.name: port.shape for port in model.inputs}, option)
+    inputs = _in_largest(model.inputs, gears.inputs(gears.largest))
     told = Port(SHAPE_DATA, _SHAPE_TYPE, (len(option.gears[0]),))
-    outputs = largest_ports(model.outputs, gears.outputs[gears.largest])
+    outputs = _in_largest(model.outputs, gears.outputs[gears.largest])
     return replace(model, inputs=(*inputs, told), outputs=outputs, gears=gears)
+
+
+def _in_largest(ports: Sequence[Port], shapes: Sequence[tuple[int, ...]]) -> tuple[Port, ...]:
+    """Return ports that know the shape they have in the largest gear."""
+    return tuple(replace(port, largest=shape) for port, shape in zip(ports, shapes, strict=True))
 
 
 def _load_plain(source: Path | bytes) -> Model:
@@ -195,13 +218,14 @@ def _load_plain(source: Path | bytes) -> Model:
     return Model(source, name, inputs, outputs, graph_name=graph_name, _session=session)
 
 
-def _load_dumped(source: Path | bytes, settings: DumpSettings) -> Model:
+def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults) -> Model:
     proto = sessions.read_model(source)
     graph = proto.graph
     own_outputs = len(graph.output)
     name = source.stem if isinstance(source, Path) else graph.name
     data = graph_module.inputs(graph)
-    files = plan(settings, (name, graph.name), graph_module.operators(graph), data)
+    names = (name, graph.name)
+    files = plan(settings, names, graph_module.operators(graph), data, faults.trampling(names))
     session = sessions.exposed_session(source, proto, [t for t in files.tensors if t not in data])
     inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs()[:own_outputs])
     return Model(source, name, inputs, outputs, plan=files, graph_name=graph.name, _exposed=session)

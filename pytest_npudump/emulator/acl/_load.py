@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.emulator.execution import model as models
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
-from pytest_npudump.emulator.models import model as models
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _load(call: str, source: Path | bytes, bad: int) -> tuple[int, int]:
         return 0, code
     with state.lock:
         try:
-            model = models.load(source, state.dumping.settings)
+            model = models.load(source, state.dumping.settings, faults=state.faults, options=state.gears)
         except ModelError as error:
             return 0, state.explain(bad, f"{call}: {error}")
         model.id, model.context = next(state.model_ids), state.context

@@ -13,16 +13,16 @@ from pytest_npudump.config.acl import adump, ge
 from pytest_npudump.config.acl.adump_path import remote_path
 from pytest_npudump.config.acl.files import read_config_file
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
-from pytest_npudump.emulator.dumping.dump_settings import DumpSettings, settings, statistics_mask
-from pytest_npudump.emulator.dumping.exceptions import ExceptionDump
-from pytest_npudump.emulator.dumping.writer import data_directory
+from pytest_npudump.emulator.dumps.dump_settings import DumpSettings, settings, statistics_mask
+from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
+from pytest_npudump.emulator.dumps.writer import data_directory
 from pytest_npudump.emulator.machine import codes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.config.verdict import AdumpVerdict
-    from pytest_npudump.emulator.machine.state import Process
+    from pytest_npudump.emulator.process.state import Process
 
 
 def init(process: Process, path: str | None) -> int:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.emulator.dumping.header import Slot
-from pytest_npudump.emulator.dumping.overflow import first_overflow, record_file
-from pytest_npudump.emulator.dumping.plan import STREAM
-from pytest_npudump.emulator.dumping.writer import TaskFile, model_directory, write
+from pytest_npudump.emulator.dumps.header import Slot
+from pytest_npudump.emulator.dumps.overflow import first_overflow, record_file
+from pytest_npudump.emulator.dumps.plan import STREAM
+from pytest_npudump.emulator.dumps.writer import TaskFile, model_directory, write
 from pytest_npudump.emulator.machine.faults import trampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_npudump.emulator.dumping.callback import Deliver
-    from pytest_npudump.emulator.dumping.plan import Plan, Task
+    from pytest_npudump.emulator.dumps.plan import Plan, Task
+    from pytest_npudump.emulator.dumps.writer import Deliver
     from pytest_npudump.onnxmodels.tensors import Tensor
 
 _FEATURE_MAP = 0x1240_4000_0000

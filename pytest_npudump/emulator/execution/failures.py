@@ -1,6 +1,6 @@
 """Operators that fail while a model runs: which one it was, and what it worked on.
 
-A failure is planted (:func:`pytest_npudump.emulator.machine.faults.fail`), or it is onnxruntime's own. What
+A failure is planted (:class:`pytest_npudump.emulator.machine.faults.Failure`), or it is onnxruntime's own. What
 failed is then found by running ever longer beginnings of the graph as it is written, without optimisation.
 """
 
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.emulator.dumping.exception_files import Argument, Operator
-from pytest_npudump.emulator.dumping.plan import STREAM
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.dumps.exception_files import Argument, Operator
+from pytest_npudump.emulator.dumps.plan import STREAM
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.graph import operators
@@ -131,10 +130,10 @@ def _run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dic
     return sessions.run(session, {name: feeds[name] for name in feeds if name in known}, names)
 
 
-def single_operator(op_type: str, stream: int, device: int, inputs: Sequence[Tensor]) -> Operator:
-    """Return a single operator that failed; its task is the next one, and its results are not known."""
+def single_operator(op_type: str, task: int, stream: int, device: int, inputs: Sequence[Tensor]) -> Operator:
+    """Return a single operator that failed; its results are not known."""
     arguments = [Argument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
-    return Operator(op_type, op_type, next(process().operator_tasks), stream, device, arguments)
+    return Operator(op_type, op_type, task, stream, device, arguments)
 
 
 def planted_failure(

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl.adump_keys import SCENE_TYPES
 from pytest_npudump.config.acl.adump_path import exception_path
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.emulator.dumping.exception_files import (
+from pytest_npudump.emulator.dumps.exception_files import (
     brief_header,
     container,
     core,
     norm_header,
 )
-from pytest_npudump.emulator.dumping.writer import append
+from pytest_npudump.emulator.dumps.writer import append
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_npudump.emulator.dumping.exception_files import Operator
+    from pytest_npudump.emulator.dumps.exception_files import Operator
 
 NORM = "EXCEPTION"
 BRIEF = "ARGS_EXCEPTION"
@@ -86,6 +86,16 @@ class ExceptionDump:
         path = folder / f"{stem}.{_stamp(now)}.core"[-_NAME_LIMIT:]
         append(str(path), [core(kernel, operator)])
         return path
+
+
+def dumped(dump: ExceptionDump | None, operator: Operator, clock: Callable[[], int]) -> str:
+    """Write the dump of an operator, if one is on, and return what the error message says of it."""
+    if dump is None:
+        return ""
+    try:
+        return f"; dump exception to file, file: {dump.write(operator, clock)}"
+    except OSError as error:
+        return f"; its exception dump cannot be written: {error}"
 
 
 def _append(folder: Path, stem: str, now: int, pieces: list[bytes]) -> Path:

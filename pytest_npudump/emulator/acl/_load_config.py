@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.emulator.acl._loading import load_file, load_memory
+from pytest_npudump.emulator.acl._load import load_file, load_memory
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
-from pytest_npudump.emulator.machine.state import process
+from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import NotEmulatedError
 
 if TYPE_CHECKING:

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.emulator.dumping import stats_text
-from pytest_npudump.emulator.dumping.header import encode_header, prefix
+from pytest_npudump.emulator.dumps import stats_text
+from pytest_npudump.emulator.dumps.header import encode_header, prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_npudump.emulator.dumping.callback import Deliver
-    from pytest_npudump.emulator.dumping.header import Slot
+    from pytest_npudump.emulator.dumps.header import Slot
+
+    Content = Sequence[bytes | memoryview]
+    Deliver = Callable[[str, Content], None]
 
 _MASK = (1 << 64) - 1
 _MULTIPLIER = 0xC6A4A7935BD1E995

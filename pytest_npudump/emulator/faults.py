@@ -1,0 +1,52 @@
+"""Faults to plant into the emulated machine, for tests of the tools that are to find them.
+
+``reset()`` of :mod:`pytest_npudump.emulator.install` ends them all.
+"""
+
+from __future__ import annotations
+
+from pytest_npudump.emulator.machine.faults import Failure, Trampling
+from pytest_npudump.emulator.process.state import process
+
+
+def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int = 1) -> None:
+    """Let ``by`` trample on the outputs of ``victim`` in models of that name loaded from now on.
+
+    It stands for an operator that writes outside of its own tensors. It shows where the watcher looks at
+    memory; the model's own results stay as onnxruntime gives them.
+
+    Args:
+        model: name of the model, as in dumps.
+        by: the operator that writes.
+        victim: the operator whose outputs change; those written after ``by`` ran are whole again.
+        first: flat index of the first element that changes.
+        elements: how many change: all their bits are inverted, so that each of them does.
+
+    Raises:
+        ValueError: ``first`` is negative, or no element is to change.
+    """
+    if first < 0 or elements < 1:
+        raise ValueError(f"first={first}, elements={elements}: expected at least 0 and at least 1")
+    process().faults.tramplings.append(Trampling(model, by, victim, first, elements))
+
+
+def fail(operator: str, *, model: str | None = None, first: int = 0) -> None:
+    """Let an operator fail on the device from now on, in models loaded already as well.
+
+    It stands for an operator that ends with an AI Core exception. ``acl.mdl.execute`` returns 507011; of
+    ``acl.mdl.execute_async`` the call that waits for the stream does, as of a single operator (507015). The
+    outputs are not written, and an exception dump that is on leaves what CANN leaves. Operators before it run
+    as ever.
+
+    Args:
+        operator: its raw name; for a single operator (``acl.op``) its type.
+        model: name of the model (its file's stem, or its graph's name); None for every model that has such
+            an operator, and for single operators.
+        first: number of executions of the model, or of calls of the operator, that do not fail.
+
+    Raises:
+        ValueError: the name is empty, or ``first`` is negative.
+    """
+    if not operator or first < 0:
+        raise ValueError(f"operator={operator!r}, first={first}: expected a name and at least 0")
+    process().faults.failures.append(Failure(operator, model, first))

@@ -1,1 +1,0 @@
-"""Models and single operators, run by onnxruntime, and how they fail."""
