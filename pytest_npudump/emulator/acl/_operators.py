@@ -194,9 +194,8 @@ def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], wh
         if dtype is not None and desc.nbytes
     ]
     error = OperatorFailedError(replace(operator, outputs=outputs), why)
-    return Failure(
-        codes.RT_AICORE_EXCEPTION, f"{error}{dumped(state.dumping.exception, error.operator, state.clock)}"
-    )
+    dump = dumped(state.dumping.exception, error.operator, state.clock)
+    return Failure(codes.RT_AICORE_EXCEPTION, f"{error}{dump}")
 
 
 def _dtype(desc: TensorDesc) -> DType:

@@ -74,8 +74,8 @@ def plan(
     """Return the files of a model.
 
     ``models`` are the names that stand for it (its file's stem first, then its graph's name), ``data`` the
-    names of its inputs, and ``faults`` what is planted in it. Each selected operator is followed by one ``Data`` file for every model input
-    it reads, as in GE's ``DataDumper``.
+    names of its inputs, and ``faults`` what is planted in it. Each selected operator is followed by one
+    ``Data`` file for every model input it reads, as in GE's ``DataDumper``.
     """
     if settings.watcher_nodes:
         return Plan(settings, tuple(_watcher_tasks(settings, operators, faults)))

@@ -1,7 +1,7 @@
 """Operators that fail while a model runs: which one it was, and what it worked on.
 
-A failure is planted (:class:`pytest_npudump.emulator.machine.faults.Failure`), or it is onnxruntime's own. What
-failed is then found by running ever longer beginnings of the graph as it is written, without optimisation.
+A failure is planted (:mod:`pytest_npudump.emulator.faults`), or it is onnxruntime's own. What failed is then
+found by running ever longer beginnings of the graph as it is written, without optimisation.
 """
 
 from __future__ import annotations
