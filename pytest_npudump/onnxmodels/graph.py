@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _CONSTANT = "Constant"
+_TENSOR, _GRAPH, _TENSORS, _GRAPHS = 4, 5, 9, 10
+"""Kinds of attributes that hold tensors or graphs, numbered as ``AttributeProto.AttributeType``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +84,48 @@ def _names(nodes: Iterable[Any]) -> Iterator[str]:
             name = next(n for k in itertools.count(1) if (n := f"{name}_{k}") not in seen | taken)
         seen.add(name)
         yield name
+
+
+def every_node(model: Any) -> Iterator[Any]:
+    """Yield the nodes of an ONNX ``ModelProto``, each before those of its branches and bodies.
+
+    Nodes of the functions that the model defines come last.
+    """
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        yield from _with_branches(nodes)
+
+
+def every_graph(model: Any) -> Iterator[Any]:
+    """Yield the graph of a ``ModelProto``, and every branch and body (``If``, ``Loop``, ``Scan``) in it."""
+    yield model.graph
+    for node in every_node(model):
+        yield from _branches(node)
+
+
+def every_tensor(model: Any) -> Iterator[Any]:
+    """Yield every ``TensorProto`` of a ``ModelProto``: weights, sparse ones by their parts, and constants."""
+    for graph in every_graph(model):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+    for node in every_node(model):
+        for attribute in node.attribute:
+            if attribute.type == _TENSOR:
+                yield attribute.t
+            elif attribute.type == _TENSORS:
+                yield from attribute.tensors
+
+
+def _with_branches(nodes: Iterable[Any]) -> Iterator[Any]:
+    for node in nodes:
+        yield node
+        for graph in _branches(node):
+            yield from _with_branches(graph.node)
+
+
+def _branches(node: Any) -> Iterator[Any]:
+    for attribute in node.attribute:
+        if attribute.type == _GRAPH:
+            yield attribute.g
+        elif attribute.type == _GRAPHS:
+            yield from attribute.graphs

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.onnxmodels.graph import every_graph, every_node, every_tensor
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 
 if TYPE_CHECKING:
@@ -28,54 +29,24 @@ _HALVES = frozenset({10, 16})
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype", "output_dtype", "stash_type"})
 """Attributes of ONNX operators whose value is a data type."""
 
-_TENSOR, _GRAPH, _TENSORS, _GRAPHS = 4, 5, 9, 10
-"""Kinds of attributes that hold tensors or graphs, numbered as ``AttributeProto.AttributeType``."""
-
 
 def holds_halves(model: Any) -> bool:
     """Whether ``model``, an ONNX ``ModelProto``, holds anything that :func:`to_float32` would replace."""
-    values = (value for graph in _all_graphs(model) for value in _values(graph))
+    values = (value for graph in every_graph(model) for value in _values(graph))
     declared = (value.type.tensor_type.elem_type for value in values)
-    weights = (tensor.data_type for tensor in _tensors(model))
-    types = (a.i for node in _nodes(model) for a in node.attribute if a.name in _TYPE_ATTRIBUTES)
+    weights = (tensor.data_type for tensor in every_tensor(model))
+    types = (a.i for node in every_node(model) for a in node.attribute if a.name in _TYPE_ATTRIBUTES)
     return any(number in _HALVES for numbers in (declared, weights, types) for number in numbers)
 
 
 def fits(model: Any) -> bool:
     """Whether ``model`` in float32 is one message still; protobuf has none beyond :data:`LIMIT` bytes."""
-    halves = sum(math.prod(t.dims) for t in _tensors(model) if t.data_type in _HALVES)
+    halves = sum(math.prod(t.dims) for t in every_tensor(model) if t.data_type in _HALVES)
     return bool(model.ByteSize() + _BYTES * halves <= LIMIT)
-
-
-def _all_graphs(model: Any) -> Iterator[Any]:
-    yield from _graphs(model.graph)
-    for function in model.functions:
-        for node in function.node:
-            for inner in _subgraphs(node):
-                yield from _graphs(inner)
-
-
-def _nodes(model: Any) -> Iterator[Any]:
-    for graph in _all_graphs(model):
-        yield from graph.node
-    for function in model.functions:
-        yield from function.node
 
 
 def _values(graph: Any) -> Iterator[Any]:
     yield from (*graph.input, *graph.output, *graph.value_info)
-
-
-def _tensors(model: Any) -> Iterator[Any]:
-    for graph in _all_graphs(model):
-        yield from graph.initializer
-        yield from (sparse.values for sparse in graph.sparse_initializer)
-    for node in _nodes(model):
-        for attribute in node.attribute:
-            if attribute.type == _TENSOR:
-                yield attribute.t
-            elif attribute.type == _TENSORS:
-                yield from attribute.tensors
 
 
 def to_float32(model: Any, source: Path) -> None:
@@ -90,30 +61,15 @@ def to_float32(model: Any, source: Path) -> None:
     Raises:
         ModelError: weights in another file cannot be read.
     """
-    for tensor in _tensors(model):
+    for tensor in every_tensor(model):
         _convert_tensor(tensor, source)
-    for node in _nodes(model):
+    for node in every_node(model):
         for attribute in node.attribute:
             if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _HALVES:
                 attribute.i = _FLOAT
-    for graph in _all_graphs(model):
+    for graph in every_graph(model):
         for value in _values(graph):
             _convert_type(value.type)
-
-
-def _graphs(graph: Any) -> Iterator[Any]:
-    yield graph
-    for node in graph.node:
-        for inner in _subgraphs(node):
-            yield from _graphs(inner)
-
-
-def _subgraphs(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.type == _GRAPH:
-            yield attribute.g
-        elif attribute.type == _GRAPHS:
-            yield from attribute.graphs
 
 
 def _convert_tensor(tensor: Any, source: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.onnxmodels.graph import every_node
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -61,18 +63,7 @@ def _nodes(path: Path) -> Iterator[Any]:
         model = read_model(file)
     except (MissingExtraError, ModelError):
         return
-    yield from _with_branches(model.graph.node)
-    for function in model.functions:
-        yield from _with_branches(function.node)
-
-
-def _with_branches(nodes: Iterable[Any]) -> Iterator[Any]:
-    """Yield nodes, and behind each those of its branches and bodies (``If``, ``Loop``, ``Scan``)."""
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _with_branches(graph.node)
+    yield from every_node(model)
 
 
 def _is_fixed(node: Any) -> bool:

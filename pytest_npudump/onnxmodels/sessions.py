@@ -51,16 +51,18 @@ def onnxruntime() -> Any:
     return package
 
 
-def read_model(source: Path | bytes) -> Any:
+def read_model(source: Path | bytes, content: bytes | None = None) -> Any:
     """Return the ``ModelProto`` of a file or of its bytes, weights in other files left there.
+
+    ``content`` are the bytes of the file, where they were read already.
 
     Raises:
         ModelError: it is no ONNX model.
     """
     package = onnx()
     try:
-        if isinstance(source, bytes):
-            return package.load_from_string(source)
+        if isinstance(source, bytes) or content is not None:
+            return package.load_from_string(source if content is None else content)
         return package.load(str(source), load_external_data=False)
     except Exception as error:
         raise ModelError(f"{_named(source)} is no ONNX model: {error}") from error
@@ -81,21 +83,24 @@ def exposed_session(source: Path | bytes, model: Any, tensors: Sequence[str]) ->
     """Return a session of ``model``, read from ``source``, that also hands out the inner ``tensors``.
 
     The graph runs as it is written, without optimisation, on one thread, so that every operator of the
-    file is there and two runs give the same bits.
+    file is there and two runs give the same bits. ``model`` is left as it was.
 
     Raises:
         ModelError: onnxruntime refuses the model.
     """
     runtime = onnxruntime()
     known = {value.name for value in (*model.graph.output, *model.graph.input)}
+    outputs = len(model.graph.output)
     model.graph.output.extend(onnx().ValueInfoProto(name=name) for name in tensors if name not in known)
+    content = model.SerializeToString()
+    del model.graph.output[outputs:]
     options = runtime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     if isinstance(source, Path):
         options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, str(source.resolve().parent))
-    return _session(model.SerializeToString(), options, _named(source))
+    return _session(content, options, _named(source))
 
 
 def _session(source: str | bytes, options: Any, name: str) -> Any:

@@ -22,6 +22,7 @@ from pytest_npudump.emulator.machine.faults import Faults
 from pytest_npudump.emulator.unsupported import NotEmulatedError
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions, tensors
+from pytest_npudump.onnxmodels.prepared import prepare
 from pytest_npudump.onnxmodels.sessions import ModelError
 
 if TYPE_CHECKING:
@@ -219,16 +220,14 @@ def _load_plain(source: Path | bytes) -> Model:
 
 
 def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults) -> Model:
-    proto = sessions.read_model(source)
-    graph = proto.graph
-    own_outputs = len(graph.output)
-    name = source.stem if isinstance(source, Path) else graph.name
-    data = graph_module.inputs(graph)
-    names = (name, graph.name)
-    files = plan(settings, names, graph_module.operators(graph), data, faults.trampling(names))
-    session = sessions.exposed_session(source, proto, [t for t in files.tensors if t not in data])
-    inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs()[:own_outputs])
-    return Model(source, name, inputs, outputs, plan=files, graph_name=graph.name, _exposed=session)
+    prepared = prepare(source)
+    names = (source.stem if isinstance(source, Path) else prepared.name, prepared.name)
+    data = prepared.inputs
+    files = plan(settings, names, prepared.operators, data, faults.trampling(names))
+    session = prepared.session([tensor for tensor in files.tensors if tensor not in data])
+    inputs = _ports(session.get_inputs())
+    outputs = _ports(session.get_outputs()[: prepared.outputs])
+    return Model(source, names[0], inputs, outputs, plan=files, graph_name=names[1], _exposed=session)
 
 
 def _ports(arguments: Sequence[Any]) -> tuple[Port, ...]:
