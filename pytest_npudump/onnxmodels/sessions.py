@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.onnxmodels.tensors import (
     Tensor,
     from_ort_type,
     from_ort_value,
+    from_result,
+    in_numpy,
     onnx_number,
 )
 
@@ -117,11 +120,30 @@ def run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict
         ModelError: onnxruntime cannot run the model on these inputs.
     """
     try:
-        values = {name: _ort_value(tensor) for name, tensor in feeds.items()}
-        results = session.run_with_ort_values(list(names), values)
+        if _in_numpy(session):
+            arrays = {name: tensor.data.reshape(tensor.shape) for name, tensor in feeds.items()}
+            results = map(from_result, session.run(list(names), arrays))
+        else:
+            values = {name: _ort_value(tensor) for name, tensor in feeds.items()}
+            results = map(from_ort_value, session.run_with_ort_values(list(names), values))
+        found = dict(zip(names, results, strict=True))
     except Exception as error:
         raise ModelError(f"onnxruntime cannot run the model: {error}") from error
-    return {name: from_ort_value(value) for name, value in zip(names, results, strict=True)}
+    # An output that is an input as it came is memory of that array, which nothing else keeps alive.
+    return {name: feeds.get(name, tensor) for name, tensor in found.items()}
+
+
+_numpy_sessions: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def _in_numpy(session: Any) -> bool:
+    """Whether numpy has the types of all inputs and outputs, so that results need not be copied."""
+    found = _numpy_sessions.get(session)
+    if found is None:
+        every = (*session.get_inputs(), *session.get_outputs())
+        found = all(in_numpy(from_ort_type(argument.type)) for argument in every)
+        _numpy_sessions[session] = found
+    return found
 
 
 def _ort_value(tensor: Tensor) -> Any:

@@ -118,16 +118,22 @@ def storage(dtype: DType) -> np.dtype[Any]:
     if dtype.name in _STORAGE:
         extended: np.dtype[Any] = np.dtype(_STORAGE[dtype.name])
         return extended
-    return np.dtype(dtype.name if _in_numpy(dtype) else "uint8")
+    return np.dtype(dtype.name if in_numpy(dtype) else "uint8")
 
 
-def _in_numpy(dtype: DType) -> bool:
+def in_numpy(dtype: DType) -> bool:
+    """Whether numpy itself has the type."""
     return dtype.kind != "opaque" and dtype.name in _BUILTIN
 
 
 def from_array(dtype: DType, array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
     """Return a tensor with the array's shape and elements."""
     return Tensor(dtype, array.shape, np.ascontiguousarray(array).reshape(-1))
+
+
+def from_result(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
+    """Return a result of onnxruntime of a type that numpy has; its memory is shared."""
+    return from_array(BY_NAME[array.dtype.name], array)
 
 
 def from_ort_value(value: Any) -> Tensor:
@@ -137,7 +143,7 @@ def from_ort_value(value: Any) -> Tensor:
     dtype, shape = from_ort_type(value.data_type()), tuple(value.shape())
     if dtype.name == "string":
         return Tensor(dtype, shape, np.empty(0, np.uint8))
-    if _in_numpy(dtype):
+    if in_numpy(dtype):
         return Tensor(dtype, shape, np.array(value.numpy(), copy=True).reshape(-1))
     size = nbytes(dtype, shape)
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""

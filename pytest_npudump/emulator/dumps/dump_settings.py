@@ -89,8 +89,8 @@ def settings(dump: Mapping[str, Any], root: str, statistics: int) -> DumpSetting
         layers=layers,
         ranges=ranges,
         watcher_nodes=watched,
-        name_blacklist=blacklists["opname_blacklist"],
-        type_blacklist=blacklists["optype_blacklist"],
+        name_blacklist={model: found for model, found in blacklists["opname_blacklist"].items() if found},
+        type_blacklist={model: found for model, found in blacklists["optype_blacklist"].items() if found},
         all_models=not items,
         operators=switch,
     )

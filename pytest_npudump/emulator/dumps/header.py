@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.files.proto import dump_data_class
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
     from pytest_npudump.onnxmodels.tensors import Tensor
 
+    _Described = tuple[tuple[int, int, int, int, int], tuple[int, ...], tuple[int, ...]]
+
+_KEPT = 4096
+"""How many headers are kept, but for the time in them."""
 NO_OFFSET = 2**64 - 1
 """``offset`` of a tensor of a single operator."""
 
@@ -35,34 +40,45 @@ class Slot:
     format: int = 2
     original_shape: tuple[int, ...] | None = None
 
+    def described(self) -> _Described:
+        """Return what the header says of it: type, layout, size, address and offset; both shapes."""
+        tensor = self.tensor
+        numbers = tensor.dtype.proto, self.format, tensor.nbytes, self.address, self.offset
+        return numbers, tensor.shape, tensor.shape if self.original_shape is None else self.original_shape
+
 
 def encode_header(time: int, op_name: str, inputs: Sequence[Slot], outputs: Sequence[Slot]) -> bytes:
     """Serialize ``DumpData`` as the device's writer does: outputs before inputs, empty shapes present.
 
     ``time`` is in microseconds since the epoch; ``op_name`` is raw.
     """
-    message: Any = dump_data_class()()
-    message.version = "2.0"
-    message.dump_time = time
-    message.op_name = op_name
-    for repeated, slots in ((message.output, outputs), (message.input, inputs)):
-        for slot in slots:
-            _fill(repeated.add(), slot)
+    kinds = ([slot.described() for slot in side] for side in (inputs, outputs))
+    return _beginning(time) + _rest(op_name, *map(tuple, kinds))
+
+
+def _beginning(time: int) -> bytes:
+    """Serialize the fields that come first: the version and the time, which differs from file to file."""
+    encoded: bytes = dump_data_class()(version="2.0", dump_time=time).SerializeToString()
+    return encoded
+
+
+@lru_cache(_KEPT)
+def _rest(op_name: str, inputs: tuple[_Described, ...], outputs: tuple[_Described, ...]) -> bytes:
+    """Serialize the fields behind the time, which are the same in every run of a model."""
+    message: Any = dump_data_class()(op_name=op_name)
+    for repeated, side in ((message.output, outputs), (message.input, inputs)):
+        for described in side:
+            _fill(repeated.add(), described)
     encoded: bytes = message.SerializeToString(deterministic=True)
     return encoded
 
 
-def _fill(field: Any, slot: Slot) -> None:
-    tensor = slot.tensor
-    original = tensor.shape if slot.original_shape is None else slot.original_shape
-    field.data_type = tensor.dtype.proto
-    field.format = slot.format
-    field.size = tensor.nbytes
-    field.address = slot.address
-    field.offset = slot.offset
-    for shape, dims in ((field.shape, tensor.shape), (field.original_shape, original)):
-        shape.SetInParent()
-        shape.dim.extend(dims)
+def _fill(field: Any, described: _Described) -> None:
+    numbers, shape, original = described
+    field.data_type, field.format, field.size, field.address, field.offset = numbers
+    for written, dims in ((field.shape, shape), (field.original_shape, original)):
+        written.SetInParent()
+        written.dim.extend(dims)
 
 
 def prefix(header: bytes) -> bytes:

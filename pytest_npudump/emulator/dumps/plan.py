@@ -148,6 +148,8 @@ def task_of(settings: DumpSettings, models: Sequence[str], operator: Operator) -
     def kept(io: str, tensors: tuple[str, ...]) -> tuple[str, ...]:
         if settings.mode not in {io, "all"}:
             return ()
+        if not (settings.name_blacklist or settings.type_blacklist):
+            return tensors
         return tuple(
             tensor
             for slot, tensor in enumerate(tensors)

@@ -9,6 +9,7 @@ type is not known, and types that numpy cannot compute with are written as faile
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,7 @@ _COLUMNS = (
     "l2norm",
 )
 _COUNT_AFTER = 3
+_FOUR_EPSILON = 4 * sys.float_info.epsilon
 _LAST_NAMED_TYPE = 25
 _UNNAMED_ON_HOST = {"complex32", "hifloat4", "hifloat4_scale"}
 _COMPUTED = {
@@ -86,11 +88,28 @@ def _default_cells(tensor: Tensor) -> str:
     if tensor.dtype.name not in _COMPUTED or not tensor.nbytes:
         return "," * 6
     values = _as_numbers(tensor)
-    largest, smallest = _extremes(values)
-    nans, negative, positive = _specials(values)
-    mean = _special_mean(values, negative, positive) if nans or negative or positive else running_mean(values)
+    bounds = _finite_bounds(values)
+    if bounds is not None:
+        largest, smallest = bounds
+        nans = negative = positive = 0
+        mean = running_mean(values, *bounds)
+    else:
+        largest, smallest = _extremes(values)
+        nans, negative, positive = _specials(values)
+        mean = _special_mean(values, negative, positive)
     head = f"{_number(largest)},{_number(smallest)},{_number(mean)}"
     return f"{head},{values.size},{nans},{negative},{positive}"
+
+
+def _finite_bounds(values: Array) -> tuple[Any, Any] | None:
+    """Return maximum and minimum as :func:`_extremes` does, None where a value is infinite or NaN."""
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        largest, smallest = values.max(), values.min()
+    if values.dtype.kind in "iub":
+        return largest, smallest
+    if not (math.isfinite(largest) and math.isfinite(smallest)):
+        return None
+    return _first_equal(values, largest), _first_equal(values, smallest)
 
 
 def _special_mean(values: Array, negative: int, positive: int) -> float:
@@ -146,9 +165,10 @@ def _specials(values: Array) -> tuple[int, int, int]:
 
 def _extremes(values: Array) -> tuple[Any, Any]:
     """Maximum and minimum by ordinary comparisons from element 0: a NaN counts only there."""
+    bounds = _finite_bounds(values)
+    if bounds is not None:
+        return bounds
     first = values[0]
-    if values.dtype.kind in "iub":
-        return values.max(), values.min()
     missing = np.isnan(values)
     if missing[0]:
         return first, first
@@ -161,22 +181,25 @@ def _first_equal(values: Array, extreme: Any) -> Any:
     return extreme or values[np.argmax(values == 0)]
 
 
-def running_mean(values: Array) -> float:
+def running_mean(values: Array, largest: Any, smallest: Any) -> float:
     """Mean as the device computes it: ``mean += (x - mean) / n`` in double, element by element.
 
     That loop is slow here, so the exact order is followed only where it can show in six digits: the
-    rounding errors of ``n`` steps are less than ``4 * eps * n * max(|x|)``. ``values`` must be finite.
+    rounding errors of ``n`` steps are less than ``4 * eps * n * max(|x|)``. ``values`` must be finite, and
+    lie between ``smallest`` and ``largest``.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
+    magnitude = max(abs(float(largest)), abs(float(smallest)))
+    if not magnitude:
+        return 0.0
+    if values.dtype == np.float64:
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(values.sum())
+    else:
         total = float(values.sum(dtype=np.float64))
-        magnitude = max(abs(float(values.max())), abs(float(values.min())))
     mean = total / values.size
-    bound = 4 * np.finfo(np.float64).eps * values.size * magnitude
-    if math.isfinite(mean) and math.isfinite(bound):
-        if not magnitude:
-            return 0.0
-        if _number(mean - bound) == _number(mean + bound):
-            return mean
+    bound = _FOUR_EPSILON * values.size * magnitude
+    if math.isfinite(mean) and math.isfinite(bound) and f"{mean - bound:g}" == f"{mean + bound:g}":
+        return mean
     mean = 0.0
     for count, value in enumerate(values.tolist(), 1):
         mean += (value - mean) / count

@@ -9,7 +9,9 @@ import errno
 import os
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,8 @@ _MULTIPLIER = 0xC6A4A7935BD1E995
 _SEED = 0xC70F6907
 _SHIFT = 47
 _WORD = 8
+_CHUNKS = 1024
+"""``IOV_MAX`` of Linux: how many chunks one call takes."""
 
 
 class Clock:
@@ -92,8 +96,12 @@ def write(directory: str, file: TaskFile, timestamp: int, deliver: Deliver | Non
     if deliver is not None:
         deliver(f"{directory}/{name}", content)
         return True
-    os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - the path keeps its double slash
-    append(f"{directory}/{name}", content)
+    path = f"{directory}/{name}"
+    try:
+        append(path, content)
+    except FileNotFoundError:
+        os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - the path keeps its double slash
+        append(path, content)
     return True
 
 
@@ -113,10 +121,22 @@ def append(path: str, chunks: Iterable[bytes | memoryview], *, hashed: str | Non
         append(f"{directory}/mapping.csv", [f"{short},{name}\n".encode("utf-8", "surrogateescape")])
         path = f"{directory}/{short}"
         descriptor = _open(path)
-    with os.fdopen(descriptor, "ab") as stream:
-        for chunk in chunks:
-            stream.write(chunk)
+    try:
+        _write(descriptor, chunks)
+    finally:
+        os.close(descriptor)
     return path
+
+
+def _write(descriptor: int, chunks: Iterable[bytes | memoryview]) -> None:
+    """Write all chunks, which the system may take in several parts."""
+    left = deque(memoryview(chunk) for chunk in chunks if len(chunk))
+    while left:
+        written = os.writev(descriptor, [*islice(left, _CHUNKS)])
+        while left and written >= len(left[0]):
+            written -= len(left.popleft())
+        if written:
+            left[0] = left[0][written:]
 
 
 def _open(path: str) -> int:
