@@ -84,13 +84,17 @@ def load_from_mem_with_mem(*args: object) -> tuple[int, int]:
 
 
 def unload(*args: object) -> int:
-    """``(model id) -> ret``; 145003 for an unknown id."""
+    """``(model id) -> ret``; 145003 for an unknown id.
+
+    Objects that only pointers refer to, inputs of this model most of all, are let go.
+    """
     (model_id,) = parse("acl.mdl.unload", "I", args)
     state = process()
     with state.lock:
         if state.models.pop(model_id, None) is None:
             message = f"acl.mdl.unload: no model has the id {model_id}"
             return state.explain(codes.GE_EXEC_MODEL_ID_INVALID, message)
+    state.memory.let_go()
     return codes.SUCCESS
 
 

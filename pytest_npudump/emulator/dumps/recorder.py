@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -37,11 +38,17 @@ class Execution:
         place: which execution.
         silent: shapes of the outputs of the operators that left no file, as no tensor of theirs holds a
             byte, by raw name; of the inputs where only these are dumped.
+        root: ``{dump_path}/{time}/`` of the configuration.
     """
 
     directory: str
     place: Place
     silent: Mapping[str, tuple[Shape, ...]]
+    root: str
+
+    def wanted(self) -> bool:
+        """Whether the directory that all dumps of the configuration go to is still there."""
+        return os.path.isdir(os.path.dirname(self.root.rstrip("/")))  # noqa: PTH112, PTH120 - as CANN has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ def record(
     if settings.overflow and tasks:
         own_task = max(task.task for task in plan.tasks) + 1
         write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock(), deliver)
-    return Execution(directory, place, silent)
+    return Execution(directory, place, silent, settings.root)
 
 
 def _remembered(tensor: Tensor, previous: Tensor | None) -> Tensor:

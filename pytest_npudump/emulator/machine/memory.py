@@ -116,11 +116,12 @@ class Memory:
         """Let pointers reach ``size`` bytes of the application's own ``owner``; returns ``address``.
 
         The object is kept alive. Once there are more than 4096 such objects, or they hold more than 256 MiB,
-        the oldest that nobody else refers to are let go, so that a process does not grow for ever.
+        the oldest that nobody else refers to are let go, so that a process does not grow for ever; see
+        :meth:`let_go` too.
         """
         with self._lock:
             self._forget(address)
-            self._let_go(size)
+            self._make_room(size)
             insort(self._borrowed_order, address)
             self._borrowed[address] = Region(address, _view(address, size, owner), BORROWED, owner)
             self._borrowed_bytes += size
@@ -132,7 +133,14 @@ class Memory:
             self._borrowed_bytes -= region.data.size
             del self._borrowed_order[bisect_right(self._borrowed_order, address) - 1]
 
-    def _let_go(self, wanted: int) -> None:
+    def let_go(self) -> None:
+        """Forget every borrowed object that nobody else refers to."""
+        with self._lock:
+            for address, region in list(self._borrowed.items()):
+                if sys.getrefcount(region.owner) <= _OURS:
+                    self._forget(address)
+
+    def _make_room(self, wanted: int) -> None:
         for address, region in list(self._borrowed.items()) if self._crowded(wanted) else ():
             if not self._crowded(wanted):
                 break

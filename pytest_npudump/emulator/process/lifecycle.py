@@ -203,3 +203,5 @@ def _switch_on(process: Process, new: DumpSettings) -> None:
     dumps would be what the earlier configuration asked for.
     """
     process.dumping.settings = new
+    # Nobody asks for executions whose dump is deleted by now.
+    process.dumped[:] = [execution for execution in process.dumped if execution.wanted()]

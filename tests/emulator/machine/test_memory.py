@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,6 +13,10 @@ from hypothesis import strategies as st
 
 from pytest_npudump.emulator.machine import memory as memory_module
 from pytest_npudump.emulator.machine.memory import Memory
+from pytest_npudump.emulator.process.state import process
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_bytes_go_to_the_device_and_back(started: Any) -> None:
@@ -288,3 +292,17 @@ def test_half_precision_goes_both_ways(value: float) -> None:
 def test_half_precision_overflows_to_infinity(acl: Any) -> None:
     assert acl.float_to_float16(1e9) == 0x7C00
     assert acl.float_to_float16(-1e9) == 0xFC00
+
+
+def test_inputs_of_a_model_do_not_outlive_it(started: Any, program: Any, small_model: Path) -> None:
+    held = b"\1" * 24
+    kept = started.util.bytes_to_ptr(held)
+    for _ in range(3):
+        model_id = program.load(small_model)
+        source, target, _ = program.datasets()
+        assert started.mdl.execute(model_id, source, target) == 0
+        assert started.mdl.unload(model_id) == 0
+    memory = process().memory
+    assert list(memory._borrowed) == [kept]
+    assert memory._borrowed_bytes == 24
+    assert started.util.ptr_to_bytes(kept, 24) == held
