@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from pytest_npudump.plugin.memory_folder import MemoryFolder
     from pytest_npudump.ranks.rank import Rank
     from pytest_npudump.settings import Settings
 
@@ -33,6 +34,7 @@ class Places:
         self._settings = settings
         self._rank = rank
         self._base: Path | None = None
+        self._memory: MemoryFolder | None = None
 
     def golden(self, item: pytest.Item, variant: str = "") -> Path:
         """Return the golden file of a test, or that of a variant; each rank's own, unless they share one."""
@@ -48,19 +50,34 @@ class Places:
             variant=variant,
         )
 
-    def dumps(self, identity: str) -> Path:
-        """Return a directory for a test's dumps that does not exist yet.
+    def dumps(self, identity: str, *, emulated: bool = False) -> Path:
+        """Return a directory for a test's dumps that does not exist yet; the emulator's may be in memory.
 
         Its name is one that CANN and MindSpore accept; MindSpore takes no dot.
         """
-        if self._base is None:
-            self._base = dumps_base(self._config, self._settings)
+        base = self._dumps_base(emulated=emulated)
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
         if self._rank is not None:
             plain = f"rank{self._rank.number}-{plain}"
-        names = (self._base / f"{plain}-{digest}-{number}" for number in count(1))
+        names = (base / f"{plain}-{digest}-{number}" for number in count(1))
         return next(directory for directory in names if not directory.exists())
+
+    def _dumps_base(self, *, emulated: bool) -> Path:
+        if self._base is None:
+            self._base = dumps_base(self._config, self._settings)
+            if emulated and not self._settings.dump_dir and self._settings.keep_dumps != "all":
+                from pytest_npudump.plugin.memory_folder import MemoryFolder  # noqa: PLC0415 - only for these
+
+                self._memory = MemoryFolder.open(self._base)
+        if self._memory is None or self._memory.roomy:
+            return self._base
+        return self._base.with_name(f"{self._base.name}-disk")
+
+    def close(self) -> None:
+        """Put dumps that are in memory, and still there, on the disk."""
+        if self._memory is not None:
+            self._memory.close()
 
 
 def dumps_base(config: pytest.Config, settings: Settings) -> Path:

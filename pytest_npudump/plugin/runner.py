@@ -224,8 +224,9 @@ class Runner:
         return report
 
     def pytest_sessionfinish(self) -> None:
-        """Give the device back."""
+        """Give the device back, and the memory that dumps are in."""
         self._runtime.close()
+        self.places.close()
 
     def _session(self, item: pytest.Item) -> CaseSession:
         from pytest_npudump.plugin import cases  # noqa: PLC0415 - with the first test that runs

@@ -1,0 +1,151 @@
+"""The folder for the dumps of the emulator in memory, under the name that it has on the disk.
+
+A test on the emulator writes, reads and deletes a file an operator within a fraction of a second, of which a
+disk's file system makes more work than the model. So the folder is a link into a tmpfs (``/dev/shm``) for as
+long as the session lasts; what is left then, the dumps of tests that failed, takes the link's place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made there is private and has a name of its own
+ROOM = 1 << 30
+"""Bytes that have to be free for it to be used."""
+_PRIVATE = 0o077
+_MOUNTS = Path("/proc/self/mountinfo")
+_MEMORY = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
+_GROUP_FILES = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+"""Limit and use of a container's memory, by the second and the first kind of control groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFolder:
+    """A folder in memory.
+
+    Attributes:
+        link: the name it goes by.
+        path: where it is.
+    """
+
+    link: Path
+    path: Path
+    _descriptor: int
+
+    @classmethod
+    def open(cls, link: Path) -> MemoryFolder | None:
+        """Return a new folder that ``link`` leads to; None where there is no place or no room for one.
+
+        Folders of sessions that were killed are deleted.
+        """
+        if os.path.lexists(link) or not _is_tmpfs(SHARED_MEMORY) or not _has_room():
+            return None
+        try:
+            _delete_left_behind()
+            link.parent.mkdir(parents=True, exist_ok=True)
+            path = Path(tempfile.mkdtemp(prefix=_prefix(), dir=SHARED_MEMORY))
+            descriptor = _locked(path)
+            link.symlink_to(path)
+        except OSError:
+            return None
+        return cls(link, path, descriptor)
+
+    @property
+    def roomy(self) -> bool:
+        """Whether another test's dumps can go there."""
+        return _has_room()
+
+    def close(self) -> None:
+        """Put what is left where the link was; where the disk has no room for it, it stays in memory."""
+        if not self.path.is_dir() or not self.link.is_symlink():
+            return
+        draft = self.link.with_name(f"{self.link.name}.moving")
+        try:
+            if any(self.path.iterdir()):
+                shutil.copytree(self.path, draft, symlinks=True)
+            self.link.unlink()
+            if draft.exists():
+                draft.rename(self.link)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):
+            os.close(self._descriptor)
+
+
+def _prefix() -> str:
+    return f"npudump-{os.getuid()}-"
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor that holds a lock on a folder; it ends with the process, whatever ends that.
+
+    Raises:
+        OSError: another process holds it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _delete_left_behind() -> None:
+    for path in _private_folders():
+        with suppress(OSError):
+            descriptor = _locked(path)
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(descriptor)
+
+
+def _private_folders() -> Iterator[Path]:
+    """Yield the folders of this user's sessions."""
+    for path in SHARED_MEMORY.glob(f"{_prefix()}*"):
+        found = path.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & _PRIVATE:
+            yield path
+
+
+def _is_tmpfs(path: Path) -> bool:
+    """Whether a folder is a tmpfs of its own that everybody may write to but nobody rename in."""
+    try:
+        mounts = [line.split() for line in _MOUNTS.read_text().splitlines()]
+        found = path.lstat()
+    except OSError:
+        return False
+    kinds = [mount[mount.index("-") + 1] for mount in mounts if mount[4] == str(path)]
+    own = bool(found.st_mode & stat.S_ISVTX) or found.st_uid == os.getuid()
+    return bool(kinds) and kinds[-1] == "tmpfs" and own and os.access(path, os.W_OK | os.X_OK)
+
+
+def _has_room() -> bool:
+    """Whether the tmpfs, the machine's memory and that of the control group all have room."""
+    try:
+        free = os.statvfs(SHARED_MEMORY)
+        available = re.search(r"^MemAvailable:\s+(\d+) kB$", _MEMORY.read_text(), re.MULTILINE)
+    except OSError:
+        return False
+    rooms = [free.f_bavail * free.f_frsize, int(available[1]) << 10 if available else 0]
+    for limit, used in _GROUP_FILES:
+        with suppress(OSError, ValueError):
+            rooms.append(int((_GROUP / limit).read_text()) - int((_GROUP / used).read_text()))
+    return min(rooms) >= ROOM
