@@ -114,6 +114,22 @@ def test_mean_of_many_doubles_is_that_of_the_loop(scale: float, count: int, seed
     assert format(stats_text.running_mean(values, values.max(), values.min()), "g") == format(mean, "g")
 
 
+@given(
+    count=st.integers(1, 20_000),
+    seed=st.integers(0, 2**32 - 1),
+    offset=st.sampled_from([0, 1e-9, 1, 1e9]),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
+)
+def test_bound_of_the_fast_mean_covers_the_loop(count: int, seed: int, offset: float, dtype: Any) -> None:
+    values = (np.random.default_rng(seed).standard_normal(count) + offset).clip(-6e4, 6e4).astype(dtype)
+    mean = 0.0
+    for index, value in enumerate(values.tolist()):
+        mean += (value - mean) / (index + 1)
+    magnitude = float(np.abs(values).max())
+    fast, bound = stats_text._fast_mean(values, magnitude)
+    assert abs(mean - fast) <= bound
+
+
 def test_zero_that_comes_first_keeps_its_sign() -> None:
     zeros = from_array(BY_NAME["float32"], np.array([-0.0, 0.0], np.float32))
     assert stats_text.csv([zeros], []).splitlines()[1].split(",")[6:9] == ["-0", "-0", "0"]
