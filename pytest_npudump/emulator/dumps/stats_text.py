@@ -207,9 +207,9 @@ def _fast_mean(values: Array, magnitude: float) -> tuple[float, float]:
     """Return the mean, and how far the device's loop may be from it.
 
     What the loop rounds in step ``k`` of ``n``, at most ``eps`` times ``|mean_k| + 4 * max(|x|) / k``, counts
-    only ``k / n`` in the end: together ``sum(|S_k|) / n + 4 * max(|x|)`` times ``eps``, where ``S_k``, the sum
-    of the first ``k`` values, is at most that of whole blocks before it and a block of the largest value.
-    numpy's own sums add less than ``32 * max(|x|)`` times ``eps``.
+    only ``k / n`` in the end: ``sum(|S_k|) / n + 4 * max(|x|)`` times ``eps``. ``S_k``, the sum of the first
+    ``k`` values, is at most that of the whole blocks before it and a block of the largest value. numpy's own
+    sums add less than ``32 * max(|x|)`` times ``eps``.
     """
     size = values.size
     if size <= _BLOCK:
