@@ -1,7 +1,7 @@
 """All benchmarks, one after the other, as tables: python tests/benchmarks/bench_all.py [--peer PYTHON].
 
 PYTHON is an interpreter of an environment that has msprobe (``pip install mindstudio-probe torch``); the
-other golden plugins are those installed here. Takes a quarter of an hour on an idle machine.
+other golden plugins are those installed here. Takes twenty minutes on an idle machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PARTS = ("bench_start.py", "bench_kernels.py", "bench_cli.py", "bench_golden.py")
+PARTS = ("bench_start.py", "bench_kernels.py", "bench_cli.py", "bench_golden.py", "bench_emulator.py")
 
 
 def main() -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.onnxmodels.tensors import Tensor
 
-_GENERAL = 1
 _INPUT = 2
 _OUTPUT = 3
 _ARGUMENTS = 101

@@ -20,7 +20,6 @@ from pytest_npudump.emulator.execution.failures import Graph, planted_failure, r
 from pytest_npudump.emulator.execution.gears import SHAPE_DATA, gears_of
 from pytest_npudump.emulator.machine.faults import Faults
 from pytest_npudump.emulator.unsupported import NotEmulatedError
-from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions, tensors
 from pytest_npudump.onnxmodels.prepared import prepare
 from pytest_npudump.onnxmodels.sessions import ModelError
@@ -232,20 +231,3 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults) -
 
 def _ports(arguments: Sequence[Any]) -> tuple[Port, ...]:
     return tuple(Port(*port) for port in sessions.ports(arguments))
-
-
-def operator_names(path: Path) -> tuple[str, ...]:
-    """Return the raw names of a model's operators in execution order.
-
-    ``path`` is an ``.onnx`` file, or an ``.om`` file with its ``.onnx`` beside it. Unnamed nodes have the
-    names that :class:`~pytest_npudump.onnxmodels.graph.Operator` describes.
-
-    Raises:
-        ModelError: there is no such file, or it is no ONNX model.
-        MissingExtraError: onnx is not installed.
-    """
-    found = resolve(str(path))
-    if found is None:
-        raise sessions.ModelError(f"{path}: no such model; the emulator needs {path.with_suffix('.onnx')}")
-    graph = sessions.read_model(found).graph
-    return tuple(operator.name for operator in graph_module.operators(graph))

@@ -262,8 +262,3 @@ def test_missing_package_names_the_extra(
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingExtraError, match=r"pytest-npudump\[emulator\]"):
         models.load(small_model, None) if package == "onnxruntime" else sessions.read_model(small_model)
-
-
-def test_names_of_a_file_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(sessions.ModelError, match=r"nothing\.onnx"):
-        models.operator_names(tmp_path / "nothing.om")
