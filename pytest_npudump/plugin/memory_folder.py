@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made there is privat
 ROOM = 1 << 30
 """Bytes that have to be free for it to be used."""
 _PRIVATE = 0o077
+_NEW = 60
+"""Seconds in which a folder that nobody has locked is not taken for one left behind."""
 _MOUNTS = Path("/proc/self/mountinfo")
 _MEMORY = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
@@ -98,11 +101,12 @@ def _locked(path: Path) -> int:
     """Return a descriptor that holds a lock on a folder; it ends with the process, whatever ends that.
 
     Raises:
-        OSError: another process holds it.
+        OSError: another process holds it, or has deleted the folder.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.stat()
     except OSError:
         os.close(descriptor)
         raise
@@ -118,10 +122,11 @@ def _delete_left_behind() -> None:
 
 
 def _private_folders() -> Iterator[Path]:
-    """Yield the folders of this user's sessions."""
+    """Yield the folders of this user's sessions, but those that another one may be about to lock."""
     for path in SHARED_MEMORY.glob(f"{_prefix()}*"):
         found = path.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & _PRIVATE:
+        private = stat.S_ISDIR(found.st_mode) and not found.st_mode & _PRIVATE
+        if private and found.st_uid == os.getuid() and time.time() - found.st_mtime > _NEW:
             yield path
 
 
