@@ -137,14 +137,14 @@ def from_result(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
 
 
 def from_ort_value(value: Any) -> Tensor:
-    """Copy an ``OrtValue`` out of onnxruntime, types that numpy lacks included."""
+    """Return what onnxruntime made, of whatever type; its memory is shared, and kept alive."""
     if not value.is_tensor():
         return Tensor(BY_NAME["resource"], (), np.empty(0, np.uint8))
     dtype, shape = from_ort_type(value.data_type()), tuple(value.shape())
-    if dtype.name == "string":
-        return Tensor(dtype, shape, np.empty(0, np.uint8))
-    if in_numpy(dtype):
-        return Tensor(dtype, shape, np.array(value.numpy(), copy=True).reshape(-1))
-    size = nbytes(dtype, shape)
-    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
-    return Tensor(dtype, shape, np.frombuffer(raw, storage(dtype)))
+    size = 0 if dtype.name == "string" else nbytes(dtype, shape)
+    if not size:
+        kind = np.dtype(np.uint8) if dtype.name == "string" else storage(dtype)
+        return Tensor(dtype, shape, np.empty(0, kind))
+    memory: Any = (ctypes.c_uint8 * size).from_address(value.data_ptr())
+    memory.owner = value
+    return Tensor(dtype, shape, np.frombuffer(memory, storage(dtype)))
