@@ -5,12 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.columns import TensorColumns
+from pytest_npudump.dump.files.stats_cells import DIGITS
+from pytest_npudump.dump.files.stats_columns import read_stats_columns
 from pytest_npudump.dump.reader_files import Job, jobs_of, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.dump.tree.keys import records_of
 from pytest_npudump.dump.tree.runs import select_run
+from pytest_npudump.dump.tree.tables import table_records
 from pytest_npudump.dump.tree.torchair import flat_slots
 from pytest_npudump.errors import EmptyDumpError, FormatError
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.tree.executions import Execution
 
-_BATCH = 128
+_BATCH = 256
 _LISTED = 5
 _Result = tuple[list["Execution"], list[FormatError]]
 
@@ -56,7 +60,11 @@ def read_dump(
         EmptyDumpError: ``root`` holds no dump file.
         DumpError: ``root`` is no directory, or holds two runs.
     """
-    tree = find_files(root)
+    tree = find_files(root, tables=True)
+    if tree.tables:
+        if len({folder.place.run for folder in tree.tables}) == 1:
+            return _tables_dump(root, tree, executor, progress)
+        tree = tree.without_tables()
     files, notes = (tree.files, []) if one_run else select_run(tree.files, root, latest=latest)
     executions: list[Execution] = []
     problems = [*tree.problems, *_damaged_cores(tree)]
@@ -72,6 +80,33 @@ def read_dump(
     if not executions and not problems and not tree.overflow and not tree.cores:
         raise EmptyDumpError(_nothing(root, tree))
     return dump_of(root, tree, executions, problems, notes)
+
+
+def _tables_dump(
+    root: Path, tree: Tree, executor: Executor | None, progress: Callable[[int, int], None] | None
+) -> Dump:
+    """Read a dump of nothing but statistics CSV of one run."""
+    jobs = [
+        (str(folder.directory), folder.names[at : at + _BATCH])
+        for folder in tree.tables
+        for at in range(0, len(folder.names), _BATCH)
+    ]
+    count = sum(len(names) for _, names in jobs)
+    problems = [*tree.problems, *_damaged_cores(tree)]
+    tensors, done = TensorColumns.of({}, DIGITS), 0
+    results = map(_read_tables, jobs) if executor is None else executor.map(_read_tables, jobs)
+    for (_, names), (columns, failed) in zip(jobs, results, strict=True):
+        tensors.append(columns, done)
+        problems += failed
+        done += len(names)
+        if progress is not None:
+            progress(done, count)
+    records, shared = table_records(tree.tables, tensors)
+    return Dump(root, records, tuple(problems), (*tree.notes, *shared, *_left_out(tree)))
+
+
+def _read_tables(job: tuple[str, Sequence[str]]) -> tuple[TensorColumns, list[FormatError]]:
+    return read_stats_columns(*job)
 
 
 def dump_of(

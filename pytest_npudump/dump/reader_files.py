@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_npudump.dump.files.registry import format_of, offered
 from pytest_npudump.dump.files.stats_csv import read_stats_csv
+from pytest_npudump.dump.parts import unique_parts
 from pytest_npudump.dump.tree.converted import KIND, by_record, source_of
 from pytest_npudump.dump.tree.executions import Execution
 from pytest_npudump.dump.tree.find import start_of
@@ -75,7 +76,7 @@ def read_job(job: Job, *, stats: bool, acl: bool) -> tuple[list[Execution], list
     found: list[Execution] = []
     try:
         if job.csv is not None:
-            table = _unique(read_stats_csv(job.csv.path), job.csv)
+            table = unique_parts(read_stats_csv(job.csv.path), job.csv.path)
     except FormatError as error:
         problems.append(error)
     try:
@@ -93,7 +94,7 @@ def _read(
 ) -> tuple[list[Execution], list[FormatError]]:
     file, name = job.file, job.file.name
     if name is not None and name.suffix == ".csv":
-        return [_execution(file, name, _unique(read_stats_csv(file.path), file))], []
+        return [_execution(file, name, unique_parts(read_stats_csv(file.path), file.path))], []
     from pytest_npudump.dump import reader_tensors  # noqa: PLC0415 - numpy and protobuf only where tensors are
 
     if name is not None and name.suffix == ".npy":
@@ -135,9 +136,3 @@ def _execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) ->
         name.ffts,
         bool(name.io) and name.kind != KIND,
     )
-
-
-def _unique(parts: tuple[TensorPart, ...], file: DumpFile) -> tuple[TensorPart, ...]:
-    if len(parts) > 1 and len({(part.io, part.slot) for part in parts}) < len(parts):
-        raise FormatError(file.path, "a tensor stands in it twice; it holds rows of two runs, or is damaged")
-    return parts

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.errors import FormatError, RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from dataclasses import dataclass
     from pathlib import Path
 else:
@@ -77,9 +78,16 @@ class TensorKey:
 
     def __str__(self) -> str:
         """``layer[#qualifier=value,...]:io.slot`` with white space, ``%`` and ``#`` percent-encoded."""
-        return f"{_encode(self.layer)}{self._qualifiers()}:{self.io}.{self.slot}"
+        return f"{_encode(self.layer)}{self.qualifiers_text}:{self.io}.{self.slot}"
 
-    def _qualifiers(self) -> str:
+    @property
+    def name_text(self) -> str:
+        """The first part of the text: the name of the layer."""
+        return _encode(self.layer)
+
+    @property
+    def qualifiers_text(self) -> str:
+        """The second part of the text: ``#step=1,turn=2``, or "" where all have their defaults."""
         if (self.turn, self.step, self.model, self.load, self.device, self.rank, self.capture) == _PLAIN:
             return ""
         parts = []
@@ -214,14 +222,15 @@ class Dump:
 
     Attributes:
         root: directory it was read from.
-        records: one a tensor, in execution order (time of the dump, task id, inputs before outputs).
+        records: one a tensor, in execution order (time of the dump, task id, inputs before outputs): a tuple,
+            or what equals one.
         problems: files that could not be read; a dump with problems must not pass for a good one.
         notes: what a reader decided that a user may want to know.
         raw_names: whether the layers' names are raw (from headers) rather than sanitised (from file names).
     """
 
     root: Path
-    records: tuple[TensorRecord, ...]
+    records: Sequence[TensorRecord]
     problems: tuple[FormatError, ...] = ()
     notes: tuple[str, ...] = field(default=())
     raw_names: bool = False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
 from pytest_npudump.errors import DumpError
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.records import Stats, TensorRecord
+    from pytest_npudump.dump.columns import Column
+    from pytest_npudump.dump.records import TensorRecord
 
 STATISTICS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
 """Columns of :attr:`StatsTable.values`."""
@@ -88,23 +90,79 @@ class StatsTable:
         Raises:
             DumpError: two records claim one key, or a value is beyond the range of float64.
         """
-        rows = tuple(records)
-        keys = tuple([str(record.key) for record in rows])
-        _refuse_duplicates(keys, rows)
-        cells = [_cells(record.stats) for record in rows]
-        dtypes = tuple([record.dtype or UNKNOWN for record in rows])
-        known, values, wide = _columns(cells, dtypes)
+        rows = _Rows.of(records)
+        _refuse_duplicates(rows)
+        known, values, wide = _numbers(rows.stats, rows.dtypes)
         return cls(
-            keys=keys,
-            op_types=tuple([record.op_type for record in rows]),
-            dtypes=dtypes,
-            shapes=tuple([shape_text(record.shape) for record in rows]),
-            counts=tuple([_count(record) for record in rows]),
+            keys=rows.keys,
+            op_types=rows.op_types,
+            dtypes=rows.dtypes,
+            shapes=rows.shapes,
+            counts=tuple(
+                [
+                    shape_count(shape) if count is None else count
+                    for count, shape in zip(rows.counts, rows.shapes, strict=True)
+                ]
+            ),
             values=values,
             known=known,
-            digits=_digits([record.stats for record in rows], known),
+            digits=_digits(rows.digits, known),
             wide=wide,
-            digests=digests if any(digests := tuple([record.digest for record in rows])) else (),
+            digests=rows.digests if any(rows.digests) else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Records in columns, as :class:`StatsTable` has them; of ``counts`` only what the producer told.
+
+    Attributes:
+        stats: n values, or None for none at all, for each of :data:`STATISTICS`.
+    """
+
+    records: Sequence[TensorRecord]
+    keys: tuple[str, ...]
+    op_types: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[str, ...]
+    counts: Sequence[int | None]
+    stats: Sequence[Column | None]
+    digits: NDArray[np.int8]
+    digests: tuple[str, ...]
+
+    @classmethod
+    def of(cls, records: Iterable[TensorRecord]) -> _Rows:
+        if isinstance(records, ColumnRecords):
+            return cls._of_columns(records)
+        rows = tuple(records)
+        stats = [record.stats for record in rows]
+        columns = [
+            [None if s is None else getattr(s, name) for s in stats] for name in ("count", *STATISTICS)
+        ]
+        return cls(
+            rows,
+            tuple([str(record.key) for record in rows]),
+            tuple([record.op_type for record in rows]),
+            tuple([record.dtype or UNKNOWN for record in rows]),
+            tuple([shape_text(record.shape) for record in rows]),
+            columns[0],
+            columns[1:],
+            np.array([(s.digits or 0) if s else 0 for s in stats], dtype=np.int8),
+            tuple([record.digest for record in rows]),
+        )
+
+    @classmethod
+    def _of_columns(cls, records: ColumnRecords) -> _Rows:
+        return cls(
+            records,
+            records.texts,
+            tuple(records.op_types),
+            tuple(records.column("dtype")),
+            tuple(map(shape_text, records.column("shape"))),
+            records.statistic("count") or [None] * len(records),
+            [records.statistic(name) for name in STATISTICS],
+            np.where(records.column("told"), records.digits, 0).astype(np.int8),
+            tuple(records.column("digest")),
         )
 
 
@@ -141,35 +199,32 @@ def layer_of(key: str) -> str:
     return TensorKey.parse(key).layer if "%" in head else head
 
 
-def _cells(stats: Stats | None) -> tuple[float | int | None, ...]:
-    if stats is None:
-        return (None,) * len(STATISTICS)
-    s = stats
-    return (s.max, s.min, s.avg, s.l2norm, s.nan, s.neg_inf, s.pos_inf)
-
-
-def _columns(
-    cells: Sequence[tuple[float | int | None, ...]], dtypes: Sequence[str]
+def _numbers(
+    stats: Sequence[Column | None], dtypes: Sequence[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], dict[tuple[int, int], int]]:
-    grid = np.array(cells, dtype=object).reshape(-1, len(STATISTICS))
-    try:
-        # A signalling NaN makes every operation warn; the values are quiet behind this.
-        with np.errstate(invalid="ignore"):
-            known: NDArray[np.bool_] = np.not_equal(grid, np.array(None, dtype=object)).astype(np.bool_)
-            values = grid.astype(np.float64)
-            values[np.isnan(values)] = np.nan
-    except OverflowError:
-        raise DumpError("a statistic of the dump is an integer beyond the range of float64") from None
+    """Statistics in columns as :class:`StatsTable` has them: known, values, wide."""
+    known = np.zeros((len(dtypes), len(stats)), np.bool_)
+    values = np.full((len(dtypes), len(stats)), np.nan)
     wide = {}
-    for row, column in np.argwhere(np.abs(values) >= EXACT_LIMIT).tolist():
-        if is_integral(dtypes[row], column) and isinstance(grid[row, column], (int, np.integer)):
-            wide[row, column] = int(grid[row, column])
+    for at, column in enumerate(stats):
+        if column is None:
+            continue
+        known[:, at] = [value is not None for value in column] if None in column else True
+        try:
+            # A signalling NaN makes every operation warn; the values are quiet behind this.
+            with np.errstate(invalid="ignore"):
+                values[:, at] = np.array(column, np.float64)
+        except OverflowError:
+            raise DumpError("a statistic of the dump is an integer beyond the range of float64") from None
+        for row in np.flatnonzero(np.abs(values[:, at]) >= EXACT_LIMIT).tolist():
+            if is_integral(dtypes[row], at) and isinstance(column[row], (int, np.integer)):
+                wide[row, at] = int(column[row])
+    values[np.isnan(values)] = np.nan
     return known, values, wide
 
 
-def _digits(stats: Sequence[Stats | None], known: NDArray[np.bool_]) -> NDArray[np.int8]:
+def _digits(digits: NDArray[np.int8], known: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Digits of each row; rows that say nothing follow the others where those agree."""
-    digits = np.array([(s.digits or 0) if s else 0 for s in stats], dtype=np.int8)
     telling = known.any(axis=1)
     found = digits[telling]
     if found.size and (found == found[0]).all():
@@ -177,20 +232,15 @@ def _digits(stats: Sequence[Stats | None], known: NDArray[np.bool_]) -> NDArray[
     return digits
 
 
-def _count(record: TensorRecord) -> int | None:
-    if record.stats is not None and record.stats.count is not None:
-        return record.stats.count
-    return shape_count(shape_text(record.shape))
-
-
-def _refuse_duplicates(keys: tuple[str, ...], rows: tuple[TensorRecord, ...]) -> None:
-    if len(set(keys)) == len(keys):
+def _refuse_duplicates(rows: _Rows) -> None:
+    if len(frozenset(rows.keys)) == len(rows.keys):
         return
-    seen: dict[str, TensorRecord] = {}
-    for key, row in zip(keys, rows, strict=True):
+    seen: dict[str, int] = {}
+    for row, key in enumerate(rows.keys):
         if key in seen:
+            one, other = rows.records[row], rows.records[seen[key]]
             raise DumpError(
-                f"{row.path} and {seen[key].path} both claim the tensor {key}: two runs may have dumped "
+                f"{one.path} and {other.path} both claim the tensor {key}: two runs may have dumped "
                 f"into one directory; give each run an empty one"
             )
         seen[key] = row

@@ -255,7 +255,7 @@ class NpuDump:
         Raises:
             DumpError: nothing has been dumped yet, or it cannot be read.
         """
-        return select_layers(self._test.attempt.read(), self._test.case.request).records
+        return tuple(select_layers(self._test.attempt.read(), self._test.case.request).records)
 
 
 def without_marker(nodeid: str) -> RequestError:

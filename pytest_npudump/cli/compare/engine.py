@@ -12,12 +12,13 @@ from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.elements import with_elements
 from pytest_npudump.dump.arrays.host import has_axes
+from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.dump.table import shape_of
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.cli.compare.sides import Side
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from pytest_npudump.errors import FormatError
     from pytest_npudump.golden.tensors import StoredTensor
 
-    _Tensors = list[TensorRecord | StoredTensor | None]
+    _Tensors = Sequence[TensorRecord | StoredTensor | None]
+    _Changed = list[TensorRecord | StoredTensor | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,9 +62,10 @@ def compare_sides(
         if not side.tensors:
             raise DumpError("\n".join(f"unreadable: {problem}" for problem in side.problems))
     actual = _numbered(golden, actual)
-    ours, theirs = list(golden.tensors), list(actual.tensors)
+    ours, theirs = golden.tensors, actual.tensors
     elements: dict[int, Elements] = {}
     if golden.has_elements or actual.has_elements:
+        ours, theirs = list(ours), list(theirs)
         problems += _examine(
             golden, actual, tolerances, workers, layout=layout, into=(ours, theirs, elements)
         )
@@ -79,13 +82,15 @@ def _other_layouts(
 ) -> Iterator[str]:
     """Say of which tensors only statistics were compared although the names of their axes differ."""
     found = []
+    formats = _formats(ours), _formats(theirs)
     rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
     for position, (here, there) in enumerate(rows):
-        one = ours[here] if ABSENT not in {here, there} else None
-        other = theirs[there] if one is not None else None
-        if position in elements or not (isinstance(one, TensorRecord) and isinstance(other, TensorRecord)):
+        if ABSENT in {here, there} or position in elements or formats[0][here] == formats[1][there]:
             continue
-        if one.format != other.format and has_axes(one) and has_axes(other):
+        one, other = ours[here], theirs[there]
+        if not (isinstance(one, TensorRecord) and isinstance(other, TensorRecord)):
+            continue
+        if has_axes(one) and has_axes(other):
             found.append((one, other))
     if found:
         one, other = found[0]
@@ -93,6 +98,13 @@ def _other_layouts(
             f"the golden's layout is {one.format}, the dump's {other.format}, and statistics do not show the "
             f"order of axes: {len(found)} tensors (first: {one.key})"
         )
+
+
+def _formats(tensors: _Tensors) -> list[str | None]:
+    """The layout of each tensor of a dump; None for one that is kept beside a golden file."""
+    if isinstance(tensors, ColumnRecords):
+        return tensors.column("format")
+    return [tensor.format if isinstance(tensor, TensorRecord) else None for tensor in tensors]
 
 
 def _numbered(golden: Side, actual: Side) -> Side:
@@ -117,7 +129,7 @@ def _examine(
     workers: Workers,
     *,
     layout: str,
-    into: tuple[_Tensors, _Tensors, dict[int, Elements]],
+    into: tuple[_Changed, _Changed, dict[int, Elements]],
 ) -> list[FormatError]:
     """Have tensors compared and statistics computed; put records and findings ``into`` place."""
     from pytest_npudump.compare.tensors.pairs import compare_pair  # noqa: PLC0415 - only where elements are

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.reading import read_source
 from pytest_npudump.compare.stats.calls import may_hold_calls
+from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
@@ -37,7 +38,7 @@ class Side:
         notes: what the reader decided.
     """
 
-    tensors: tuple[TensorRecord | StoredTensor | None, ...]
+    tensors: Sequence[TensorRecord | StoredTensor | None]
     table: StatsTable | None = None
     problems: tuple[FormatError, ...] = ()
     notes: tuple[str, ...] = ()
@@ -47,6 +48,8 @@ class Side:
         """Texts of the keys, in execution order."""
         if self.table is not None:
             return self.table.keys
+        if isinstance(self.tensors, ColumnRecords):
+            return self.tensors.texts
         return tuple([str(record.key) for record in self.tensors if isinstance(record, TensorRecord)])
 
     @property
@@ -54,12 +57,14 @@ class Side:
         """Whether eager calls may be among the tensors; without the texts of all keys where records tell."""
         if self.table is not None:
             return may_hold_calls(self.table.keys)
+        if isinstance(self.tensors, ColumnRecords):
+            return may_hold_calls(self.tensors.layers)
         return may_hold_calls(tensor.key.layer for tensor in self.tensors if isinstance(tensor, TensorRecord))
 
     @property
     def has_elements(self) -> bool:
         """Whether there are elements of any tensor, not just statistics."""
-        return any(
+        return not isinstance(self.tensors, ColumnRecords) and any(
             tensor.payload is not None if isinstance(tensor, TensorRecord) else tensor is not None
             for tensor in self.tensors
         )
@@ -68,6 +73,8 @@ class Side:
         """Return the table: of a golden file its own, of a dump that of ``records``."""
         if self.table is not None:
             return self.table
+        if isinstance(records, ColumnRecords):
+            return StatsTable.from_records(records)
         return StatsTable.from_records(record for record in records if isinstance(record, TensorRecord))
 
 
@@ -83,8 +90,8 @@ def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Side:
 
 def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
     """Say which columns of statistics there is no place for in a record, once for all tensors."""
-    noted = [record for record in records if NOT_READ in record.note]
-    for note, count in Counter(record.note for record in noted).items():
+    notes = records.column("note") if isinstance(records, ColumnRecords) else [one.note for one in records]
+    for note, count in Counter(note for note in notes if NOT_READ in note).items():
         yield f"{path}: {note} ({count} of {len(records)} tensors)"
 
 

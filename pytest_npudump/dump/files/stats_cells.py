@@ -9,7 +9,7 @@ from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.values.dtypes import ALL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 DIGITS = 6
 """Significant decimal digits of a float in these files: C++ streams with their defaults."""
@@ -146,6 +146,11 @@ def parse_integer(text: str) -> float | int | None:
 _EXTREMES = {found.name: parse_float for found in ALL if not found.exact}
 
 
+def extreme_parser(dtype: str) -> Callable[[str], float | int | None]:
+    """Return what reads the extremes of tensors of a type: :func:`parse_float` or :func:`parse_integer`."""
+    return _EXTREMES.get(dtype, parse_integer)
+
+
 def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
     """Return the statistics in ``cells``, one for each of ``STATISTICS``; None if no cell has a value.
 
@@ -155,7 +160,7 @@ def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
     count, high, low, avg, l2norm, nan, neg_inf, pos_inf, zero = cells
     if high in NO_VALUE and NO_VALUE.issuperset(cells):
         return None
-    extreme = _EXTREMES.get(dtype, parse_integer)
+    extreme = extreme_parser(dtype)
     # An empty cell, as of a column that the file has not, is told without a call.
     return Stats(
         parse_count(count) if count else None,

@@ -42,17 +42,19 @@ if TYPE_CHECKING:
 StatsRow = TensorPart
 """One row: a tensor with ``stats`` and without ``payload``."""
 
-_IO = {"Input": "input", "Output": "output", "input": "input", "output": "output"}
+IO = {"Input": "input", "Output": "output", "input": "input", "output": "output"}
 _REQUIRED = ("io", "slot", "size", "dtype", "format", "shape")
 _BASE = len(_REQUIRED)
 _COUNTED = len(STATISTICS)
-_HEADER_START = "Input/Output,Index"
-_CHUNK_TENSORS = 10
-_NO_STATISTICS = "the producer gave no statistics for this tensor (data type, null address or zero size)"
+HEADER_START = "Input/Output,Index"
+CHUNK_TENSORS = 10
+"""Rows that CANN's host converter writes at a time."""
+
+NO_STATISTICS = "the producer gave no statistics for this tensor (data type, null address or zero size)"
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class Layout:
     """Which cell holds what.
 
     Attributes:
@@ -69,7 +71,7 @@ class _Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class _Header:
+class Header:
     """The layouts a row under one header may have.
 
     Attributes:
@@ -79,9 +81,9 @@ class _Header:
         unread: names the columns that are not read.
     """
 
-    layouts: tuple[_Layout, ...]
-    late: tuple[_Layout, ...]
-    plain: _Layout | None
+    layouts: tuple[Layout, ...]
+    late: tuple[Layout, ...]
+    plain: Layout | None
     unread: str
 
 
@@ -101,13 +103,13 @@ def parse_stats_csv(data: bytes, path: Path) -> tuple[StatsRow, ...]:
     lines = text.split("\n")[:-1]
     number = 0
     try:
-        if not lines or not lines[0].startswith(_HEADER_START):
-            raise ValueError(f"expected a header that begins with {_HEADER_START}")  # noqa: TRY301 - gets its place below
+        if not lines or not lines[0].startswith(HEADER_START):
+            raise ValueError(f"expected a header that begins with {HEADER_START}")  # noqa: TRY301 - gets its place below
         rows: list[StatsRow] = []
         header_at = 0
         for number, line in enumerate(lines):
-            if line.startswith(_HEADER_START):
-                header, header_at = _header(line), number
+            if line.startswith(HEADER_START):
+                header, header_at = read_header(line), number
             else:
                 rows.append(_row(line, header, number - header_at - 1, text))
         if not rows:
@@ -130,12 +132,17 @@ def _text(data: bytes, path: Path) -> str:
 
 
 @lru_cache(maxsize=256)
-def _header(line: str) -> _Header:
+def read_header(line: str) -> Header:
+    """Return how rows under a header are to be read.
+
+    Raises:
+        ValueError: it lacks one of the first six columns, or has another twice.
+    """
     titles = line.split(",")
     columns = [column(title) or "unknown" for title in titles]
     if tuple(columns[:_BASE]) != _REQUIRED:
         raise ValueError(
-            f"expected a header that begins with {_HEADER_START},Data Size,Data Type,Format,Shape, "
+            f"expected a header that begins with {HEADER_START},Data Size,Data Type,Format,Shape, "
             f"not {line[:120]!r}"
         )
     layouts, late = _layouts(columns)
@@ -144,10 +151,10 @@ def _header(line: str) -> _Header:
         if len(set(named)) < len(named):
             raise ValueError(f"a column stands twice in the header {line[:240]!r}")
     plain = layouts[0] if len(layouts) == 1 and layouts[0].count < 0 else None
-    return _Header(layouts, late, plain, unread(titles))
+    return Header(layouts, late, plain, unread(titles))
 
 
-def _layouts(columns: list[str]) -> tuple[tuple[_Layout, ...], tuple[_Layout, ...]]:
+def _layouts(columns: list[str]) -> tuple[tuple[Layout, ...], tuple[Layout, ...]]:
     if columns[_BASE : _BASE + 1] != ["count"]:
         return (_layout(columns, checked=False),), ()
     without = columns[:_BASE] + columns[_BASE + 1 :]
@@ -161,12 +168,12 @@ def _layouts(columns: list[str]) -> tuple[tuple[_Layout, ...], tuple[_Layout, ..
     return (usual, replace(_layout(without, checked=False), failed=True)), (moved,)
 
 
-def _layout(columns: list[str], *, checked: bool) -> _Layout:
+def _layout(columns: list[str], *, checked: bool) -> Layout:
     order = [columns.index(name) if name in columns else -1 for name in VALUES]
-    return _Layout(tuple(columns), itemgetter(*order), order[0] if checked else -1)
+    return Layout(tuple(columns), itemgetter(*order), order[0] if checked else -1)
 
 
-def _row(line: str, header: _Header, before: int, text: str) -> StatsRow:
+def _row(line: str, header: Header, before: int, text: str) -> StatsRow:
     """Read the row that has ``before`` rows between itself and its header."""
     cells = line.split(",")
     if len(cells) < _BASE:
@@ -176,22 +183,20 @@ def _row(line: str, header: _Header, before: int, text: str) -> StatsRow:
     dtype = dtype_name(dtype_text)
     values = _assign(cells, header, before, shape)
     stats, digest = parse_stats(values[:_COUNTED], dtype), parse_digest(values[_COUNTED:])
-    note = _NO_STATISTICS if values[1] in NO_VALUE and NO_VALUE.issuperset(values[1:]) else ""
+    note = NO_STATISTICS if values[1] in NO_VALUE and NO_VALUE.issuperset(values[1:]) else ""
     if stats is not None and doubtful(dtype):
         stats, why = repaired(stats, dtype, text)
         note = note or why
     if header.unread:
         note = f"{note}; {header.unread}" if note else header.unread
     index = parse_count(slot)
-    if io not in _IO or index is None:
+    if io not in IO or index is None:
         raise ValueError(f"expected Input or Output and an index, not {io[:40]!r} and {slot[:40]!r}")
     layout_name = "" if layout_name in NO_VALUE else layout_name
-    return TensorPart(
-        _IO[io], index, dtype, shape, layout_name, parse_count(size), stats, note, digest=digest
-    )
+    return TensorPart(IO[io], index, dtype, shape, layout_name, parse_count(size), stats, note, digest=digest)
 
 
-def _assign(cells: list[str], header: _Header, before: int, shape: tuple[int, ...] | None) -> tuple[str, ...]:
+def _assign(cells: list[str], header: Header, before: int, shape: tuple[int, ...] | None) -> tuple[str, ...]:
     """Return the cell of each of ``VALUES``, "" where there is none.
 
     Raises:
@@ -199,7 +204,7 @@ def _assign(cells: list[str], header: _Header, before: int, shape: tuple[int, ..
     """
     if header.plain is not None and len(cells) == len(header.plain.columns):
         return header.plain.pick([*cells, ""])
-    layouts = header.layouts if before < _CHUNK_TENSORS else header.layouts + header.late
+    layouts = header.layouts if before < CHUNK_TENSORS else header.layouts + header.late
     fitting = [layout for layout in layouts if len(layout.columns) == len(cells)]
     if not fitting:
         expected = " or ".join(str(len(layout.columns)) for layout in layouts)
@@ -211,7 +216,7 @@ def _assign(cells: list[str], header: _Header, before: int, shape: tuple[int, ..
     return readings.pop()
 
 
-def _consistent(layout: _Layout, cells: list[str], shape: tuple[int, ...] | None) -> bool:
+def _consistent(layout: Layout, cells: list[str], shape: tuple[int, ...] | None) -> bool:
     if layout.failed and not all(cell in NO_VALUE for cell in cells[_BASE:]):
         return False
     return layout.count < 0 or shape is None or cells[layout.count] == str(prod(shape))

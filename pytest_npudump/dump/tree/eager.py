@@ -32,6 +32,11 @@ def is_eager(layer: str) -> bool:
     return _EAGER_LAYER.match(layer) is not None
 
 
+def is_eager_type(op_type: str) -> bool:
+    """Whether ``op_type`` may be that of an eager call, with the counter."""
+    return _COUNTED.fullmatch(op_type) is not None or _INDIVIDUAL.fullmatch(op_type) is not None
+
+
 def without_counter(execution: Execution) -> Execution:
     """Return ``execution`` with its counter as ``call`` and out of its names; a model's as it is.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
@@ -20,6 +21,7 @@ from pytest_npudump.dump.tree.places import (
     read_place,
     swapped,
 )
+from pytest_npudump.dump.tree.tables import TableFolder
 from pytest_npudump.dump.tree.unnamed import (
     TLV_MAGIC,
     is_container,
@@ -51,6 +53,8 @@ class Tree:
         problems: files that had to be read to find the others, and could not; and those that look like data
             and cannot be assigned to a tensor.
         notes: what was decided on the way.
+        tables: directories of nothing but statistics CSV, where they were asked for and there are no others;
+            their files are not among ``files`` then.
     """
 
     files: list[DumpFile] = field(default_factory=list)
@@ -60,10 +64,20 @@ class Tree:
     other: list[str] = field(default_factory=list)
     problems: list[FormatError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    tables: list[TableFolder] = field(default_factory=list)
+
+    def without_tables(self) -> Tree:
+        """Return the tree with the statistics CSV of its ``tables`` among its files."""
+        files = chain(self.files, *(folder.files() for folder in self.tables))
+        return replace(self, files=list(files), tables=[]) if self.tables else self
 
 
-def find_files(root: Path) -> Tree:
+def find_files(root: Path, *, tables: bool = False) -> Tree:
     """Find the dump files below ``root``. Symbolic links inside are not followed.
+
+    Args:
+        root: the dump path.
+        tables: where the dump has nothing but statistics CSV, give their directories as ``tables``.
 
     Raises:
         DumpError: ``root`` is no directory that can be listed.
@@ -75,7 +89,14 @@ def find_files(root: Path) -> Tree:
     above = context(root.resolve().parts)
     for parts, names in _walk(root, tree):
         place = read_place(parts if marks_layout(parts) else (*above, *parts))
-        _Directory(root, parts, place, tree, len(tree.files), start_of).add(names)
+        directory = _Directory(root, parts, place, tree, len(tree.files), start_of)
+        folder = directory.table(names) if tables else None
+        if folder is not None:
+            tree.tables.append(folder)
+            continue
+        directory.add(names)
+        if tables and (tree.files or tree.statistics):
+            return find_files(root)
     tree.files, copies = without_copies(tree.files)
     tree.other += ["/".join(file.path.relative_to(root).parts) for file in copies]
     return tree
@@ -134,6 +155,11 @@ class _Directory:
     tree: Tree
     first: int
     start: Callable[[Path], bytes | None]
+
+    def table(self, names: Sequence[str]) -> TableFolder | None:
+        """Return the directory as one of nothing but statistics CSV, None if it is not."""
+        base = self.root.joinpath(*self.parts)
+        return TableFolder.of(base, self._settled(base, names), names)
 
     def add(self, names: Sequence[str]) -> None:
         base = self.root.joinpath(*self.parts)

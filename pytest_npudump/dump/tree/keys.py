@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.columns import Qualifiers
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.tree.eager import without_counters
 from pytest_npudump.dump.tree.executions import IO_ORDER, Execution
@@ -18,17 +19,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.tree.places import Place
 
 _SHOWN = 5
-_GRAPH_INPUT = "Data"
-
-
-class _Qualifiers(NamedTuple):
-    """The part of a key that a directory decides, in the order in which ``TensorKey`` has it."""
-
-    step: int
-    model: str
-    load: int
-    device: int
-    rank: int
+GRAPH_INPUT = "Data"
 
 
 def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...], list[str]]:
@@ -57,18 +48,18 @@ def records_of(executions: Iterable[Execution]) -> tuple[tuple[TensorRecord, ...
     records: list[TensorRecord] = []
     for execution, place in zip(ordered, places, strict=True):
         records += _records(execution, place, turns.get(id(execution), 0))
-    return tuple(records), _shared_names(groups.values())
+    return tuple(records), shared_names(groups.values())
 
 
-def _qualifiers_of(executions: Sequence[Execution]) -> list[_Qualifiers]:
+def _qualifiers_of(executions: Sequence[Execution]) -> list[Qualifiers]:
     """Return the qualifiers of each execution, equal ones as one object.
 
     Places are looked up by identity first: there is one object a directory, and a hash of it takes longer
     than all else that is done with an execution here.
     """
     objects = {id(execution.place): execution.place for execution in executions}
-    numbered = _number_places(set(objects.values()))
-    single: dict[_Qualifiers, _Qualifiers] = {}
+    numbered = number_places(set(objects.values()))
+    single: dict[Qualifiers, Qualifiers] = {}
     found = {key: single.setdefault(numbered[place], numbered[place]) for key, place in objects.items()}
     return [found[id(execution.place)] for execution in executions]
 
@@ -92,10 +83,10 @@ def _once(group: Sequence[Execution]) -> bool:
 def _consumers(executions: Collection[Execution]) -> dict[object, int]:
     """Return when each task was first dumped, graph inputs apart; nothing if there are none of these."""
     times: dict[object, int] = {}
-    if _GRAPH_INPUT not in map(attrgetter("op_type"), executions):
+    if GRAPH_INPUT not in map(attrgetter("op_type"), executions):
         return times
     for execution in executions:
-        if execution.op_type != _GRAPH_INPUT:
+        if execution.op_type != GRAPH_INPUT:
             task = (execution.place, execution.task, execution.stream)
             times[task] = min(execution.time, times.get(task, execution.time))
     return times
@@ -105,13 +96,13 @@ def _order(execution: Execution, consumers: Mapping[object, int]) -> tuple[int, 
     first = execution.parts[0] if execution.parts else None
     io, slot = (IO_ORDER[first.io], first.slot) if first is not None else (0, 0)
     task = -1 if execution.task is None else execution.task
-    time, consumer = execution.time, execution.op_type != _GRAPH_INPUT
+    time, consumer = execution.time, execution.op_type != GRAPH_INPUT
     if not consumer:
         time = min(time, consumers.get((execution.place, execution.task, execution.stream), time))
     return (time, consumer, task, io, slot, execution.layer)
 
 
-def _records(execution: Execution, place: _Qualifiers, turn: int) -> list[TensorRecord]:
+def _records(execution: Execution, place: Qualifiers, turn: int) -> list[TensorRecord]:
     """Return the records of one execution; tuples are unpacked and arguments positional for speed."""
     _, path, op_type, layer, _, time, task, stream, parts, *_ = execution
     if len(parts) > 1:
@@ -175,7 +166,7 @@ def _renamed(execution: Execution, names: Collection[str]) -> Execution:
     return execution._replace(layer=name, raw=True)
 
 
-def _number_places(places: Collection[Place]) -> dict[Place, _Qualifiers]:
+def number_places(places: Collection[Place]) -> dict[Place, Qualifiers]:
     """Number steps from the first one of their model, loads by model id; drop what all places share."""
     devices: defaultdict[int, set[int]] = defaultdict(set)
     graphs: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
@@ -191,7 +182,7 @@ def _number_places(places: Collection[Place]) -> dict[Place, _Qualifiers]:
     names = {place: _model_name(place, graphs[place.rank, place.model]) for place in places}
     many_models = len(set(names.values())) > 1
     return {
-        place: _Qualifiers(
+        place: Qualifiers(
             step=place.step - first[_counter(place)] if place.step >= 0 else 0,
             model=names[place] if many_models else "",
             load=0 if place.mindspore else sorted(loads[_model(place)]).index(place.model_id),
@@ -216,7 +207,7 @@ def _model_name(place: Place, graphs: Collection[int]) -> str:
     return f"{place.model}/{place.model_id}" if place.mindspore and len(graphs) > 1 else place.model
 
 
-def _shared_names(groups: Iterable[Sequence[Execution]]) -> list[str]:
+def shared_names(groups: Iterable[Sequence[Execution]]) -> list[str]:
     """Say which names stand for several operators: told by different types or task ids in one step."""
     shared = sorted(
         {
