@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -112,6 +113,10 @@ class StatsTable:
         )
 
 
+_cells = attrgetter("count", *STATISTICS)
+_UNTOLD = (None,) * (1 + len(STATISTICS))
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """Records in columns, as :class:`StatsTable` has them; of ``counts`` only what the producer told.
@@ -136,9 +141,8 @@ class _Rows:
             return cls._of_columns(records)
         rows = tuple(records)
         stats = [record.stats for record in rows]
-        columns = [
-            [None if s is None else getattr(s, name) for s in stats] for name in ("count", *STATISTICS)
-        ]
+        cells = [_UNTOLD if found is None else _cells(found) for found in stats]
+        columns = list(zip(*cells, strict=True)) or [()] * len(_UNTOLD)
         return cls(
             rows,
             tuple([str(record.key) for record in rows]),

@@ -90,7 +90,7 @@ def read_statistic_csv(path: Path) -> tuple[StatisticRow, ...]:
     rows: list[StatisticRow] = []
     try:
         _collect(reader, rows)
-    except (ValueError, csv.Error) as error:
+    except (ValueError, OverflowError, csv.Error) as error:  # the second: an infinity in an integer's place
         number = max(reader.line_num, 1)
         offset = sum(len(line) + 1 for line in data.split(b"\n")[: number - 1])
         raise FormatError(path, f"line {number}: {error}", offset=offset) from None

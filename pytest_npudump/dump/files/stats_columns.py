@@ -119,10 +119,10 @@ def _plain(head: bytes, bodies: _Bodies) -> tuple[list[TensorColumns], Iterable[
         header = read_header(head[:-1].decode("ascii"))
         cells = _cells(header, bodies)
         left = _doubtful(cells, bodies)
-        if left:
-            bodies = {at: body for at, body in bodies.items() if at not in left}
-            cells = _cells(header, bodies) if bodies else []
-        return ([_columns(header, cells, bodies)] if bodies else []), left
+        plain = {at: body for at, body in bodies.items() if at not in left} if left else bodies
+        if left and plain:
+            cells = _cells(header, plain)
+        return ([_columns(header, cells, plain)] if plain else []), left
     except (_OddError, ValueError):
         return [], bodies
 

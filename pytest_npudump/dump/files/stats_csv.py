@@ -114,7 +114,7 @@ def parse_stats_csv(data: bytes, path: Path) -> tuple[StatsRow, ...]:
                 rows.append(_row(line, header, number - header_at - 1, text))
         if not rows:
             raise ValueError("a header and no row: the file was cut short")  # noqa: TRY301 - the same
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:  # the second: an infinity in an integer's place
         offset = sum(len(line) + 1 for line in data.split(b"\n")[:number])
         raise FormatError(path, f"line {number + 1}: {error}", offset=offset) from None
     return tuple(rows)
