@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.columns import TensorColumns
 from pytest_npudump.dump.files.stats_cells import DIGITS
 from pytest_npudump.dump.files.stats_columns import read_stats_columns
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.tree.executions import Execution
 
 _BATCH = 256
+"""Files of statistics that are read into columns at once."""
+
+_TABLE_BYTES = 1 << 10
+"""What a statistics file has, more or less."""
+
 _LISTED = 5
 _Result = tuple[list["Execution"], list[FormatError]]
 
@@ -38,6 +44,7 @@ def read_dump(
     latest: bool = False,
     one_run: bool = False,
     executor: Executor | None = None,
+    workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Dump:
     """Read a dump: statistics CSV, tensor files, npy, merged statistics, in any mixture of one run.
@@ -50,6 +57,7 @@ def read_dump(
         one_run: ``root`` is known to hold one run: what looks like a second one are further executions, such
             as graphs that MindSpore ran under one iteration number.
         executor: reads files in parallel; threads help where tensors are large, processes anywhere.
+        workers: how many the executor has.
         progress: called with (files read, files in all).
 
     Returns:
@@ -63,14 +71,13 @@ def read_dump(
     tree = find_files(root, tables=True)
     if tree.tables:
         if len({folder.place.run for folder in tree.tables}) == 1:
-            return _tables_dump(root, tree, executor, progress)
+            return _tables_dump(root, tree, executor, workers, progress)
         tree = tree.without_tables()
     files, notes = (tree.files, []) if one_run else select_run(tree.files, root, latest=latest)
     executions: list[Execution] = []
     problems = [*tree.problems, *_damaged_cores(tree)]
-    for found, failed in _read(
-        jobs_of(flat_slots(files)), stats=stats, acl=acl, executor=executor, progress=progress
-    ):
+    read = partial(_read_batch, stats=stats, acl=acl)
+    for found, failed in _read(jobs_of(flat_slots(files)), read, executor, workers, progress):
         executions += found
         problems += failed
     executions = _with_merged_statistics(tree, executions, problems)
@@ -83,7 +90,11 @@ def read_dump(
 
 
 def _tables_dump(
-    root: Path, tree: Tree, executor: Executor | None, progress: Callable[[int, int], None] | None
+    root: Path,
+    tree: Tree,
+    executor: Executor | None,
+    workers: int,
+    progress: Callable[[int, int], None] | None,
 ) -> Dump:
     """Read a dump of nothing but statistics CSV of one run."""
     jobs = [
@@ -94,19 +105,22 @@ def _tables_dump(
     count = sum(len(names) for _, names in jobs)
     problems = [*tree.problems, *_damaged_cores(tree)]
     tensors, done = TensorColumns.of({}, DIGITS), 0
-    results = map(_read_tables, jobs) if executor is None else executor.map(_read_tables, jobs)
-    for (_, names), (columns, failed) in zip(jobs, results, strict=True):
-        tensors.append(columns, done)
-        problems += failed
-        done += len(names)
-        if progress is not None:
-            progress(done, count)
+    weights = [_TABLE_BYTES * len(names) for _, names in jobs]
+    for batch, results in run_batches(_read_tables, jobs, weights, executor, workers):
+        for (_, names), (columns, failed) in zip(batch, results, strict=True):
+            tensors.append(columns, done)
+            problems += failed
+            done += len(names)
+            if progress is not None:
+                progress(done, count)
     records, shared = table_records(tree.tables, tensors)
     return Dump(root, records, tuple(problems), (*tree.notes, *shared, *_left_out(tree)))
 
 
-def _read_tables(job: tuple[str, Sequence[str]]) -> tuple[TensorColumns, list[FormatError]]:
-    return read_stats_columns(*job)
+def _read_tables(
+    jobs: Sequence[tuple[str, Sequence[str]]],
+) -> list[tuple[TensorColumns, list[FormatError]]]:
+    return [read_stats_columns(directory, names) for directory, names in jobs]
 
 
 def dump_of(
@@ -161,28 +175,34 @@ def _mindspore(
 
 def _read(
     jobs: Sequence[Job],
-    *,
-    stats: bool,
-    acl: bool,
+    read: Callable[[Sequence[Job]], _Result],
     executor: Executor | None,
+    workers: int,
     progress: Callable[[int, int], None] | None,
 ) -> Iterator[_Result]:
-    batches = _batches(jobs)
-    read = partial(_read_batch, stats=stats, acl=acl)
+    """Yield what is read; tables first, which are many where there are any, and small."""
     done = 0
-    results = map(read, batches) if executor is None else executor.map(read, batches)
-    for batch, result in zip(batches, results, strict=True):
-        yield result
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(jobs))
+    for found in ([job for job in jobs if _is_table(job)], [job for job in jobs if not _is_table(job)]):
+        weights = list(map(_weight, found))
+        for batch, result in run_batches(read, found, weights, executor, workers):
+            yield result
+            done += len(batch)
+            if progress is not None:
+                progress(done, len(jobs))
 
 
-def _batches(jobs: Sequence[Job]) -> list[Sequence[Job]]:
-    """Many CSV files a batch, since each takes microseconds; a tensor file may take a second."""
-    tables = [job for job in jobs if job.file.name is not None and job.file.name.suffix == ".csv"]
-    tensors = [job for job in jobs if job.file.name is None or job.file.name.suffix != ".csv"]
-    return [*(tables[at : at + _BATCH] for at in range(0, len(tables), _BATCH)), *([job] for job in tensors)]
+def _is_table(job: Job) -> bool:
+    return job.file.name is not None and job.file.name.suffix == ".csv"
+
+
+def _weight(job: Job) -> int:
+    """Bytes to read; the size of a table is not worth asking for."""
+    if _is_table(job):
+        return _TABLE_BYTES
+    try:
+        return sum(file.path.stat().st_size for file in (job.file, *job.more))
+    except OSError:
+        return 0
 
 
 def _read_batch(jobs: Sequence[Job], *, stats: bool, acl: bool) -> _Result:

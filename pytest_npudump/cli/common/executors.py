@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import pickle
 import signal
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,10 +14,11 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from multiprocessing.process import BaseProcess
 
 Item = TypeVar("Item")
@@ -28,13 +30,8 @@ _EXPECTED = (
     "expected threads, threads:N, processes, processes:N, serial or dask:ADDRESS such as dask:tcp://host:8786"
 )
 _DASK_LOGGERS = ("distributed", "distributed.client")  # the second has a level of its own
-_BATCH_BYTES, _MOST_BYTES = 4 << 20, 64 << 20
-_SHARES = 16
-"""Batches of a large dump for each worker. Measured: batches of 4 MiB cost two threads 5 to 10 %."""
-
-_BATCH_ITEMS = 64
 _UNTOLD = 64
-"""Workers that a cluster is taken to have."""
+"""Workers that a cluster without any is taken to get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +78,8 @@ def open_workers(spec: str) -> Iterator[Workers]:
             yield Workers(executor, count)
     elif kind == "dask" and rest:
         distributed = _distributed()
-        with _silent(_DASK_LOGGERS), _cluster(distributed, rest) as executor:
-            yield Workers(executor, _UNTOLD, remote=True)
+        with _silent(_DASK_LOGGERS), _cluster(distributed, rest) as workers:
+            yield workers
     else:
         raise RequestError(f"--executor {spec}: {_EXPECTED}")
 
@@ -154,7 +151,7 @@ def _distributed() -> Any:
 
 
 @contextmanager
-def _cluster(distributed: Any, address: str) -> Iterator[Executor]:
+def _cluster(distributed: Any, address: str) -> Iterator[Workers]:
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -165,8 +162,8 @@ def _cluster(distributed: Any, address: str) -> Iterator[Executor]:
     closed = distributed.comm.CommClosedError
     lost = (CancelledError, distributed.KilledWorker, distributed.TimeoutError, closed)
     try:
-        executor: Executor = client.get_executor()
-        yield executor
+        count = sum(client.nthreads().values())
+        yield Workers(_Packed(client.get_executor()), count or _UNTOLD, remote=True)
     except lost as error:
         raise RuntimeUnavailableError(
             f"--executor dask:{address}: the cluster was lost before the work was done: no verdict; see the "
@@ -174,6 +171,28 @@ def _cluster(distributed: Any, address: str) -> Iterator[Executor]:
         ) from error
     finally:
         client.close()
+
+
+class _Packed(Executor):
+    """A cluster that is handed bytes: Dask takes longer to look into small objects than to work on them."""
+
+    def __init__(self, cluster: Executor) -> None:
+        self._cluster = cluster
+
+    def map(
+        self,
+        fn: Callable[..., Result],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[Result]:
+        packed = [pickle.dumps(arguments) for arguments in zip(*iterables, strict=False)]
+        return self._cluster.map(partial(_unpacked, fn), packed, timeout=timeout, chunksize=chunksize)
+
+
+def _unpacked(work: Callable[..., Result], packed: bytes) -> Result:
+    arguments = pickle.loads(packed)  # noqa: S301 - made by the process that started the work
+    return work(*arguments)
 
 
 @contextmanager
@@ -211,27 +230,13 @@ def run_tasks(
         weight: bytes that an item makes a task read: small ones travel together.
         progress: called with (items done, items in all).
     """
-    batches = list(_batches(items, weight, workers.count))
     work = partial(_run_batch, task)
-    results = map(work, batches) if workers.executor is None else workers.executor.map(work, batches)
     done = 0
-    for batch in results:
+    weights = list(map(weight, items))
+    for _, batch in run_batches(work, items, weights, workers.executor, workers.count):
         yield from batch
         done += len(batch)
         progress(done, len(items))
-
-
-def _batches(items: Sequence[Item], weight: Callable[[Item], int], count: int) -> Iterator[Sequence[Item]]:
-    """Cut ``items`` so that ``count`` workers seldom wait for a batch, and all have some."""
-    first, size = 0, 0
-    enough = min(max(sum(map(weight, items)) // (_SHARES * count), _BATCH_BYTES), _MOST_BYTES)
-    for at, item in enumerate(items):
-        size += weight(item)
-        if size >= enough or at - first + 1 >= _BATCH_ITEMS:
-            yield items[first : at + 1]
-            first, size = at + 1, 0
-    if first < len(items):
-        yield items[first:]
 
 
 def _run_batch(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -59,10 +59,18 @@ def read_source(
         with progress(f"reading {path}"):
             dump = read_file(path, stats=stats, acl=acl)
     else:
-        # Headers and tables are read under Python's lock: threads would only get in each other's way.
-        executor = workers.executor if stats or workers.remote else None
+        # Headers and tables cost less to read here than to hand over: threads would wait for Python's lock.
+        executor = workers.executor if stats else None
         with progress(f"reading {path}") as report:
-            dump = read_dump(path, stats=stats, acl=acl, latest=latest, executor=executor, progress=report)
+            dump = read_dump(
+                path,
+                stats=stats,
+                acl=acl,
+                latest=latest,
+                executor=executor,
+                workers=workers.count,
+                progress=report,
+            )
     if not (dump.records or dump.problems or (overflow and dump.notes)):
         raise DumpError(f"{path} holds no tensors" + "".join(f"; {note}" for note in dump.notes))
     return dump

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -64,6 +65,34 @@ def test_processes_do_every_command(
     with open_workers("processes:1") as workers:
         found = run_tasks(_process, [1], workers, weight=lambda _: 1, progress=lambda _done, _total: None)
         assert [*found] != [os.getpid()]
+
+
+def test_a_cluster_is_given_few_pieces_of_many_small_ones(dask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_workers(dask) as workers:
+        assert workers.count == 2
+        assert workers.executor is not None
+        inner, sent = workers.executor.map, []
+
+        def counted(work: Callable[..., Any], batches: list[Any]) -> Any:
+            sent.append(len(batches))
+            return inner(work, batches)
+
+        monkeypatch.setattr(workers.executor, "map", counted)
+        items = [Path(f"item_{number}") for number in range(10_000)]
+        found = run_tasks(str, items, workers, weight=lambda _: 1 << 10, progress=lambda _done, _all: None)
+        assert list(found) == [str(item) for item in items]
+    assert sent[0] <= 33
+
+
+@pytest.mark.parametrize(("nbytes", "here"), [(1 << 10, True), (1 << 20, False)])
+def test_threads_are_for_what_they_gain_with(nbytes: int, *, here: bool) -> None:
+    with open_workers("threads:2") as workers:
+        found = run_tasks(_thread, range(100), workers, weight=lambda _: nbytes, progress=lambda _d, _a: None)
+        assert (set(found) == {threading.main_thread().name}) == here
+
+
+def _thread(_: int) -> str:
+    return threading.current_thread().name
 
 
 def test_unreadable_files_come_back_from_a_dask_worker(run: Run, tmp_path: Path, dask: str) -> None:
