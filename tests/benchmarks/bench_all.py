@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PARTS = ("bench_start.py", "bench_kernels.py", "bench_cli.py", "bench_golden.py", "bench_emulator.py")
+PARTS = ("bench_start.py", "bench_kernels.py", "bench_cli.py", "bench_golden.py", "bench_emulator.py", "bench_files.py")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A progress bar on standard error for work that takes longer than two seconds, on a terminal only."""
+"""A progress bar on standard error for work that takes longer than a second, on a terminal only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-PATIENCE = 2.0
+PATIENCE = 1.0
 """Seconds before a bar is shown."""
 
 
@@ -39,12 +39,13 @@ class _Bar:
     def show(self) -> None:
         """Draw the bar, unless the work has ended meanwhile."""
         from rich.console import Console  # noqa: PLC0415 - only where work takes long
-        from rich.progress import Progress  # noqa: PLC0415 - the same
+        from rich.progress import MofNCompleteColumn, Progress  # noqa: PLC0415 - the same
 
         with self._lock:
             if self._closed:
                 return
-            bar = Progress(console=Console(stderr=True), transient=True)
+            shown = (*Progress.get_default_columns(), MofNCompleteColumn())
+            bar = Progress(*shown, console=Console(stderr=True), transient=True)
             task = bar.add_task(self._what, completed=self._done, total=self._total or None)
             bar.start()
             self._bar = (bar, task)
