@@ -76,12 +76,12 @@ class StatsTable:
 
     def value(self, row: int, column: int) -> float | int | None:
         """One statistic as Python has it: exact int where it is one, None where it is unknown."""
-        if not self.known[row, column]:
+        if not self.known.item(row, column):
             return None
-        exact = self.wide.get((row, column))
+        exact = self.wide.get((row, column)) if self.wide else None
         if exact is not None:
             return exact
-        number = float(self.values[row, column])
+        number = self.values.item(row, column)
         return int(number) if is_integral(self.dtypes[row], column) and number.is_integer() else number
 
     @classmethod

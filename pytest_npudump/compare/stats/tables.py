@@ -168,11 +168,11 @@ def _reasons(
     for position, reason in _unequal(pairs):
         reasons.setdefault(position, []).append(reason)
     cells = {(row, column): _one_sided(pairs, row, column) for row, column in np.argwhere(one_sided).tolist()}
-    said: dict[int, tuple[str, Rule]] = {}  # by identity, which lasts as long as the rule is held here
+    words: dict[int, tuple[Rule, str]] = {}  # by identity: a hash takes longer than the words
     for row, column, allowed, rule in differing(pairs, judged, tolerances):
         golden, actual = pairs.values(row, column)
-        words = said.get(id(rule)) or said.setdefault(id(rule), (rule.describe(), rule))
-        cells[row, column] = Reason(STATISTICS[column], golden, actual, allowed, words[0])
+        said = words.get(id(rule)) or words.setdefault(id(rule), (rule, rule.describe()))
+        cells[row, column] = Reason(STATISTICS[column], golden, actual, allowed, said[1])
     for row, column in sorted(cells):
         reasons.setdefault(row, []).append(cells[row, column])
     return reasons

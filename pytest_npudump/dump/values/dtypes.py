@@ -95,7 +95,9 @@ BY_GE: Mapping[int, DType] = MappingProxyType({d.ge: d for d in ALL if d.ge is n
 BY_CANN: Mapping[str, DType] = MappingProxyType({d.cann: d for d in ALL})
 
 
+_INEXACT = frozenset(d.name for d in ALL if not d.exact)
+
+
 def is_exact(name: str) -> bool:
     """Whether values of the type called ``name`` are compared exactly; an unknown type is not a float."""
-    found = BY_NAME.get(name)
-    return found is None or found.exact
+    return name not in _INEXACT
