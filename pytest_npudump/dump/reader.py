@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _BATCH = 256
 """Files of statistics that are read into columns at once."""
 
-_TABLE_BYTES = 1 << 10
-"""What a statistics file has, more or less."""
+_TABLE_BYTES = 1 << 9
+"""What a statistics file has, more or less: so little that threads gain nothing with a batch of them."""
 
 _LISTED = 5
 _Result = tuple[list["Execution"], list[FormatError]]

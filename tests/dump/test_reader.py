@@ -525,3 +525,16 @@ def test_the_quirks_of_the_device_are_computed_on_demand(tmp_path: Path) -> None
     assert quirky.stats is not None
     assert quirky.stats.max is not None
     assert math.isnan(quirky.stats.max)
+
+
+def test_statistics_files_are_read_without_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = next((DATA / "acl-stats").rglob("*.csv")).read_text()
+    for number in range(600):
+        folder = tmp_path / "20260101010101" / "0" / "net" / "1" / "0"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"Add.layer_{number}.{number}.3.{1795228705000000 + number}.csv").write_text(text)
+    with ThreadPoolExecutor(2) as executor:
+        monkeypatch.setattr(executor, "map", None)
+        dump = read_dump(tmp_path, executor=executor, workers=2)
+    assert dump.records == read_dump(tmp_path).records
+    assert {record.key.layer for record in dump.records} == {f"layer_{number}" for number in range(600)}
