@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_FLOAT32, _FLOAT64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
+
 _KEPT = 4
 """Buffers that a thread keeps: a comparison borrows three, a file one."""
 
@@ -27,23 +29,23 @@ class Buffers:
     """Arrays by name, of any content; what one call gives is valid until the next one for that name."""
 
     def __init__(self) -> None:
-        self._floats: dict[str, NDArray[np.float32]] = {}
-        self._flags: dict[str, NDArray[np.bool_]] = {}
         self._octets: dict[str, NDArray[np.uint8]] = {}
+
+    def array(self, name: str, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array of shape (size,)."""
+        return self.octets(name, size * dtype.itemsize).view(dtype)
 
     def floats(self, name: str, size: int) -> NDArray[np.float32]:
         """A float32 array of shape (size,)."""
-        found = self._floats.get(name)
-        if found is None or found.size < size:
-            found = self._floats[name] = np.empty(size, np.float32)
-        return found[:size]
+        return self.array(name, size, _FLOAT32)
+
+    def doubles(self, name: str, size: int) -> NDArray[np.float64]:
+        """A float64 array of shape (size,)."""
+        return self.array(name, size, _FLOAT64)
 
     def flags(self, name: str, size: int) -> NDArray[np.bool_]:
         """A bool array of shape (size,)."""
-        found = self._flags.get(name)
-        if found is None or found.size < size:
-            found = self._flags[name] = np.empty(size, np.bool_)
-        return found[:size]
+        return self.array(name, size, _BOOL)
 
     def octets(self, name: str, size: int) -> NDArray[np.uint8]:
         """A uint8 array of shape (size,), aligned for any type of a dump."""

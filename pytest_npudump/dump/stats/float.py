@@ -33,36 +33,53 @@ _LARGEST = 0x7F7FFFFF
 _CODES: dict[int, tuple[np.dtype[Any], np.dtype[Any], int]] = {
     2: (np.dtype(np.int16), np.dtype(np.uint16), 1 << 15),
     4: (np.dtype(np.int32), np.dtype(np.uint32), 1 << 31),
+    8: (np.dtype(np.int64), np.dtype(np.uint64), 1 << 63),
 }
+"""Signed and unsigned integers of so many bytes, and the code of -0."""
+_BLOCK = 1 << 15
+"""Elements taken at a time in float64, so that they stay in a core's own cache."""
 _SQUARE_LOW, _SQUARE_HIGH = 1e-14, 1e17
 """Largest magnitudes between which a row of squares in float32 neither overflows nor loses digits."""
 
 
 class Measured(NamedTuple):
-    """What a chunk without NaN and infinities adds to the totals.
+    """What a chunk adds to the totals.
 
     Attributes:
-        values: its n elements, float32 of shape (n,), in any order; overwritten by the next chunk.
-        low, high: the smallest and the largest.
+        values: its n elements, float32 of shape (n,), in any order, with 0 in place of NaN and infinities;
+            overwritten by the next chunk.
+        low, high: the smallest and the largest finite one; None where there is none.
         zero: how many are 0 or -0.
-        sum, squares: the sum of the elements, and of their squares.
+        sum, squares: the sum of the finite elements, and of their squares.
+        nan, neg_inf, pos_inf: numbers of such elements.
     """
 
     values: np.ndarray
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     zero: int
     sum: float
     squares: float
+    nan: int = 0
+    neg_inf: int = 0
+    pos_inf: int = 0
 
     @property
     def magnitude(self) -> float:
-        """The largest magnitude."""
-        return max(-self.low, self.high)
+        """The largest magnitude of a finite element."""
+        return 0.0 if self.low is None or self.high is None else max(-self.low, self.high)
+
+    @property
+    def special(self) -> int:
+        """How many elements are NaN or infinite."""
+        return self.nan + self.neg_inf + self.pos_inf
 
 
 class Kernel(ABC):
     """Adds chunks of one type to totals, in ``buffers`` of its own or in the thread's."""
+
+    largest: int
+    """Code of the largest finite value."""
 
     def __init__(self, totals: Totals, buffers: Buffers | None = None) -> None:
         self.totals = totals
@@ -72,38 +89,58 @@ class Kernel(ABC):
     def _buffers(self) -> Buffers:
         return self._own or scratch_buffers()
 
+    def measure(self, chunk: np.ndarray) -> Measured:
+        """Measure a contiguous chunk of shape (n,), n > 0."""
+        ends = extremes(chunk, self.largest)
+        if ends is not None:
+            return self._measure_finite(chunk, *ends)
+        kept = cleared(chunk, self.largest + 1, self._buffers)
+        low, high = extremes(kept.values, self.largest) or (0.0, 0.0)
+        found = self._measure_finite(kept.values, low, high)
+        ends = kept.ends(low, high, found.zero, self.largest)
+        return found._replace(
+            low=None if ends is None else ends[0],
+            high=None if ends is None else ends[1],
+            zero=found.zero - kept.special,
+            nan=kept.nan,
+            neg_inf=kept.neg_inf,
+            pos_inf=kept.pos_inf,
+        )
+
+    def _measure_finite(self, chunk: np.ndarray, low: float, high: float) -> Measured:
+        zero = self._zeros(chunk) if low <= 0 <= high else 0
+        values = self._values(chunk)
+        return Measured(values, low, high, zero, *sums(values, max(-low, high), self._buffers))
+
     @abstractmethod
-    def measure(self, chunk: np.ndarray) -> Measured | None:
-        """Measure a contiguous chunk of shape (n,), n > 0; None where it holds NaN or infinities."""
+    def _values(self, chunk: np.ndarray) -> np.ndarray:
+        """The elements as float32, in any order."""
+
+    @abstractmethod
+    def _zeros(self, chunk: np.ndarray) -> int:
+        """How many elements are 0, of either sign."""
 
     def take(self, found: Measured) -> None:
         """Add what was measured of a chunk."""
-        self.totals.extend(found.low, found.high)
         self.totals.count += found.values.size
         self.totals.zero += found.zero
-        self.totals.sum += found.sum
-        self.totals.squares += found.squares
+        if found.low is not None and found.high is not None:
+            self.totals.extend(found.low, found.high)
+        self.totals.add_special(found.nan, found.neg_inf, found.pos_inf)
+        self.totals.add_sums(found.sum, found.squares)
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk of shape (n,), n > 0."""
-        found = self.measure(chunk)
-        if found is None:
-            add_masked(self.totals, chunk.astype(np.float32, copy=False))
-        else:
-            self.take(found)
+        self.take(self.measure(chunk))
 
 
 class Float32(Kernel):
-    """Adds chunks of float32 to totals."""
+    """Adds chunks of float32 to totals; the values of what it measures are the chunk itself."""
 
-    def measure(self, chunk: np.ndarray) -> Measured | None:
-        """As :meth:`Kernel.measure`; the values are the chunk itself."""
-        ends = extremes(chunk, _LARGEST)
-        if ends is None:
-            return None
-        low, high = ends
-        zero = self._zeros(chunk) if low <= 0 <= high else 0
-        return Measured(chunk, low, high, zero, *sums(chunk, max(-low, high)))
+    largest = _LARGEST
+
+    def _values(self, chunk: np.ndarray) -> np.ndarray:
+        return chunk
 
     def _zeros(self, chunk: np.ndarray) -> int:
         """Zeros of both signs; that there are none is seen in a quarter of the time that counting takes."""
@@ -111,21 +148,89 @@ class Float32(Kernel):
         return int(np.count_nonzero(flags)) if np.logical_or.reduce(flags) else 0
 
 
-def sums(values: np.ndarray, magnitude: float) -> tuple[float, float]:
+def sums(values: np.ndarray, magnitude: float, buffers: Buffers) -> tuple[float, float]:
     """Sum, and sum of the squares, of finite float32 of shape (n,) whose largest magnitude is given."""
     if not magnitude:
         return 0.0, 0.0
-    if not _SQUARE_LOW < magnitude < _SQUARE_HIGH:
-        values = values.astype(np.float64)
-        return float(np.add.reduce(values)), block_dot(values, values)
-    return block_sum(values), block_dot(values, values)
+    if _SQUARE_LOW < magnitude < _SQUARE_HIGH:
+        return block_sum(values), block_dot(values, values)
+    total = squares = 0.0
+    for start in range(0, values.size, _BLOCK):
+        part = values[start : start + _BLOCK]
+        wide = buffers.doubles("wide", part.size)
+        np.copyto(wide, part)
+        total += float(np.add.reduce(wide))
+        squares += block_dot(wide, wide)
+    return total, squares
+
+
+class Cleared(NamedTuple):
+    """A chunk without its NaN and infinities.
+
+    Attributes:
+        values: the elements, of the chunk's type, with 0 in place of them; overwritten by the next chunk.
+        nan, neg_inf, pos_inf: how many there were.
+    """
+
+    values: np.ndarray
+    nan: int
+    neg_inf: int
+    pos_inf: int
+
+    @property
+    def special(self) -> int:
+        """How many elements were cleared."""
+        return self.nan + self.neg_inf + self.pos_inf
+
+    def ends(self, low: float, high: float, zero: int, largest: int) -> tuple[float, float] | None:
+        """The extremes of the finite elements, given those of ``values`` and how many are 0 there.
+
+        None where no element is finite.
+        """
+        if zero > self.special or low < 0 < high:
+            return low, high
+        codes = self.values.view(_CODES[self.values.itemsize][0])
+        kept = self.values[np.flatnonzero(codes)]
+        return extremes(kept, largest) if kept.size else None
+
+
+def cleared(chunk: np.ndarray, infinity: int, buffers: Buffers) -> Cleared:
+    """A copy of a contiguous chunk of shape (n,) with 0 in place of NaN and infinities, which are counted.
+
+    Args:
+        chunk: floats of 16, 32 or 64 bits.
+        infinity: the code of infinity in their type.
+        buffers: hold the copy.
+    """
+    signed, _, sign = _CODES[chunk.itemsize]
+    codes = chunk.view(signed)
+    found = buffers.array("cleared", chunk.size, signed)
+    flags = buffers.flags("zeros", chunk.size)
+    np.bitwise_and(codes, sign - 1, out=found)
+    counts = [
+        int(np.count_nonzero(test(array, code, out=flags)))
+        for test, array, code in (
+            (np.greater, found, infinity),
+            (np.equal, codes, infinity - sign),
+            (np.equal, codes, infinity),
+        )
+    ]
+    finite_bits(found, infinity)
+    np.bitwise_and(found, codes, out=found)
+    return Cleared(found.view(chunk.dtype), *counts)
+
+
+def finite_bits(magnitudes: np.ndarray, infinity: int) -> None:
+    """Turn codes without their sign, signed integers of shape (n,), into -1 where finite and 0 elsewhere."""
+    np.subtract(magnitudes, infinity, out=magnitudes)
+    np.right_shift(magnitudes, 8 * magnitudes.itemsize - 1, out=magnitudes)
 
 
 def extremes(chunk: np.ndarray, largest: int) -> tuple[float, float] | None:
     """The smallest and the largest value of a contiguous chunk of shape (n,), n > 0.
 
     Args:
-        chunk: floats of 16 or 32 bits.
+        chunk: floats of 16, 32 or 64 bits.
         largest: code of the largest finite value of their type.
 
     Returns:
@@ -152,23 +257,3 @@ def _codes(chunk: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     """A chunk as signed and as unsigned integers, and the code of -0."""
     signed, codes, sign = _CODES[chunk.itemsize]
     return chunk.view(signed), chunk.view(codes), sign
-
-
-def add_masked(totals: Totals, chunk: np.ndarray) -> None:
-    """Add a chunk that holds NaN or infinities, float32 or float64 of shape (n,)."""
-    finite = chunk[np.isfinite(chunk)].astype(np.float64)
-    totals.count += chunk.size
-    totals.nan += int(np.count_nonzero(np.isnan(chunk)))
-    positive = int(np.count_nonzero(chunk == np.inf))
-    negative = int(np.count_nonzero(chunk == -np.inf))
-    totals.pos_inf += positive
-    totals.neg_inf += negative
-    if positive:
-        totals.extend(math.inf, math.inf)
-    if negative:
-        totals.extend(-math.inf, -math.inf)
-    if finite.size:
-        totals.extend(float(finite.min()), float(finite.max()))
-        totals.zero += int(finite.size - np.count_nonzero(finite))
-        totals.sum += float(np.add.reduce(finite))
-        totals.squares += block_dot(finite, finite)

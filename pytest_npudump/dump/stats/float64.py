@@ -3,96 +3,78 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.stats.float import add_masked
+from pytest_npudump.dump.bytes.buffers import scratch_buffers
+from pytest_npudump.dump.stats.float import cleared
 from pytest_npudump.dump.stats.sums import block_dot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_npudump.dump.stats.totals import Totals
 
+_LARGEST = 0x7FEF_FFFF_FFFF_FFFF
 _SQUARE_LOW, _SQUARE_HIGH = 1e-140, 1e140
 """Largest magnitudes between which squares neither overflow nor lose digits to underflow."""
-_SCALE_LIMIT = 1000
+_LIMIT = 1000
+_BLOCK = 1 << 15
 
 
-@dataclass(slots=True)
-class Squares:
-    """Sum and squares of float64 whose squares leave the range of float64, scaled by a power of two.
+def square_exponent(magnitude: float) -> int:
+    """The exponent of a power of two to divide elements by whose largest magnitude is given.
 
-    Such elements are added here as well as to the totals; which of the two counts is known at the end.
-
-    Attributes:
-        sum, squares: of ``scale`` times the elements.
-        scale: a power of two that follows the largest magnitude so far; 0 before the first.
-        magnitude: the largest magnitude so far.
+    0 where their squares stay in float64's range anyway.
     """
-
-    sum: float = 0.0
-    squares: float = 0.0
-    scale: float = 0.0
-    magnitude: float = 0.0
-
-    def add(self, chunk: np.ndarray, magnitude: float, totals: Totals) -> None:
-        """Add a finite chunk, float64 of shape (n,), before it is added to ``totals``.
-
-        Nothing is kept while the largest value can be squared: what is too small beside it does not count.
-        """
-        self.magnitude = max(self.magnitude, magnitude)
-        if self._squarable:
-            self.sum = self.squares = self.scale = 0.0
-            return
-        if not magnitude:
-            return
-        if not self.scale and totals.squares:
-            self.scale, self.sum, self.squares = 1.0, float(totals.sum), totals.squares
-        self._follow()
-        _add_sums(self, chunk * self.scale)
-
-    def _follow(self) -> None:
-        exponent = -math.frexp(self.magnitude)[1]
-        scale = math.ldexp(1.0, max(-_SCALE_LIMIT, min(_SCALE_LIMIT, exponent)))
-        if self.scale:
-            ratio = scale / self.scale
-            self.sum, self.squares = self.sum * ratio, self.squares * ratio * ratio
-        self.scale = scale
-
-    @property
-    def _squarable(self) -> bool:
-        return _SQUARE_LOW < self.magnitude < _SQUARE_HIGH
-
-    def settled(self, totals: Totals) -> Totals:
-        """Return ``totals`` with these sums, where its own have left the range."""
-        odd = totals.nan or totals.pos_inf or totals.neg_inf
-        if odd or not self.magnitude or self._squarable:
-            return totals
-        return replace(totals, sum=self.sum, squares=self.squares, scale=self.scale)
+    if not magnitude or _SQUARE_LOW < magnitude < _SQUARE_HIGH:
+        return 0
+    return max(-_LIMIT, min(_LIMIT, math.frexp(magnitude)[1]))
 
 
 class Float64:
-    """Adds chunks of float64 to totals, and to squares where they leave the range of float64."""
+    """Adds chunks of float64 to totals."""
 
-    def __init__(self, totals: Totals, squares: Squares) -> None:
+    def __init__(self, totals: Totals) -> None:
         self.totals = totals
-        self._squares = squares
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk, float64 of shape (n,), n > 0."""
         high, low = float(np.maximum.reduce(chunk)), float(np.minimum.reduce(chunk))
-        if not (math.isfinite(high) and math.isfinite(low)):
-            add_masked(self.totals, chunk)
+        if math.isfinite(high) and math.isfinite(low):
+            self._add_finite(chunk, low, high)
             return
-        self._squares.add(chunk, max(-low, high), self.totals)
+        for start in range(0, chunk.size, _BLOCK):
+            self._add_block(chunk[start : start + _BLOCK])
+
+    def _add_block(self, chunk: np.ndarray) -> None:
+        kept = cleared(chunk, _LARGEST + 1, scratch_buffers())
+        self.totals.add_special(kept.nan, kept.neg_inf, kept.pos_inf)
+        low, high = float(np.minimum.reduce(kept.values)), float(np.maximum.reduce(kept.values))
+        zero = int(chunk.size - np.count_nonzero(kept.values))
+        ends = kept.ends(low, high, zero, _LARGEST)
+        if ends is None:
+            self.totals.count += chunk.size
+            return
+        self._add_finite(kept.values, *ends, special=kept.special)
+
+    def _add_finite(self, chunk: np.ndarray, low: float, high: float, *, special: int = 0) -> None:
+        """Add finite elements, the last of which are ``special`` zeros that stand for others."""
         self.totals.extend(low, high)
         self.totals.count += chunk.size
-        if low <= 0 <= high:
-            self.totals.zero += int(chunk.size - np.count_nonzero(chunk))
-        _add_sums(self.totals, chunk)
+        if special or low <= 0 <= high:
+            self.totals.zero += int(chunk.size - np.count_nonzero(chunk)) - special
+        exponent = square_exponent(max(-low, high))
+        for part in _parts(chunk, exponent):
+            self.totals.add_sums(float(np.add.reduce(part)), block_dot(part, part), exponent)
 
 
-def _add_sums(sums: Totals | Squares, chunk: np.ndarray) -> None:
-    sums.sum += float(np.add.reduce(chunk))
-    sums.squares += block_dot(chunk, chunk)
+def _parts(chunk: np.ndarray, exponent: int) -> Iterator[np.ndarray]:
+    """A chunk, or pieces of it times ``2**-exponent``."""
+    if not exponent:
+        yield chunk
+        return
+    for start in range(0, chunk.size, _BLOCK):
+        part = chunk[start : start + _BLOCK]
+        yield np.multiply(part, 2.0**-exponent, out=scratch_buffers().doubles("wide", part.size))

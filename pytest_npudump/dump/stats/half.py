@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.stats.float import (
-    Kernel,
-    Measured,
-    extremes,
-    sums,
-    zero_codes,
-)
+from pytest_npudump.dump.stats.float import Kernel, zero_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,16 +68,11 @@ class Half(Kernel):
     def __init__(self, totals: Totals, kind: HalfType, buffers: Buffers | None = None) -> None:
         super().__init__(totals, buffers)
         self._kind = kind
+        self.largest = kind.largest
 
-    def measure(self, chunk: np.ndarray) -> Measured | None:
-        """As :meth:`Kernel.measure`; :func:`in_order` puts the values into the order of the elements."""
-        ends = extremes(chunk, self._kind.largest)
-        if ends is None:
-            return None
-        low, high = ends
-        zero = self._zeros(chunk) if low <= 0 <= high else 0
-        values = to_float32(chunk, self._kind, self._buffers.floats("values", chunk.size))
-        return Measured(values, low, high, zero, *sums(values, max(-low, high)))
+    def _values(self, chunk: np.ndarray) -> np.ndarray:
+        """:func:`in_order` puts them into the order of the elements."""
+        return to_float32(chunk, self._kind, self._buffers.floats("values", chunk.size))
 
     def _zeros(self, chunk: np.ndarray) -> int:
         """Zeros of both signs."""
@@ -99,7 +88,7 @@ def to_float32(chunk: np.ndarray, kind: HalfType, out: np.ndarray) -> np.ndarray
 
     :func:`in_order` knows which come first.
 
-    Codes of NaN and infinities of float16 do not come out as such; those of bf16 do.
+    Codes of NaN and infinities of float16 do not come out as such.
     """
     pairs = chunk.size // 2
     if chunk.size % 2:

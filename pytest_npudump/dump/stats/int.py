@@ -1,4 +1,4 @@
-"""Statistics of integers, and of all types of at most 8 bits through a histogram of their codes."""
+"""Statistics of integers, and of other types of at most 8 bits through a histogram of their codes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.stats.sums import block_dot
+from pytest_npudump.dump.bytes.buffers import scratch_buffers
+from pytest_npudump.dump.stats.sums import block_dot, row_dots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.stats.totals import Totals
 
 _WORTH_PAIRS = 1 << 16
+_BLOCK = 1 << 17
+_ROW = 256
+_ONES = np.ones(_ROW, np.float32)
 
 
 class Integer:
@@ -31,8 +35,8 @@ class Integer:
         if low <= 0 <= high:
             self.totals.zero += int(chunk.size - np.count_nonzero(chunk))
         values = chunk.astype(np.float64)
-        self.totals.squares += block_dot(values, values)
-        self.totals.sum += _sum_64(chunk) if chunk.itemsize == 8 else int(np.add.reduce(values))  # noqa: PLR2004 - bytes of a 64-bit integer
+        total = _sum_64(chunk) if chunk.itemsize == 8 else int(np.add.reduce(values))  # noqa: PLR2004 - bytes of a 64-bit integer
+        self.totals.add_sums(total, block_dot(values, values))
 
 
 def _sum_64(chunk: np.ndarray) -> int:
@@ -40,6 +44,34 @@ def _sum_64(chunk: np.ndarray) -> int:
     upper = np.add.reduce(chunk >> chunk.dtype.type(32))
     lower = np.add.reduce(chunk & chunk.dtype.type(0xFFFFFFFF))
     return (int(upper) << 32) + int(lower)
+
+
+class Byte:
+    """Adds chunks of 8-bit integers to totals, and of bool as the bytes they are.
+
+    All sums are exact: those of a row of 256 squares fit the 24 bits of float32.
+    """
+
+    def __init__(self, totals: Totals) -> None:
+        self.totals = totals
+
+    def add(self, chunk: np.ndarray) -> None:
+        """Add a contiguous chunk of shape (n,), n > 0."""
+        chunk = chunk.view(np.uint8) if chunk.dtype == np.bool_ else chunk
+        low, high = int(np.minimum.reduce(chunk)), int(np.maximum.reduce(chunk))
+        self.totals.extend(low, high)
+        self.totals.count += chunk.size
+        if low <= 0 <= high:
+            flags = scratch_buffers().flags("zeros", chunk.size)
+            self.totals.zero += int(np.count_nonzero(np.equal(chunk, 0, out=flags)))
+        for start in range(0, chunk.size, _BLOCK):
+            part = chunk[start : start + _BLOCK]
+            values = scratch_buffers().floats("values", -(-part.size // _ROW) * _ROW)
+            np.copyto(values[: part.size], part)
+            values[part.size :] = 0
+            rows = values.reshape(-1, _ROW)
+            total, squares = (row_dots(rows, other).sum(dtype=np.float64) for other in (_ONES, rows))
+            self.totals.add_sums(int(total), float(squares))
 
 
 class Codes:
@@ -71,17 +103,18 @@ def add_histogram(totals: Totals, values: np.ndarray, counts: Iterable[int], *, 
         if not times:
             continue
         totals.count += times
-        if math.isnan(value):
-            totals.nan += times
-            continue
-        totals.extend(int(value) if integer else value, int(value) if integer else value)
-        if math.isinf(value):
-            totals.pos_inf += times if value > 0 else 0
-            totals.neg_inf += times if value < 0 else 0
-            continue
-        totals.zero += times if value == 0 else 0
-        sums.append(value * times)
-        squares.append(value * value * times)
+        if math.isfinite(value):
+            exact = int(value) if integer else value
+            totals.extend(exact, exact)
+            totals.zero += times if value == 0 else 0
+            sums.append(value * times)
+            squares.append(value * value * times)
+        else:
+            nan = math.isnan(value)
+            totals.add_special(
+                times if nan else 0,
+                times if value < 0 else 0,
+                times if value > 0 else 0,
+            )
     total = math.fsum(sums)
-    totals.sum += int(total) if integer else total
-    totals.squares += math.fsum(squares)
+    totals.add_sums(int(total) if integer else total, math.fsum(squares))

@@ -14,9 +14,9 @@ import numpy as np
 
 from pytest_npudump.dump.arrays.decode import VIEWED, DecodeError, numpy_dtype
 from pytest_npudump.dump.stats.float import Float32
-from pytest_npudump.dump.stats.float64 import Float64, Squares
+from pytest_npudump.dump.stats.float64 import Float64
 from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, Half
-from pytest_npudump.dump.stats.int import Codes, Integer, add_histogram
+from pytest_npudump.dump.stats.int import Byte, Codes, Integer, add_histogram
 from pytest_npudump.dump.stats.totals import Totals
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.dump.values.small_floats import (
@@ -29,6 +29,8 @@ from pytest_npudump.dump.values.small_floats import (
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
 _BYTE = 8
+_MAGNITUDES, _INFINITY = 0x7FFF7FFF, 0x7C00
+"""Of two float16: their codes without the signs. Of one: the code of infinity."""
 
 
 class Running(Protocol):
@@ -52,35 +54,32 @@ class _Kernel(Protocol):
 
 
 class _Ordered:
-    """Floats and integers of 16 bits and more."""
+    """Integers, bool as such, and floats of 16 bits and more."""
 
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
         self._totals = Totals()
-        self._squares = Squares()
-        self._kernel: _Kernel | None = None
+        self._kernel = _kernel(self._totals, dtype)
 
     def add(self, piece: np.ndarray) -> None:
-        if self._kernel is None:
-            self._kernel = _kernel(self._totals, self._squares, self.dtype)
         self._kernel.add(piece)
 
     def totals(self) -> Totals:
-        return self._squares.settled(self._totals)
+        return self._totals
 
 
-def _kernel(totals: Totals, squares: Squares, dtype: np.dtype) -> _Kernel:
+def _kernel(totals: Totals, dtype: np.dtype) -> _Kernel:
     if dtype.name == "float32":
         return Float32(totals)
     if dtype.name == "float64":
-        return Float64(totals, squares)
+        return Float64(totals)
     if dtype.name in _HALVES:
         return Half(totals, _HALVES[dtype.name])
-    return Integer(totals)
+    return Integer(totals) if dtype.itemsize > 1 else Byte(totals)
 
 
 class _Bytes:
-    """Types of 8 bits that numpy or ml_dtypes has."""
+    """Floats of 8 bits that ml_dtypes has."""
 
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
@@ -91,10 +90,8 @@ class _Bytes:
 
     def totals(self) -> Totals:
         totals = Totals()
-        dtype = np.dtype(np.uint8) if self.dtype.kind == "b" else self.dtype
-        values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
-        counts = self._codes.histogram.tolist()
-        add_histogram(totals, values, counts, integer=self.dtype.kind in "biu")
+        values = np.arange(256, dtype=np.uint8).view(self.dtype).astype(np.float64)
+        add_histogram(totals, values, self._codes.histogram.tolist(), integer=False)
         return totals
 
 
@@ -104,16 +101,17 @@ class _Complex:
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
         self._part = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)  # noqa: PLR2004 - bytes of complex64
-        self._parts, self._totals, self._squares = Totals(), Totals(), Squares()
+        self._parts, self._totals = Totals(), Totals()
+        self._kernel = _kernel(self._parts, self._part)
 
     def add(self, piece: np.ndarray) -> None:
-        _kernel(self._parts, self._squares, self._part).add(piece.view(self._part))
+        self._kernel.add(piece.view(self._part))
         self._totals.count += piece.size
         self._totals.nan += int(np.count_nonzero(np.isnan(piece)))
         self._totals.zero += int(piece.size - np.count_nonzero(piece))
 
     def totals(self) -> Totals:
-        return _of_parts(self._totals, self._squares.settled(self._parts))
+        return _of_parts(self._totals, self._parts)
 
 
 class _Complex32:
@@ -125,12 +123,14 @@ class _Complex32:
         self._parts, self._totals = Totals(), Totals()
 
     def add(self, piece: np.ndarray) -> None:
-        values = piece.view(np.float16)
-        Half(self._parts, FLOAT16).add(values)
-        pairs = values.reshape(-1, 2)
-        self._totals.count += len(pairs)
-        self._totals.nan += int(np.count_nonzero(np.isnan(pairs).any(axis=1)))
-        self._totals.zero += int(np.count_nonzero((pairs == 0).all(axis=1)))
+        nan = self._parts.nan
+        Half(self._parts, FLOAT16).add(piece.view(np.float16))
+        magnitudes = piece.view(np.uint32) & np.uint32(_MAGNITUDES)
+        self._totals.count += magnitudes.size
+        self._totals.zero += int(magnitudes.size - np.count_nonzero(magnitudes))
+        if self._parts.nan > nan:
+            pairs = (magnitudes.view(np.uint16) > _INFINITY).view(np.uint16)
+            self._totals.nan += int(np.count_nonzero(pairs))
 
     def totals(self) -> Totals:
         return _of_parts(self._totals, self._parts)
@@ -141,7 +141,7 @@ def _of_parts(whole: Totals, parts: Totals) -> Totals:
     return replace(
         whole,
         squares=parts.squares,
-        scale=parts.scale,
+        exponent=parts.exponent,
         pos_inf=parts.pos_inf,
         neg_inf=parts.neg_inf,
         ordered=False,
@@ -149,7 +149,7 @@ def _of_parts(whole: Totals, parts: Totals) -> Totals:
 
 
 class _Packed:
-    """Types below 8 bits, bool and hifloat8, as bytes; the last byte may be filled in part."""
+    """Types below 8 bits and hifloat8, as bytes; the last byte may be filled in part."""
 
     dtype = np.dtype(np.uint8)
 
@@ -165,8 +165,7 @@ class _Packed:
     def totals(self) -> Totals:
         totals = Totals()
         values, counts = _code_counts(self._codes.histogram, self._last, self._name, self._count)
-        integer = "int" in self._name or self._name == "bool"
-        add_histogram(totals, values, counts.tolist(), integer=integer)
+        add_histogram(totals, values, counts.tolist(), integer="int" in self._name)
         return totals
 
 
@@ -178,8 +177,6 @@ def _code_counts(
     values = np.arange(1 << bits, dtype=np.uint8)
     if dtype == "hifloat8":
         return hifloat8_table().astype(np.float64), histogram
-    if dtype == "bool":
-        return values.astype(np.float64), histogram
     per_byte = _BYTE // bits
     codes = unpack(np.arange(256, dtype=np.uint8), bits, 256 * per_byte).reshape(256, per_byte)
     counts = np.zeros(1 << bits, np.int64)
@@ -204,10 +201,10 @@ def running_array(dtype: np.dtype) -> Running:
     if dtype.type not in _NO_NUMBERS:
         if dtype.kind == "c":
             return _Complex(dtype)
+        if dtype.name in {"float32", "float64", *_HALVES} or dtype.kind in "biu":
+            return _Ordered(dtype)
         if dtype.itemsize == 1 and dtype.kind not in "mMO":
             return _Bytes(dtype)
-        if dtype.name in {"float32", "float64", *_HALVES} or dtype.kind in "iu":
-            return _Ordered(dtype)
     raise DecodeError(f"no statistics for arrays of type {dtype}")
 
 
@@ -220,6 +217,8 @@ def running_raw(dtype: str, count: int) -> Running:
     """Statistics of the ``count`` elements of a tensor in a dump whose type, called ``dtype``, has values."""
     if dtype == "complex32":
         return _Complex32()
+    if dtype == "bool":
+        return _Ordered(np.dtype(np.uint8))
     if is_packed(dtype):
         return _Packed(dtype, count)
     return running_array(numpy_dtype(dtype))

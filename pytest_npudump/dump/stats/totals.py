@@ -15,9 +15,10 @@ class Totals:
     Attributes:
         count: elements seen.
         max, min: over the elements that are not NaN; None before the first.
-        sum: of all elements that are finite; an exact int for integers.
-        squares: sum of the squares of the elements that are finite, times ``scale`` squared.
-        scale: power of two that elements were multiplied by before they were added or squared.
+        magnitude: the largest one of a finite element.
+        sum: of all elements that are finite, times ``2**-exponent``; an exact int for integers.
+        squares: sum of the squares of the elements that are finite, times ``4**-exponent``.
+        exponent: keeps the sums within float64; it follows the largest magnitude that needs it.
         nan, neg_inf, pos_inf, zero: numbers of such elements.
         ordered: whether the elements have an order; complex numbers have neither extremes nor avg.
     """
@@ -25,21 +26,65 @@ class Totals:
     count: int = 0
     max: float | int | None = None
     min: float | int | None = None
+    magnitude: float | int = 0
     sum: float | int = 0
     squares: float = 0.0
-    scale: float = 1.0
+    exponent: int = 0
     nan: int = 0
     neg_inf: int = 0
     pos_inf: int = 0
     zero: int = 0
     ordered: bool = True
 
+    @property
+    def special(self) -> int:
+        """How many elements are NaN or infinite."""
+        return self.nan + self.neg_inf + self.pos_inf
+
     def extend(self, low: float, high: float) -> None:
-        """Take the extreme values of some more elements, none of them NaN."""
+        """Take the extreme finite values of some more elements."""
+        self.magnitude = max(self.magnitude, -low, high)
+        self._widen(low, high)
+
+    def _widen(self, low: float, high: float) -> None:
         if self.max is None or high > self.max:
             self.max = high
         if self.min is None or low < self.min:
             self.min = low
+
+    def add_special(self, nan: int, neg_inf: int, pos_inf: int) -> None:
+        """Take the numbers of NaN and infinities among some more elements; ``count`` has them already."""
+        self.nan += nan
+        self.neg_inf += neg_inf
+        self.pos_inf += pos_inf
+        if neg_inf:
+            self._widen(-math.inf, -math.inf)
+        if pos_inf:
+            self._widen(math.inf, math.inf)
+
+    def add_sums(self, total: float, squares: float, exponent: int = 0) -> None:
+        """Add the sum of some more elements, times ``2**-exponent``, and that of their squares."""
+        if not squares:
+            return
+        if exponent != self.exponent:
+            if not self.squares or exponent > self.exponent:
+                self.sum, self.squares = _scaled(self.sum, self.squares, self.exponent - exponent)
+                self.exponent = exponent
+            else:
+                total, squares = _scaled(total, squares, exponent - self.exponent)
+        self.sum += total
+        self.squares += squares
+
+    def merge(self, other: Totals) -> None:
+        """Add those of other elements of the tensor."""
+        self.count += other.count
+        self.zero += other.zero
+        self.ordered = self.ordered and other.ordered
+        self.add_special(other.nan, other.neg_inf, other.pos_inf)
+        if other.max is not None and other.min is not None:
+            self._widen(other.min, other.max)
+        self.magnitude = max(self.magnitude, other.magnitude)
+        self.add_sums(other.sum, other.squares, other.exponent)
 
     def stats(self) -> Stats:
         """The statistics: IEEE's rules for avg and l2norm, extremes over all that is not NaN.
@@ -64,11 +109,16 @@ class Totals:
             return math.nan
         if self.pos_inf or self.neg_inf:
             return math.inf if self.pos_inf else -math.inf
-        return self.sum / self.count / self.scale + 0.0
+        return self.sum / self.count * 2.0**self.exponent + 0.0
 
     def _l2norm(self) -> float:
         if self.nan:
             return math.nan
         if self.pos_inf or self.neg_inf:
             return math.inf
-        return math.sqrt(self.squares) / self.scale
+        return math.sqrt(self.squares) * 2.0**self.exponent
+
+
+def _scaled(total: float, squares: float, exponent: int) -> tuple[float, float]:
+    """A sum times ``2**exponent``, and a sum of squares to match."""
+    return (math.ldexp(total, exponent) if total else total), math.ldexp(squares, 2 * exponent)
