@@ -29,6 +29,7 @@ def paired_chunks(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray, 
 
 def value_chunks(values: Values, *, flat: bool = False) -> Iterator[np.ndarray]:
     """Pieces of one axis in C order, aligned and native; ``flat`` is as for :func:`c_order_chunks`."""
-    for piece in pieces_of(values, CHUNK, flat=flat):
+    limit = CHUNK if values.dtype.itemsize > 1 else 4 * CHUNK
+    for piece in pieces_of(values, limit, flat=flat):
         ready = piece.flags.aligned and piece.dtype.isnative
         yield piece if ready else piece.astype(piece.dtype.newbyteorder("="))

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.tensors.chunks import paired_chunks, value_chunks
-from pytest_npudump.compare.tensors.fast import FAST_TYPES, FastComparer
-from pytest_npudump.compare.tensors.sums import Sums, add_chunk, dot_scale
+from pytest_npudump.compare.tensors.families import comparer_of
+from pytest_npudump.compare.tensors.measures import ULP_TYPES, Measures
 from pytest_npudump.compare.tensors.worst import Worst
 from pytest_npudump.dump.bytes.buffers import borrowed_buffers
-from pytest_npudump.dump.stats.float import Kernel
 from pytest_npudump.dump.stats.running import running_array
 from pytest_npudump.errors import RequestError
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.chunks import Values
     from pytest_npudump.compare.tensors.worst import WorstElement
     from pytest_npudump.dump.records import Stats
-    from pytest_npudump.dump.stats.running import Running
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,28 +146,17 @@ def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float,
         DecodeError: the values of an array have no numeric meaning.
     """
     _check(golden, actual, rtol, atol)
-    sums, found = Sums(), Worst(worst, golden.shape)
+    measures, found = Measures(), Worst(worst, golden.shape)
     with ExitStack() as stack:
         stack.enter_context(np.errstate(all="ignore"))
-        fast = None
-        sides: tuple[Kernel | Running, Kernel | Running]
-        if golden.dtype == actual.dtype and golden.dtype.name in FAST_TYPES:
-            own, first, second = (stack.enter_context(borrowed_buffers()) for _ in range(3))
-            fast = FastComparer(sums, found, golden.dtype, (own, first, second), rtol=rtol, atol=atol)
-            sides = (fast.golden, fast.actual)
-        else:
-            sides = (running_array(golden.dtype), running_array(actual.dtype))
-        sums.scale = dot_scale(golden, actual)
+        buffers = [stack.enter_context(borrowed_buffers()) for _ in range(3)]
+        comparer = comparer_of((golden, actual), (measures, found), (rtol, atol), buffers)
         offset = 0
         for one, other in paired_chunks(golden, actual):
-            if fast is None or not fast.add(one, other, offset):
-                add_chunk(sums, found, one, other, offset=offset, rtol=rtol, atol=atol)
-                sides[0].add(one)
-                sides[1].add(other)
+            comparer.add(one, other, offset)
             offset += one.size
-        totals = [side.totals if isinstance(side, Kernel) else side.totals() for side in sides]
-        ours, theirs = (total.stats() for total in totals)
-    return Examined(_difference(golden, sums, found, rtol, atol), ours, theirs)
+        ours, theirs = (total.stats() for total in comparer.finish())
+    return Examined(_difference(golden, measures, found, rtol, atol), ours, theirs)
 
 
 def values_stats(values: Values) -> Stats:
@@ -202,34 +189,32 @@ def _bytes(golden: Values, actual: Values) -> bool:
     return {golden.dtype.name, actual.dtype.name} == {"bool", "uint8"}
 
 
-def _difference(golden: Values, sums: Sums, found: Worst, rtol: float, atol: float) -> TensorDifference:
-    norm_golden, norm_actual = math.sqrt(sums.golden_squares), math.sqrt(max(sums.actual_squares, 0.0))
-    cosine = 1.0 if norm_golden == norm_actual == 0 else 0.0
-    if norm_golden and norm_actual:
-        cosine = max(-1.0, min(1.0, sums.product / norm_golden / norm_actual))
-    distance = math.sqrt(sums.difference_squares)
-    relative_l2 = distance / norm_golden if norm_golden else (math.inf if distance else 0.0)
+def _difference(
+    golden: Values, measures: Measures, found: Worst, rtol: float, atol: float
+) -> TensorDifference:
     first = found.first_special
+    count = measures.relative_count
+    has_ulp = measures.ulp_count and golden.dtype.name in ULP_TYPES
     return TensorDifference(
         shape=golden.shape,
         dtype=golden.dtype.name,
         count=golden.size,
-        magnitude=sums.magnitude,
-        norm=norm_golden / sums.scale,
-        max_abs=sums.max_abs,
-        max_rel=sums.max_rel,
-        mean_rel=sums.relative_sum / sums.relative_count if sums.relative_count else None,
-        cosine=cosine,
-        relative_l2=relative_l2,
-        outside=sums.outside,
-        max_ulp=sums.max_ulp,
-        mean_ulp=sums.ulp_sum / sums.ulp_count if sums.ulp_count else None,
-        special=sums.special,
-        special_different=sums.special_different,
-        nan_golden=sums.nan_golden,
-        nan_actual=sums.nan_actual,
-        inf_golden=sums.inf_golden,
-        inf_actual=sums.inf_actual,
+        magnitude=measures.magnitude,
+        norm=measures.golden_squares.root,
+        max_abs=measures.max_abs,
+        max_rel=measures.max_rel,
+        mean_rel=measures.relative_sum / count if count else None,
+        cosine=measures.cosine(),
+        relative_l2=measures.relative_l2(),
+        outside=measures.outside,
+        max_ulp=measures.max_ulp if has_ulp else None,
+        mean_ulp=measures.ulp_sum / measures.ulp_count if has_ulp else None,
+        special=measures.special,
+        special_different=measures.special_different,
+        nan_golden=measures.nan_golden,
+        nan_actual=measures.nan_actual,
+        inf_golden=measures.inf_golden,
+        inf_actual=measures.inf_actual,
         first_special_different=None if first is None else found.index(first),
         worst=found.elements(),
         rtol=rtol,

@@ -44,11 +44,16 @@ class WorstElement:
 
 
 class Worst:
-    """The ``limit`` elements farthest apart; different special pairs come first, then lower indices."""
+    """The ``limit`` elements farthest apart; different special pairs come first, then lower indices.
+
+    Attributes:
+        limit: how many are kept.
+        first_special: index of the first different special pair; None where there is none.
+    """
 
     def __init__(self, limit: int, shape: tuple[int, ...]) -> None:
         self.first_special: int | None = None
-        self._limit = limit
+        self.limit = limit
         self._shape = shape
         self._special: list[tuple[int, Any, Any]] = []
         self._finite: list[tuple[float | int, int, Any, Any]] = []
@@ -56,44 +61,51 @@ class Worst:
     @property
     def threshold(self) -> float | int:
         """Distances up to this one change nothing."""
-        return self._finite[-1][0] if len(self._finite) >= self._limit else 0
+        return self._finite[-1][0] if len(self._finite) >= self.limit else 0
 
     def add(self, distance: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         """Take a chunk whose element 0 is element ``offset`` of the tensor; no distance is NaN."""
-        places = self._candidates(distance)
+        places = self.candidates(distance)
+        self.take(places, distance[places], golden[places], actual[places], offset)
+
+    def take(
+        self, places: np.ndarray, distance: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int
+    ) -> None:
+        """Take the elements at ``places`` of a chunk; distances and values are of shape (len(places),)."""
         if not len(places):
             return
         found = zip(
-            distance[places].tolist(),
-            places.tolist(),
-            _values(golden, places),
-            _values(actual, places),
-            strict=True,
+            distance.tolist(), (places + offset).tolist(), _values(golden), _values(actual), strict=True
         )
-        self._finite += [(d, place + offset, g, a) for d, place, g, a in found]
+        self._finite += found
         self._finite.sort(key=lambda item: (-item[0], item[1]))
-        del self._finite[self._limit :]
+        del self._finite[self.limit :]
 
     def add_special(self, places: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         """Take the different special pairs at ``places`` of a chunk."""
         if self.first_special is None and len(places):
             self.first_special = int(places[0]) + offset
-        places = places[: self._limit - len(self._special)]
-        pairs = zip(places.tolist(), _values(golden, places), _values(actual, places), strict=True)
-        self._special += [(place + offset, g, a) for place, g, a in pairs]
+        places = places[: self.limit - len(self._special)]
+        pairs = zip((places + offset).tolist(), _values(golden[places]), _values(actual[places]), strict=True)
+        self._special += pairs
 
-    def _candidates(self, distance: np.ndarray) -> np.ndarray:
+    @property
+    def wants_special(self) -> bool:
+        """Whether another different special pair changes anything."""
+        return self.first_special is None or len(self._special) < self.limit
+
+    def candidates(self, distance: np.ndarray) -> np.ndarray:
         """Places of at most ``limit`` elements, among which are all that belong in the list."""
-        if not self._limit:
+        if not self.limit:
             return np.empty(0, np.intp)
-        threshold = max(self.threshold, _lower_bound(distance, self._limit))
+        threshold = max(self.threshold, _lower_bound(distance, self.limit))
         above = np.flatnonzero(distance > threshold)
         if threshold > self.threshold:
-            equal = np.flatnonzero(distance == threshold)[: self._limit]
+            equal = np.flatnonzero(distance == threshold)[: self.limit]
             above = np.concatenate([above, equal])
-        if len(above) > self._limit:
+        if len(above) > self.limit:
             order = np.lexsort((above, -distance[above].astype(np.float64)))
-            above = above[order[: self._limit]]
+            above = above[order[: self.limit]]
         return above
 
     def index(self, flat: int) -> tuple[int, ...]:
@@ -110,7 +122,7 @@ class Worst:
             WorstElement(self.index(place), g, a, d, d / _size(g) if g else math.inf)
             for d, place, g, a in self._finite
         ]
-        return tuple((special + finite)[: self._limit])
+        return tuple((special + finite)[: self.limit])
 
 
 def _size(value: Any) -> float | int:
@@ -127,8 +139,7 @@ def _lower_bound(distance: np.ndarray, limit: int) -> Any:
     return np.partition(highest, columns - limit)[columns - limit]
 
 
-def _values(array: np.ndarray, places: np.ndarray) -> Sequence[Any]:
-    picked = array[places]
+def _values(picked: np.ndarray) -> Sequence[Any]:
     if picked.dtype.kind not in "biufc":
         picked = picked.astype(np.float64)
     values: list[Any] = picked.tolist()

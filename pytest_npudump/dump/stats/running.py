@@ -8,12 +8,12 @@ read in.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import VIEWED, DecodeError, numpy_dtype
-from pytest_npudump.dump.stats.float import Float32
+from pytest_npudump.dump.stats.float import Float32, Kernel
 from pytest_npudump.dump.stats.float64 import Float64
 from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, Half
 from pytest_npudump.dump.stats.int import Byte, Codes, Integer, add_histogram
@@ -25,6 +25,9 @@ from pytest_npudump.dump.values.small_floats import (
     sign_extend,
     unpack,
 )
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.bytes.buffers import Buffers
 
 _NO_NUMBERS = {np.bytes_, np.str_, np.void}
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
@@ -53,13 +56,19 @@ class _Kernel(Protocol):
     def add(self, chunk: np.ndarray) -> None: ...
 
 
-class _Ordered:
+class Ordered:
     """Integers, bool as such, and floats of 16 bits and more."""
 
-    def __init__(self, dtype: np.dtype) -> None:
+    def __init__(self, dtype: np.dtype, buffers: Buffers | None = None) -> None:
         self.dtype = dtype
         self._totals = Totals()
-        self._kernel = _kernel(self._totals, dtype)
+        self._kernel = _kernel(self._totals, dtype, buffers)
+
+    @property
+    def float_kernel(self) -> Kernel:
+        """What measures pieces of floats of 16 and 32 bits."""
+        assert isinstance(self._kernel, Kernel)  # noqa: S101 - asked of these types only
+        return self._kernel
 
     def add(self, piece: np.ndarray) -> None:
         self._kernel.add(piece)
@@ -68,13 +77,13 @@ class _Ordered:
         return self._totals
 
 
-def _kernel(totals: Totals, dtype: np.dtype) -> _Kernel:
+def _kernel(totals: Totals, dtype: np.dtype, buffers: Buffers | None = None) -> _Kernel:
     if dtype.name == "float32":
-        return Float32(totals)
+        return Float32(totals, buffers)
     if dtype.name == "float64":
         return Float64(totals)
     if dtype.name in _HALVES:
-        return Half(totals, _HALVES[dtype.name])
+        return Half(totals, _HALVES[dtype.name], buffers)
     return Integer(totals) if dtype.itemsize > 1 else Byte(totals)
 
 
@@ -141,7 +150,6 @@ def _of_parts(whole: Totals, parts: Totals) -> Totals:
     return replace(
         whole,
         squares=parts.squares,
-        exponent=parts.exponent,
         pos_inf=parts.pos_inf,
         neg_inf=parts.neg_inf,
         ordered=False,
@@ -202,7 +210,7 @@ def running_array(dtype: np.dtype) -> Running:
         if dtype.kind == "c":
             return _Complex(dtype)
         if dtype.name in {"float32", "float64", *_HALVES} or dtype.kind in "biu":
-            return _Ordered(dtype)
+            return Ordered(dtype)
         if dtype.itemsize == 1 and dtype.kind not in "mMO":
             return _Bytes(dtype)
     raise DecodeError(f"no statistics for arrays of type {dtype}")
@@ -218,7 +226,7 @@ def running_raw(dtype: str, count: int) -> Running:
     if dtype == "complex32":
         return _Complex32()
     if dtype == "bool":
-        return _Ordered(np.dtype(np.uint8))
+        return Ordered(np.dtype(np.uint8))
     if is_packed(dtype):
         return _Packed(dtype, count)
     return running_array(numpy_dtype(dtype))

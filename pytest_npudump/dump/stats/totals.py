@@ -3,9 +3,39 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_npudump.dump.records import Stats
+
+
+@dataclass(slots=True)
+class ScaledSum:
+    """A sum whose terms may leave the range of float64: ``value * 2**exponent``.
+
+    The exponent is the largest one that was added: what a smaller one loses is too small to count.
+    """
+
+    value: float | int = 0
+    exponent: int = 0
+
+    def add(self, value: float, exponent: int = 0) -> None:
+        """Add ``value * 2**exponent``; integers stay exact as long as no exponent is given."""
+        if not value:
+            return
+        if exponent == self.exponent:
+            self.value += value
+        elif not self.value:
+            self.value, self.exponent = value, exponent
+        elif exponent > self.exponent:
+            self.value = math.ldexp(self.value, self.exponent - exponent) + value
+            self.exponent = exponent
+        else:
+            self.value += math.ldexp(value, exponent - self.exponent)
+
+    @property
+    def root(self) -> float:
+        """The square root of a sum of squares, whose exponent is even."""
+        return math.sqrt(self.value) * 2.0 ** (self.exponent // 2)
 
 
 @dataclass(slots=True)
@@ -16,9 +46,8 @@ class Totals:
         count: elements seen.
         max, min: over the elements that are not NaN; None before the first.
         magnitude: the largest one of a finite element.
-        sum: of all elements that are finite, times ``2**-exponent``; an exact int for integers.
-        squares: sum of the squares of the elements that are finite, times ``4**-exponent``.
-        exponent: keeps the sums within float64; it follows the largest magnitude that needs it.
+        sum: of all elements that are finite; an exact int for integers.
+        squares: sum of the squares of the elements that are finite.
         nan, neg_inf, pos_inf, zero: numbers of such elements.
         ordered: whether the elements have an order; complex numbers have neither extremes nor avg.
     """
@@ -27,9 +56,8 @@ class Totals:
     max: float | int | None = None
     min: float | int | None = None
     magnitude: float | int = 0
-    sum: float | int = 0
-    squares: float = 0.0
-    exponent: int = 0
+    sum: ScaledSum = field(default_factory=ScaledSum)
+    squares: ScaledSum = field(default_factory=ScaledSum)
     nan: int = 0
     neg_inf: int = 0
     pos_inf: int = 0
@@ -63,17 +91,9 @@ class Totals:
             self._widen(math.inf, math.inf)
 
     def add_sums(self, total: float, squares: float, exponent: int = 0) -> None:
-        """Add the sum of some more elements, times ``2**-exponent``, and that of their squares."""
-        if not squares:
-            return
-        if exponent != self.exponent:
-            if not self.squares or exponent > self.exponent:
-                self.sum, self.squares = _scaled(self.sum, self.squares, self.exponent - exponent)
-                self.exponent = exponent
-            else:
-                total, squares = _scaled(total, squares, exponent - self.exponent)
-        self.sum += total
-        self.squares += squares
+        """Add the sum of some more elements and of their squares, all times ``2**-exponent`` beforehand."""
+        self.sum.add(total, exponent)
+        self.squares.add(squares, 2 * exponent)
 
     def merge(self, other: Totals) -> None:
         """Add those of other elements of the tensor."""
@@ -84,7 +104,8 @@ class Totals:
         if other.max is not None and other.min is not None:
             self._widen(other.min, other.max)
         self.magnitude = max(self.magnitude, other.magnitude)
-        self.add_sums(other.sum, other.squares, other.exponent)
+        self.sum.add(other.sum.value, other.sum.exponent)
+        self.squares.add(other.squares.value, other.squares.exponent)
 
     def stats(self) -> Stats:
         """The statistics: IEEE's rules for avg and l2norm, extremes over all that is not NaN.
@@ -109,16 +130,11 @@ class Totals:
             return math.nan
         if self.pos_inf or self.neg_inf:
             return math.inf if self.pos_inf else -math.inf
-        return self.sum / self.count * 2.0**self.exponent + 0.0
+        return self.sum.value / self.count * 2.0**self.sum.exponent + 0.0
 
     def _l2norm(self) -> float:
         if self.nan:
             return math.nan
         if self.pos_inf or self.neg_inf:
             return math.inf
-        return math.sqrt(self.squares) * 2.0**self.exponent
-
-
-def _scaled(total: float, squares: float, exponent: int) -> tuple[float, float]:
-    """A sum times ``2**exponent``, and a sum of squares to match."""
-    return (math.ldexp(total, exponent) if total else total), math.ldexp(squares, 2 * exponent)
+        return self.squares.root

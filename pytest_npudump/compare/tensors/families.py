@@ -1,0 +1,56 @@
+"""Which comparer takes which types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.tensors.codes import CodesComparer
+from pytest_npudump.compare.tensors.comparer import Common, Sides
+from pytest_npudump.compare.tensors.complex import ComplexComparer
+from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES, Float32Comparer
+from pytest_npudump.compare.tensors.float64 import Float64Comparer
+from pytest_npudump.dump.stats.running import Ordered, running_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_npudump.compare.tensors.chunks import Values
+    from pytest_npudump.compare.tensors.comparer import Comparer
+    from pytest_npudump.compare.tensors.measures import Measures
+    from pytest_npudump.compare.tensors.worst import Worst
+    from pytest_npudump.dump.bytes.buffers import Buffers
+
+
+def comparer_of(
+    values: tuple[Values, Values],
+    results: tuple[Measures, Worst],
+    tolerance: tuple[float, float],
+    buffers: Sequence[Buffers],
+) -> Comparer:
+    """The comparer of two tensors.
+
+    Args:
+        values: the golden and the actual tensor.
+        results: what it adds to.
+        tolerance: rtol and atol.
+        buffers: three, for the comparer and for the statistics of each side.
+    """
+    golden, actual = (side.dtype.newbyteorder("=") for side in values)
+    if golden == actual and golden.name in FLOAT32_TYPES:
+        one, other = Ordered(golden, buffers[1]), Ordered(actual, buffers[2])
+        common = Common(*results, Sides(one, other, Ordered(golden, buffers[1])), *tolerance)
+        return Float32Comparer(common, (one.float_kernel, other.float_kernel), buffers[0])
+    sides = Sides(running_array(golden), running_array(actual), running_array(golden))
+    common = Common(*results, sides, *tolerance)
+    if "c" in {golden.kind, actual.kind}:
+        return ComplexComparer(common)
+    if golden.itemsize == actual.itemsize == 1:
+        return CodesComparer(common, (_table(golden), _table(actual)), buffers[0])
+    return Float64Comparer(common, buffers[0])
+
+
+def _table(dtype: np.dtype) -> np.ndarray:
+    """The values of the 256 codes."""
+    return np.arange(256, dtype=np.uint8).view(dtype)

@@ -1,0 +1,242 @@
+"""Chunks of 16 and 32-bit floats in float32, or in float64 where that cannot do justice to them.
+
+That is where squares leave the range of float32. The sums are those of
+:mod:`pytest_npudump.dump.stats.sums`, with their bounds. The statistics of both sides are added too: they
+and the comparison need the same float32, extremes and squares.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.tensors.comparer import Comparer
+from pytest_npudump.compare.tensors.float64 import Blocks
+from pytest_npudump.compare.tensors.ulp import add_near_ulp, add_ulp
+from pytest_npudump.dump.stats.float import finite_bits
+from pytest_npudump.dump.stats.half import in_order
+from pytest_npudump.dump.stats.sums import block_dot, block_sum
+
+if TYPE_CHECKING:
+    from pytest_npudump.compare.tensors.comparer import Common
+    from pytest_npudump.dump.bytes.buffers import Buffers
+    from pytest_npudump.dump.stats.float import Kernel, Measured
+
+FLOAT32_TYPES = frozenset({"float16", "bfloat16", "float32"})
+
+_LOW, _HIGH = 1e-14, 1e17
+_TINY = 1e-30
+"""Tolerances below this would lose digits in float32."""
+_FEW = 64
+"""Below one in so many it is cheaper to decide all elements beyond the margin in float64."""
+_UNLIKE = 0.25
+"""From this share of the golden's squares on, the difference's squares are those of another tensor."""
+_MARGIN = 1e-6
+"""Relative margin around the tolerance; float32 takes six roundings, 3.6e-7, to get there."""
+
+
+class Float32Comparer(Comparer):
+    """Chunks of one of :data:`FLOAT32_TYPES`; ``kernels`` are those of the golden and of the actual side."""
+
+    def __init__(self, common: Common, kernels: tuple[Kernel, Kernel], buffers: Buffers) -> None:
+        super().__init__(common)
+        usable = (tolerance == 0 or _TINY < tolerance < 1 / _TINY for tolerance in (self._rtol, self._atol))
+        self._usable = all(usable)
+        self._buffers = buffers
+        self._kernels = kernels
+        self._blocks = Blocks(common, buffers)
+
+    def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
+        first, second = self._measured(golden, actual)
+        for kernel, found in zip(self._kernels, (first, second), strict=True):
+            kernel.take(found)
+        special = 0
+        if first.special or second.special:
+            golden, actual, special = self._cleared((golden, first), (actual, second), offset)
+            if not first.special == second.special == special:
+                first, second = self._measured(golden, actual)
+        if not self._add_distant(first, second, (golden, actual), offset):
+            self._blocks.add(golden, actual, offset)
+        elif not add_near_ulp(self._measures, golden, actual, self._buffers):
+            add_ulp(self._measures, golden, actual, self._buffers)
+        self._measures.ulp_count -= special
+
+    def _measured(self, golden: np.ndarray, actual: np.ndarray) -> tuple[Measured, Measured]:
+        return self._kernels[0].measure(golden), self._kernels[1].measure(actual)
+
+    def _cleared(
+        self, golden: tuple[np.ndarray, Measured], actual: tuple[np.ndarray, Measured], offset: int
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Both with 0 where either is NaN or infinite, and how many pairs these are, which are counted.
+
+        Two equal zeros add nothing to any sum and are within every tolerance.
+        """
+        (one, first), (other, second) = golden, actual
+        bits = [self._finite_bits(name, side) for name, side in (("golden codes", one), ("actual codes", other))]
+        codes = [side.view(found.dtype) for side, (found, _) in zip((one, other), bits, strict=True)]
+        finite = np.bitwise_and(bits[0][0], bits[1][0], out=bits[0][0])
+        special = np.equal(finite, 0, out=self._buffers.flags("special", one.size))
+        pairs = int(np.count_nonzero(special))
+        different = np.not_equal(*codes, out=self._buffers.flags("flags", one.size))
+        np.logical_and(different, special, out=different)
+        np.greater(different, np.logical_and(bits[0][1], bits[1][1], out=bits[0][1]), out=different)
+        differ = int(np.count_nonzero(different))
+        if differ and self._worst.wants_special:
+            self._worst.add_special(np.flatnonzero(different), one, other, offset)
+        counts = [(side.nan, side.special - side.nan) for side in (first, second)]
+        self._measures.take_special(counts[0], counts[1], pairs, differ)
+        np.bitwise_and(codes[1], finite, out=bits[1][0])
+        np.bitwise_and(codes[0], finite, out=finite)
+        return finite.view(one.dtype), bits[1][0].view(other.dtype), pairs
+
+    def _finite_bits(self, name: str, chunk: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Integers that are -1 where an element is finite and else 0, and where it is NaN."""
+        infinity, signed = self._kernels[0].largest + 1, np.dtype(f"i{chunk.itemsize}")
+        found = self._buffers.array(name, chunk.size, signed)
+        np.bitwise_and(chunk.view(signed), np.iinfo(signed).max, out=found)
+        nan = np.greater(found, infinity, out=self._buffers.flags(f"{name} nan", chunk.size))
+        finite_bits(found, infinity)
+        return found, nan
+
+    def _add_distant(
+        self, first: Measured, second: Measured, pair: tuple[np.ndarray, np.ndarray], offset: int
+    ) -> bool:
+        """Add finite pairs but for their ULP distances, or return False and leave all as it was."""
+        if not self._usable or not _fits(first.magnitude):
+            return False
+        one, other = first.values, second.values
+        difference = np.subtract(other, one, out=self._buffers.floats("difference", one.size))
+        distance = np.abs(difference, out=self._buffers.floats("distance", one.size))
+        highest = float(np.maximum.reduce(distance))
+        if not _fits(highest):
+            return False
+        magnitude = np.abs(one, out=self._buffers.floats("magnitude", one.size))
+        self._add_dots(first, second, difference)
+        relative, changed = self._add_relative(distance, magnitude, highest)
+        top = math.inf if changed else float(np.maximum.reduce(relative)) if highest else 0.0
+        self._measures.max_rel = max(self._measures.max_rel, top)
+        if not self._all_within(highest, top):
+            self._measures.outside += self._outside((one, other), distance, magnitude, relative, changed)
+        self._measures.max_abs = max(self._measures.max_abs, highest)
+        if highest > self._worst.threshold:
+            if pair[0].dtype.itemsize == 2:  # noqa: PLR2004 - bytes of a half
+                distance = in_order(distance, self._buffers.floats("difference", distance.size))
+            self._worst.add(distance, *pair, offset)
+        return True
+
+    def _all_within(self, highest: float, relative: float) -> bool:
+        """Whether the largest distance, or the largest relative one, alone is within tolerance."""
+        return highest <= self._atol * (1 - _MARGIN) or relative <= self._rtol * (1 - _MARGIN)
+
+    def _outside(
+        self,
+        pair: tuple[np.ndarray, np.ndarray],
+        distance: np.ndarray,
+        magnitude: np.ndarray,
+        relative: np.ndarray,
+        changed: int,
+    ) -> int:
+        """Elements outside the tolerance; those that float32 cannot tell are decided in float64.
+
+        Without ``atol`` the relative distance decides, which unlike the bound keeps its digits where the
+        golden is tiny; it is 0 for the ``changed`` elements whose golden is 0.
+        """
+        if not self._rtol and not self._atol:
+            return _nonzero(distance)
+        if not self._atol:
+            low, high = (np.float32(self._rtol * (1 + sign * _MARGIN)) for sign in (-1, 1))
+            return changed + self._beyond(pair, relative, low, high)
+        low = np.multiply(
+            magnitude,
+            np.float32(self._rtol * (1 - _MARGIN)),
+            out=self._buffers.floats("bound", distance.size),
+        )
+        np.add(low, np.float32(self._atol * (1 - _MARGIN)), out=low)
+        return self._beyond(pair, distance, low, None)
+
+    def _beyond(
+        self,
+        pair: tuple[np.ndarray, np.ndarray],
+        value: np.ndarray,
+        low: np.ndarray | np.float32,
+        high: np.float32 | None,
+    ) -> int:
+        """How many are outside, given that none is up to ``low`` and all are from ``high`` on."""
+        within = np.less_equal(value, low, out=self._buffers.flags("flags", value.size))
+        beyond = value.size - int(np.count_nonzero(within))
+        if not beyond:
+            return 0
+        if beyond * _FEW <= value.size:
+            doubtful = np.logical_not(within, out=within)
+        else:
+            if high is None:
+                high = np.multiply(low, np.float32(1 + 2 * _MARGIN), out=low)
+            perhaps = np.less_equal(value, high, out=self._buffers.flags("perhaps", value.size))
+            if value.size - int(np.count_nonzero(perhaps)) == beyond:
+                return beyond
+            doubtful = np.greater(perhaps, within, out=perhaps)
+        places = np.flatnonzero(doubtful)
+        golden, actual = (side[places].astype(np.float64) for side in pair)
+        inside = np.abs(actual - golden) <= self._atol + self._rtol * np.abs(golden)
+        return beyond - int(np.count_nonzero(inside))
+
+    def _add_dots(self, golden: Measured, actual: Measured, difference: np.ndarray) -> None:
+        """Add squares and product; of like chunks through the difference, whose errors cancel in a cosine.
+
+        Of unlike ones the digits would cancel instead, where little is left of the golden elements.
+        """
+        measures, squares, apart = self._measures, golden.squares, block_dot(difference, difference)
+        measures.magnitude = max(measures.magnitude, golden.magnitude)
+        measures.golden_squares.add(squares)
+        measures.difference_squares.add(apart)
+        if apart > _UNLIKE * squares:
+            measures.product.add(block_dot(golden.values, actual.values))
+            measures.actual_squares.add(actual.squares)
+            return
+        across = block_dot(golden.values, difference)
+        measures.product.add(squares + across)
+        measures.actual_squares.add(squares + 2 * across + apart)
+
+    def _add_relative(
+        self, distance: np.ndarray, magnitude: np.ndarray, highest: float
+    ) -> tuple[np.ndarray, int]:
+        """Add |difference| / |golden|, and return it, and how many elements have 0 as golden only.
+
+        0 / 0 counts as nothing. Returns 0 for both kinds.
+        """
+        measures = self._measures
+        if not highest:
+            measures.relative_count += _nonzero(magnitude)
+            return distance, 0
+        relative = np.divide(distance, magnitude, out=self._buffers.floats("relative", distance.size))
+        total, count, changed = block_sum(relative), relative.size, 0
+        if not math.isfinite(total):
+            zero = np.equal(magnitude, 0, out=self._buffers.flags("flags", count))
+            count -= int(np.count_nonzero(zero))
+            moved = np.not_equal(distance, 0, out=self._buffers.flags("perhaps", zero.size))
+            changed = int(np.count_nonzero(np.logical_and(moved, zero, out=moved)))
+            bits = self._buffers.array("bound", zero.size, np.dtype(np.int32))
+            np.copyto(bits, zero)
+            np.subtract(bits, 1, out=bits)
+            np.bitwise_and(relative.view(np.int32), bits, out=relative.view(np.int32))
+            total = block_sum(relative)
+        if not math.isfinite(total):
+            relative = np.divide(
+                distance, magnitude, out=np.zeros(distance.size), where=~zero, dtype=np.float64
+            )
+            total = float(relative.sum())
+        measures.relative_sum += total
+        measures.relative_count += count
+        return relative, changed
+
+
+def _fits(magnitude: float) -> bool:
+    """Whether a row of squares up to that of ``magnitude`` stays in the range of float32; 0 is no value."""
+    return not magnitude or _LOW <= magnitude < _HIGH
+
+
+def _nonzero(magnitudes: np.ndarray) -> int:
+    """Elements of float32 that are not 0, none of which is negative: numpy counts integers faster."""
+    return int(np.count_nonzero(magnitudes.view(np.int32)))
