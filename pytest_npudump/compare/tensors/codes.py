@@ -38,7 +38,9 @@ class CodesComparer(Comparer):
     def __init__(self, common: Common, tables: tuple[np.ndarray, np.ndarray], buffers: Buffers) -> None:
         super().__init__(common)
         self._tables, self._buffers = tables, buffers
-        self._blocks = Blocks(common, buffers)
+        ulp = tables[0].dtype == tables[1].dtype and tables[0].dtype.name in ULP_TYPES
+        self._ulp = ulp
+        self._blocks = Blocks(common, buffers, ulp=ulp)
         self._pairs: CodePairs | None = None
 
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:

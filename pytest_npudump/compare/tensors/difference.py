@@ -15,18 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.chunks import paired_chunks, value_chunks
-from pytest_npudump.compare.tensors.families import comparer_of
+from pytest_npudump.compare.tensors.chunks import CHUNK, paired_chunks, value_chunks
+from pytest_npudump.compare.tensors.families import comparer_of, packed_comparer
 from pytest_npudump.compare.tensors.measures import ULP_TYPES, Measures
 from pytest_npudump.compare.tensors.worst import Worst
+from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 from pytest_npudump.dump.bytes.buffers import borrowed_buffers
 from pytest_npudump.dump.stats.running import running_array
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_npudump.compare.tensors.chunks import Values
     from pytest_npudump.compare.tensors.worst import WorstElement
+    from pytest_npudump.dump.bytes.buffers import Buffers
     from pytest_npudump.dump.records import Stats
+    from pytest_npudump.dump.stats.totals import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +155,32 @@ def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float,
     with ExitStack() as stack:
         stack.enter_context(np.errstate(all="ignore"))
         buffers = [stack.enter_context(borrowed_buffers()) for _ in range(3)]
-        comparer = comparer_of((golden, actual), (measures, found), (rtol, atol), buffers)
-        offset = 0
-        for one, other in paired_chunks(golden, actual):
-            comparer.add(one, other, offset)
-            offset += one.size
-        ours, theirs = (total.stats() for total in comparer.finish())
+        totals = _totals(golden, actual, (measures, found), (rtol, atol), buffers)
+        ours, theirs = (total.stats() for total in totals)
     return Examined(_difference(golden, measures, found, rtol, atol), ours, theirs)
+
+
+def _totals(
+    golden: Values,
+    actual: Values,
+    results: tuple[Measures, Worst],
+    tolerance: tuple[float, float],
+    buffers: Sequence[Buffers],
+) -> tuple[Totals, Totals]:
+    """Compare all chunks; what the statistics of both sides add up to."""
+    offset = 0
+    packed = (PackedTensor, CodedTensor)
+    if isinstance(golden, packed) and isinstance(actual, packed) and golden.name == actual.name:
+        octets = packed_comparer((golden, actual), results, tolerance, buffers)
+        for (one, count), (other, _) in zip(golden.octets(CHUNK), actual.octets(CHUNK), strict=True):
+            octets.add(one, other, offset, count)
+            offset += count
+        return octets.finish()
+    comparer = comparer_of((golden, actual), results, tolerance, buffers)
+    for one, other in paired_chunks(golden, actual):
+        comparer.add(one, other, offset)
+        offset += one.size
+    return comparer.finish()
 
 
 def values_stats(values: Values) -> Stats:

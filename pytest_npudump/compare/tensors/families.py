@@ -11,7 +11,9 @@ from pytest_npudump.compare.tensors.comparer import Common, Sides
 from pytest_npudump.compare.tensors.complex import ComplexComparer
 from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES, Float32Comparer
 from pytest_npudump.compare.tensors.float64 import Float64Comparer
-from pytest_npudump.dump.stats.running import Ordered, running_array
+from pytest_npudump.compare.tensors.packed import PackedComparer
+from pytest_npudump.dump.stats.running import Ordered, running_array, running_raw
+from pytest_npudump.dump.values.small_floats import hifloat8_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.comparer import Comparer
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.compare.tensors.worst import Worst
+    from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
     from pytest_npudump.dump.bytes.buffers import Buffers
 
 
@@ -49,6 +52,22 @@ def comparer_of(
     if golden.itemsize == actual.itemsize == 1:
         return CodesComparer(common, (_table(golden), _table(actual)), buffers[0])
     return Float64Comparer(common, buffers[0])
+
+
+def packed_comparer(
+    values: tuple[PackedTensor | CodedTensor, PackedTensor | CodedTensor],
+    results: tuple[Measures, Worst],
+    tolerance: tuple[float, float],
+    buffers: Sequence[Buffers],
+) -> PackedComparer:
+    """The comparer of two tensors of one type that has to be decoded, as :func:`comparer_of` has them."""
+    name = values[0].name
+    if name != "hifloat8":
+        return PackedComparer(name, comparer_of(values, results, tolerance, buffers), results[0], coded=False)
+    sides = Sides(*(running_raw(name, None) for _ in range(3)))
+    tables = (hifloat8_table(), hifloat8_table())
+    codes = CodesComparer(Common(*results, sides, *tolerance), tables, buffers[0])
+    return PackedComparer(name, codes, results[0], coded=True)
 
 
 def _table(dtype: np.dtype) -> np.ndarray:

@@ -46,25 +46,22 @@ class Float32Comparer(Comparer):
         self._usable = all(usable)
         self._buffers = buffers
         self._kernels = kernels
-        self._blocks = Blocks(common, buffers)
+        self._blocks = Blocks(common, buffers, ulp=False)
 
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
-        first, second = self._measured(golden, actual)
-        for kernel, found in zip(self._kernels, (first, second), strict=True):
-            kernel.take(found)
+        one, other = self._kernels
+        first, second = (k.measure(c, special_sums=False) for k, c in ((one, golden), (other, actual)))
+        one.take(first)
+        other.take(second)
         special = 0
         if first.special or second.special:
             golden, actual, special = self._cleared((golden, first), (actual, second), offset)
-            if not first.special == second.special == special:
-                first, second = self._measured(golden, actual)
+            first, second = one.measure_cleared(golden), other.measure_cleared(actual)
         if not self._add_distant(first, second, (golden, actual), offset):
-            self._blocks.add(golden, actual, offset)
-        elif not add_near_ulp(self._measures, golden, actual, self._buffers):
+            self._blocks.add(golden, actual, offset, (first.squares, second.squares))
+        if not add_near_ulp(self._measures, golden, actual, self._buffers):
             add_ulp(self._measures, golden, actual, self._buffers)
         self._measures.ulp_count -= special
-
-    def _measured(self, golden: np.ndarray, actual: np.ndarray) -> tuple[Measured, Measured]:
-        return self._kernels[0].measure(golden), self._kernels[1].measure(actual)
 
     def _cleared(
         self, golden: tuple[np.ndarray, Measured], actual: tuple[np.ndarray, Measured], offset: int

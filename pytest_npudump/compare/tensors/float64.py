@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.comparer import Common
     from pytest_npudump.dump.bytes.buffers import Buffers
 
-_BLOCK = 1 << 15
+_BLOCK = 1 << 16
 _DOUBLE = np.dtype(np.float64)
 _INT64 = np.dtype(np.int64)
 
@@ -30,7 +30,9 @@ class Float64Comparer(Comparer):
 
     def __init__(self, common: Common, buffers: Buffers) -> None:
         super().__init__(common)
-        self._blocks = Blocks(common, buffers)
+        sides = common.sides.golden.dtype, common.sides.actual.dtype
+        ulp = sides[0] == sides[1] and sides[0].name in ULP_TYPES
+        self._blocks = Blocks(common, buffers, ulp=ulp)
 
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         self._blocks.add(golden, actual, offset)
@@ -39,14 +41,29 @@ class Float64Comparer(Comparer):
 
 
 class Blocks:
-    """Adds pairs of real numbers to measures and to the worst elements."""
+    """Adds pairs of real numbers to measures and to the worst elements; ``ulp`` asks for those distances."""
 
-    def __init__(self, common: Common, buffers: Buffers) -> None:
+    def __init__(self, common: Common, buffers: Buffers, *, ulp: bool) -> None:
         self._measures, self._worst, self._buffers = common.measures, common.worst, buffers
         self._rtol, self._atol = common.rtol, common.atol
+        self._ulp = ulp
+        self._finite = False
 
-    def add(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
-        """Add two chunks of shape (n,), whose element 0 is element ``offset`` of the tensors."""
+    def add(
+        self,
+        golden: np.ndarray,
+        actual: np.ndarray,
+        offset: int,
+        squares: tuple[float, float] | None = None,
+    ) -> None:
+        """Add two chunks of shape (n,), whose element 0 is element ``offset`` of the tensors.
+
+        ``squares`` are those of both where they are known; no element is NaN or infinite then.
+        """
+        if squares is not None:
+            self._measures.golden_squares.add(squares[0])
+            self._measures.actual_squares.add(squares[1])
+        self._finite = squares is not None
         for start in range(0, golden.size, _BLOCK):
             part = slice(start, start + _BLOCK)
             self._add(golden[part], actual[part], offset + start)
@@ -55,7 +72,8 @@ class Blocks:
         one, other = self._double("golden", golden), self._double("actual", actual)
         finite, shown = None, (golden, actual)
         if golden.dtype.kind not in "biu":
-            finite, shown = self._clear_special(one, other, offset), (one, other)
+            shown = one, other
+            finite = None if self._finite else self._clear_special(one, other, offset)
         difference = np.subtract(other, one, out=self._buffers.doubles("difference", one.size))
         if golden.dtype.kind in "biu":
             distance = _gap(golden, actual)
@@ -71,7 +89,7 @@ class Blocks:
         self._add_relative(size, magnitude, highest)
         if highest > self._worst.threshold:
             self._worst.add(distance, *shown, offset)
-        if golden.dtype == actual.dtype and golden.dtype.name in ULP_TYPES:
+        if self._ulp:
             add_ulp(self._measures, golden, actual, self._buffers, finite=finite)
         if _DOUBLE in {golden.dtype, actual.dtype}:
             self._add_scaled(one, other, difference, (largest, highest))
@@ -172,8 +190,9 @@ class Blocks:
         self, one: np.ndarray, other: np.ndarray, difference: np.ndarray, exponents: tuple[int, int, int]
     ) -> None:
         first, second, apart = exponents
-        self._measures.golden_squares.add(block_dot(one, one), 2 * first)
-        self._measures.actual_squares.add(block_dot(other, other), 2 * second)
+        if not self._finite:
+            self._measures.golden_squares.add(block_dot(one, one), 2 * first)
+            self._measures.actual_squares.add(block_dot(other, other), 2 * second)
         self._measures.product.add(block_dot(one, other), first + second)
         self._measures.difference_squares.add(block_dot(difference, difference), 2 * apart)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import VIEWED, decode, load, too_short, why_opaque
+from pytest_npudump.dump.arrays.decode import VIEWED, decode, too_short, why_opaque
 from pytest_npudump.dump.arrays.host import host_values, lies_in
 from pytest_npudump.dump.bytes.chunks import pieces_of
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
@@ -29,6 +29,7 @@ class PackedTensor:
     """The values that ``load`` would give for a raw payload of such a type, of which only pieces are held.
 
     Attributes:
+        name: of the type in the dump.
         shape, size: of the tensor.
         dtype: numpy type of the values.
 
@@ -40,41 +41,51 @@ class PackedTensor:
     def __init__(self, payload: Payload, name: str, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.size = math.prod(shape)
-        self._payload, self._name, self._bits = payload, name, BY_NAME[name].bits
+        self._payload, self.name, self._bits = payload, name, BY_NAME[name].bits
         if self._nbytes(self.size) > payload.nbytes:
             raise too_short(payload, name, self.size, payload.nbytes)
-        self.dtype = load(payload, name, (0,)).dtype
+        self.dtype = decode(np.empty(0, np.uint8), name, 0).dtype
 
     def _nbytes(self, count: int) -> int:
         return (count * self._bits + _BYTE - 1) // _BYTE
 
     def pieces(self, limit: int) -> Iterator[np.ndarray]:
         """All values in C order, in pieces of shape (n,), n at most ``limit``, which is a multiple of 8."""
+        for octets, count in self.octets(limit):
+            yield decode(octets, self.name, count)
+
+    def octets(self, limit: int) -> Iterator[tuple[np.ndarray, int]]:
+        """The bytes of each of these pieces, uint8 of one axis, and how many values they hold."""
         for start in range(0, self.size, limit):
             count = min(limit, self.size - start)
             offset = self._payload.offset + start * self._bits // _BYTE
-            yield load(
-                replace(self._payload, offset=offset, nbytes=self._nbytes(count)), self._name, (count,)
-            )
+            piece = replace(self._payload, offset=offset, nbytes=self._nbytes(count))
+            yield raw_bytes(piece), count
 
 
 class CodedTensor:
     """The values of a tensor whose elements take whole bytes and have to be decoded, in a host layout.
 
     Attributes:
+        name: of the type in the dump.
         shape, size: of the tensor on the host.
         dtype: numpy type of the values.
     """
 
     def __init__(self, codes: np.ndarray | JoinedTensor, name: str) -> None:
         self.shape, self.size = codes.shape, codes.size
-        self._codes, self._name = codes, name
+        self._codes, self.name = codes, name
         self.dtype = decode(np.empty(0, np.uint8), name, 0).dtype
 
     def pieces(self, limit: int) -> Iterator[np.ndarray]:
         """All values in C order, cut as :func:`c_order_chunks` cuts an array of this shape."""
+        for octets, count in self.octets(limit):
+            yield decode(octets, self.name, count)
+
+    def octets(self, limit: int) -> Iterator[tuple[np.ndarray, int]]:
+        """The bytes of each of these pieces, uint8 of one axis, and how many values they hold."""
         for part in pieces_of(self._codes, limit):
-            yield decode(part.view(np.uint8), self._name, part.size)
+            yield part.view(np.uint8), part.size
 
 
 def coded_tensor(record: TensorRecord, layout: str) -> CodedTensor | None:

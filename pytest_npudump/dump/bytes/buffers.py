@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_FLOAT32, _FLOAT64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_BOOL, _UINT8 = np.dtype(np.bool_), np.dtype(np.uint8)
 
 _KEPT = 4
 """Buffers that a thread keeps: a comparison borrows three, a file one."""
@@ -29,11 +30,14 @@ class Buffers:
     """Arrays by name, of any content; what one call gives is valid until the next one for that name."""
 
     def __init__(self) -> None:
-        self._octets: dict[str, NDArray[np.uint8]] = {}
+        self._arrays: dict[tuple[str, str], NDArray[Any]] = {}
 
     def array(self, name: str, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """An array of shape (size,)."""
-        return self.octets(name, size * dtype.itemsize).view(dtype)
+        """An array of shape (size,); one of another type does not share its memory."""
+        found = self._arrays.get((name, dtype.char))
+        if found is None or found.size < size:
+            found = self._arrays[name, dtype.char] = np.empty(size, dtype)
+        return found[:size]
 
     def floats(self, name: str, size: int) -> NDArray[np.float32]:
         """A float32 array of shape (size,)."""
@@ -49,10 +53,7 @@ class Buffers:
 
     def octets(self, name: str, size: int) -> NDArray[np.uint8]:
         """A uint8 array of shape (size,), aligned for any type of a dump."""
-        found = self._octets.get(name)
-        if found is None or found.size < size:
-            found = self._octets[name] = np.empty(size, np.uint8)
-        return found[:size]
+        return self.array(name, size, _UINT8)
 
 
 class _Idle(threading.local):

@@ -36,7 +36,7 @@ _CODES: dict[int, tuple[np.dtype[Any], np.dtype[Any], int]] = {
     8: (np.dtype(np.int64), np.dtype(np.uint64), 1 << 63),
 }
 """Signed and unsigned integers of so many bytes, and the code of -0."""
-_BLOCK = 1 << 15
+_BLOCK = 1 << 16
 """Elements taken at a time in float64, so that they stay in a core's own cache."""
 _SQUARE_LOW, _SQUARE_HIGH = 1e-14, 1e17
 """Largest magnitudes between which a row of squares in float32 neither overflows nor loses digits."""
@@ -89,14 +89,21 @@ class Kernel(ABC):
     def _buffers(self) -> Buffers:
         return self._own or scratch_buffers()
 
-    def measure(self, chunk: np.ndarray) -> Measured:
-        """Measure a contiguous chunk of shape (n,), n > 0."""
+    def measure(self, chunk: np.ndarray, *, special_sums: bool = True) -> Measured:
+        """Measure a contiguous chunk of shape (n,), n > 0.
+
+        Without ``special_sums`` one with NaN or infinities has neither values nor sums: avg and l2norm of a
+        tensor that holds it do not depend on them.
+        """
         ends = extremes(chunk, self.largest)
         if ends is not None:
             return self._measure_finite(chunk, *ends)
         kept = cleared(chunk, self.largest + 1, self._buffers)
         low, high = extremes(kept.values, self.largest) or (0.0, 0.0)
-        found = self._measure_finite(kept.values, low, high)
+        if special_sums:
+            found = self._measure_finite(kept.values, low, high)
+        else:
+            found = Measured(chunk, low, high, self._zeros(kept.values), 0.0, 0.0)
         ends = kept.ends(low, high, found.zero, self.largest)
         return found._replace(
             low=None if ends is None else ends[0],
@@ -106,6 +113,12 @@ class Kernel(ABC):
             neg_inf=kept.neg_inf,
             pos_inf=kept.pos_inf,
         )
+
+    def measure_cleared(self, chunk: np.ndarray) -> Measured:
+        """Measure a chunk without NaN and infinities whose zeros nobody asks for: ``zero`` is 0."""
+        low, high = extremes(chunk, self.largest) or (0.0, 0.0)
+        values = self._values(chunk)
+        return Measured(values, low, high, 0, *sums(values, max(-low, high), self._buffers))
 
     def _measure_finite(self, chunk: np.ndarray, low: float, high: float) -> Measured:
         zero = self._zeros(chunk) if low <= 0 <= high else 0

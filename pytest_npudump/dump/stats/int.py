@@ -78,21 +78,29 @@ class Codes:
     """Counts the byte codes of chunks."""
 
     def __init__(self) -> None:
-        self.histogram = np.zeros(256, np.int64)
+        self._single = np.zeros(256, np.int64)
+        self._pairs: np.ndarray | None = None
+
+    @property
+    def histogram(self) -> np.ndarray:
+        """How often each code occurred, int64 of shape (256,)."""
+        if self._pairs is None:
+            return self._single
+        pairs = self._pairs.reshape(256, 256)
+        found: np.ndarray = self._single + pairs.sum(axis=0) + pairs.sum(axis=1)
+        return found
 
     def add(self, chunk: np.ndarray) -> None:
         """Add a contiguous chunk, uint8 of shape (n,)."""
         if chunk.size < _WORTH_PAIRS:
-            self.histogram += np.bincount(chunk, minlength=256)
+            self._single += np.bincount(chunk, minlength=256)
             return
         # Two neighbours at a time: half the increments, and fewer of one bin in a row.
         even = chunk.size - chunk.size % 2
-        pairs = (
-            chunk[:even].view(np.uint16) if not chunk.ctypes.data % 2 else chunk[:even].copy().view(np.uint16)
-        )
-        counts = np.bincount(pairs, minlength=1 << 16).reshape(256, 256)
-        self.histogram += counts.sum(axis=0) + counts.sum(axis=1)
-        self.histogram += np.bincount(chunk[even:], minlength=256)
+        pairs = chunk[:even].view(np.uint16)
+        counts = np.bincount(pairs if pairs.flags.aligned else pairs.copy(), minlength=1 << 16)
+        self._pairs = counts if self._pairs is None else np.add(self._pairs, counts, out=self._pairs)
+        self._single += np.bincount(chunk[even:], minlength=256)
 
 
 def add_histogram(totals: Totals, values: np.ndarray, counts: Iterable[int], *, integer: bool) -> None:

@@ -161,7 +161,7 @@ class _Packed:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, name: str, count: int) -> None:
+    def __init__(self, name: str, count: int | None) -> None:
         self._name, self._count = name, count
         self._codes = Codes()
         self._last = np.zeros(1, np.uint8)
@@ -178,7 +178,7 @@ class _Packed:
 
 
 def _code_counts(
-    histogram: np.ndarray, last: np.ndarray, dtype: str, count: int
+    histogram: np.ndarray, last: np.ndarray, dtype: str, count: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The values of a packed type, float64 of shape (2**bits,), and how often each occurs."""
     bits = BY_NAME[dtype].bits
@@ -190,7 +190,7 @@ def _code_counts(
     counts = np.zeros(1 << bits, np.int64)
     for place in range(per_byte):
         np.add.at(counts, codes[:, place], histogram)
-    spare = int(histogram.sum()) * per_byte - count
+    spare = 0 if count is None else int(histogram.sum()) * per_byte - count
     if spare:
         unused = unpack(last, bits, per_byte, high_first=dtype == "uint1")
         np.subtract.at(counts, unused[per_byte - spare :], 1)
@@ -221,8 +221,11 @@ def is_packed(dtype: str) -> bool:
     return dtype not in VIEWED
 
 
-def running_raw(dtype: str, count: int) -> Running:
-    """Statistics of the ``count`` elements of a tensor in a dump whose type, called ``dtype``, has values."""
+def running_raw(dtype: str, count: int | None) -> Running:
+    """Statistics of the ``count`` elements of a tensor in a dump whose type, called ``dtype``, has values.
+
+    None stands for all that the bytes hold.
+    """
     if dtype == "complex32":
         return _Complex32()
     if dtype == "bool":
