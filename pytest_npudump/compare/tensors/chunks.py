@@ -20,6 +20,10 @@ CHUNK = 1 << 18
 """Elements compared at a time: the dozen buffers this takes stay in a last-level cache."""
 
 
+OCTETS = 1 << 20
+"""Bytes of packed types taken at a time while they are equal."""
+
+
 def paired_chunks(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Pieces of one axis and equal length, aligned and native; either none is packed, or both are."""
     sides = (golden, actual)

@@ -12,7 +12,7 @@ from pytest_npudump.compare.tensors.float64 import Blocks
 from pytest_npudump.compare.tensors.measures import ULP_TYPES
 from pytest_npudump.compare.tensors.ulp import ordered
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
-from pytest_npudump.dump.stats.int import add_histogram
+from pytest_npudump.dump.stats.int import add_histogram, count_codes
 from pytest_npudump.dump.stats.totals import Totals
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class CodesComparer(Comparer):
         if self._pairs is None:
             self._pairs = CodePairs(*self._tables)
         joint = self._joint(*codes)
-        counts = np.bincount(joint, minlength=_CODES * _CODES)
+        counts = np.zeros(_CODES * _CODES, np.int64)
+        count_codes(joint, counts)
         self._pairs.counts += counts
         self._list_special(self._pairs, joint, counts, offset)
         self._list_worst(self._pairs, joint, counts, offset)

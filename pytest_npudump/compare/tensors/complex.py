@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.dump.stats.float64 import square_exponent
 from pytest_npudump.dump.stats.sums import block_dot
 
-if TYPE_CHECKING:
-    from pytest_npudump.dump.stats.totals import Totals
-
 _BLOCK = 1 << 13
+_NEAR = 1 - 1e-6
+"""Share of the largest magnitude, in float32, from which on an element may be the largest one."""
 
 
 class ComplexComparer(Comparer):
     """Chunks of which one or both are complex."""
 
     def _add_equal(self, chunk: np.ndarray, offset: int) -> None:
-        self._sides.equal.add(chunk)
-        for start in range(0, chunk.size, _BLOCK):
-            part = chunk[start : start + _BLOCK].astype(np.complex128)
-            if np.isfinite(part.view(np.float64)).all():
-                self._add_same(part)
-            else:
-                self._add(part, part, offset + start)
-
-    def _take_equal(self, totals: Totals) -> None:
-        """Nothing: what a comparison needs of complex numbers is not in the statistics."""
-
-    def _add_same(self, chunk: np.ndarray) -> None:
-        """Add finite elements that are the same on both sides."""
-        magnitude = np.abs(chunk)
-        self._measures.magnitude = max(self._measures.magnitude, float(magnitude.max()))
-        self._measures.relative_count += int(np.count_nonzero(magnitude))
-        parts, exponent = _scaled(chunk)
-        squares = block_dot(parts, parts)
-        for found in (self._measures.golden_squares, self._measures.actual_squares, self._measures.product):
-            found.add(squares, 2 * exponent)
+        if np.isfinite(chunk.view(chunk.real.dtype)).all():
+            self._sides.equal.add(chunk)
+            self._measures.magnitude = max(self._measures.magnitude, _largest(chunk))
+        else:  # what a comparison needs of an element with one such part is not in the statistics
+            self._add_different(chunk, chunk, offset)
 
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         self._sides.golden.add(golden)
@@ -95,6 +77,13 @@ class ComplexComparer(Comparer):
         self._measures.actual_squares.add(block_dot(other, other), 2 * second)
         self._measures.product.add(block_dot(one, other), first + second)
         self._measures.difference_squares.add(block_dot(difference, difference), 2 * (common + less))
+
+
+def _largest(chunk: np.ndarray) -> float:
+    """The largest magnitude of finite elements, as of complex128."""
+    sizes = np.abs(chunk)
+    near = np.flatnonzero(sizes >= sizes.max() * _NEAR) if np.isfinite(sizes).all() else slice(None)
+    return float(np.abs(chunk[near].astype(np.complex128)).max())
 
 
 def _scaled(chunk: np.ndarray) -> tuple[np.ndarray, int]:

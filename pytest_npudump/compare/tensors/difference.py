@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.chunks import CHUNK, paired_chunks, value_chunks
+from pytest_npudump.compare.tensors.chunks import CHUNK, OCTETS, paired_chunks, value_chunks
 from pytest_npudump.compare.tensors.families import comparer_of, packed_comparer
 from pytest_npudump.compare.tensors.measures import ULP_TYPES, Measures
 from pytest_npudump.compare.tensors.worst import Worst
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 from pytest_npudump.dump.bytes.buffers import borrowed_buffers
 from pytest_npudump.dump.stats.running import running_array
+from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
@@ -172,7 +173,9 @@ def _totals(
     packed = (PackedTensor, CodedTensor)
     if isinstance(golden, packed) and isinstance(actual, packed) and golden.name == actual.name:
         octets = packed_comparer((golden, actual), results, tolerance, buffers)
-        for (one, count), (other, _) in zip(golden.octets(CHUNK), actual.octets(CHUNK), strict=True):
+        in_place = isinstance(golden, PackedTensor) and isinstance(actual, PackedTensor)
+        limit = OCTETS * 8 // BY_NAME[golden.name].bits if in_place else CHUNK
+        for (one, count), (other, _) in zip(golden.octets(limit), actual.octets(limit), strict=True):
             octets.add(one, other, offset, count)
             offset += count
         return octets.finish()

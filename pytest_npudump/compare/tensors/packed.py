@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.compare.tensors.chunks import CHUNK
 from pytest_npudump.compare.tensors.comparer import same_bytes
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.stats.totals import Totals
 
 _BYTE = 8
-_NEAR = np.float32(1 - 1e-6)
+_BLOCK = 1 << 17
+_NEAR = 1 - 1e-6
 """Share of the largest square, in float32, from which on an element may be the largest one."""
 
 
@@ -40,7 +42,11 @@ class PackedComparer:
         whole = golden.size * _BYTE == count * BY_NAME[self._name].bits
         if whole and same_bytes(golden, actual) and self._add_equal(golden):
             return
-        self._values.add(self._decoded(golden, count), self._decoded(actual, count), offset)
+        bits = BY_NAME[self._name].bits
+        for start in range(0, count, CHUNK):
+            part, octets = min(CHUNK, count - start), slice(start * bits // _BYTE, None)
+            one, other = (self._decoded(side[octets], part, bits) for side in (golden, actual))
+            self._values.add(one, other, offset + start)
 
     def _add_equal(self, chunk: np.ndarray) -> bool:
         if self._name == "complex32":
@@ -50,7 +56,8 @@ class PackedComparer:
         self._equal.add(chunk)
         return True
 
-    def _decoded(self, chunk: np.ndarray, count: int) -> np.ndarray:
+    def _decoded(self, chunk: np.ndarray, count: int, bits: int) -> np.ndarray:
+        chunk = chunk[: -(-count * bits // _BYTE)]
         return chunk if self._coded else decode(chunk, self._name, count)
 
     def finish(self) -> tuple[Totals, Totals]:
@@ -66,10 +73,17 @@ class PackedComparer:
 
 def _largest_complex(chunk: np.ndarray) -> float:
     """The largest magnitude of finite complex32, given as bytes."""
+    found = 0.0
     halves = chunk.view(np.float16)
-    parts = to_float32(halves, FLOAT16, scratch_buffers().floats("values", halves.size))
-    real, imaginary = parts[: halves.size // 2], parts[halves.size // 2 :]
-    squares = real * real
-    squares += imaginary * imaginary
-    places = np.flatnonzero(squares >= squares.max() * _NEAR)
-    return float(np.hypot(real[places].astype(np.float64), imaginary[places].astype(np.float64)).max())
+    buffers = scratch_buffers()
+    for start in range(0, halves.size, _BLOCK):
+        part = halves[start : start + _BLOCK]
+        # The values come with every other one first: the real parts, then the imaginary ones.
+        parts = to_float32(part, FLOAT16, buffers.floats("values", part.size))
+        squares = np.multiply(parts, parts, out=buffers.floats("squares", part.size))
+        sizes = np.add(*squares.reshape(2, -1), out=squares[: part.size // 2])
+        highest = float(np.maximum.reduce(sizes))
+        if highest >= found * found * _NEAR:
+            real, imaginary = parts.reshape(2, -1)[:, sizes >= highest * _NEAR].astype(np.float64)
+            found = max(found, float(np.hypot(real, imaginary).max()))
+    return found

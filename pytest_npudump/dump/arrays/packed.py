@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import VIEWED, decode, too_short, why_opaque
 from pytest_npudump.dump.arrays.host import host_values, lies_in
-from pytest_npudump.dump.bytes.chunks import pieces_of
+from pytest_npudump.dump.bytes.chunks import c_order_chunks, pieces_of
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
@@ -56,11 +55,11 @@ class PackedTensor:
 
     def octets(self, limit: int) -> Iterator[tuple[np.ndarray, int]]:
         """The bytes of each of these pieces, uint8 of one axis, and how many values they hold."""
-        for start in range(0, self.size, limit):
-            count = min(limit, self.size - start)
-            offset = self._payload.offset + start * self._bits // _BYTE
-            piece = replace(self._payload, offset=offset, nbytes=self._nbytes(count))
-            yield raw_bytes(piece), count
+        octets = raw_bytes(self._payload)[: self._nbytes(self.size)]
+        left = self.size
+        for piece in c_order_chunks(octets, limit * self._bits // _BYTE, flat=True):
+            yield piece, min(limit, left)
+            left -= limit
 
 
 class CodedTensor:

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.stats.totals import Totals
 
 _WORTH_PAIRS = 1 << 16
-_BLOCK = 1 << 17
+_BLOCK = 1 << 18
 _ROW = 256
+_INDEX, _ONE = np.dtype(np.intp), np.int64(1)
+_FAST_AT = np.lib.NumpyVersion(np.__version__) >= "1.25.0"
 _ONES = np.ones(_ROW, np.float32)
 
 
@@ -97,10 +99,26 @@ class Codes:
             return
         # Two neighbours at a time: half the increments, and fewer of one bin in a row.
         even = chunk.size - chunk.size % 2
-        pairs = chunk[:even].view(np.uint16)
-        counts = np.bincount(pairs if pairs.flags.aligned else pairs.copy(), minlength=1 << 16)
-        self._pairs = counts if self._pairs is None else np.add(self._pairs, counts, out=self._pairs)
+        if self._pairs is None:
+            self._pairs = np.zeros(1 << 16, np.int64)
+        count_codes(chunk[:even].view(np.uint16), self._pairs)
         self._single += np.bincount(chunk[even:], minlength=256)
+
+
+def count_codes(codes: np.ndarray, histogram: np.ndarray) -> None:
+    """Add to ``histogram``, int64 of shape (65536,), how often each of ``codes``, uint16 of shape (n,), occurs.
+
+    ``add.at`` takes seven tenths of the time of ``bincount``, which looks for extremes first, but for the
+    numpy before 1.25, where it takes ten times as long.
+    """
+    if not _FAST_AT:
+        histogram += np.bincount(codes, minlength=histogram.size)
+        return
+    for start in range(0, codes.size, _BLOCK):
+        part = codes[start : start + _BLOCK]
+        indices = scratch_buffers().array("indices", part.size, _INDEX)
+        np.copyto(indices, part)
+        np.add.at(histogram, indices, _ONE)
 
 
 def add_histogram(totals: Totals, values: np.ndarray, counts: Iterable[int], *, integer: bool) -> None:

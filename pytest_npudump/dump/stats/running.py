@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import VIEWED, DecodeError, numpy_dtype
+from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.stats.float import Float32, Kernel
 from pytest_npudump.dump.stats.float64 import Float64
 from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, Half
@@ -134,7 +135,9 @@ class _Complex32:
     def add(self, piece: np.ndarray) -> None:
         nan = self._parts.nan
         Half(self._parts, FLOAT16).add(piece.view(np.float16))
-        magnitudes = piece.view(np.uint32) & np.uint32(_MAGNITUDES)
+        codes = piece.view(np.uint32)
+        magnitudes = scratch_buffers().array("magnitudes", codes.size, codes.dtype)
+        np.bitwise_and(codes, np.uint32(_MAGNITUDES), out=magnitudes)
         self._totals.count += magnitudes.size
         self._totals.zero += int(magnitudes.size - np.count_nonzero(magnitudes))
         if self._parts.nan > nan:
