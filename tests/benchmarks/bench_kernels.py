@@ -23,8 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.tensors.difference import compare_tensors
-from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES
-from pytest_npudump.dump.bytes.pieces import file_pieces
+from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, file_pieces
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.files import payload_stats
 from pytest_npudump.dump.stats.tensor import tensor_stats

@@ -13,8 +13,7 @@ from pytest_npudump.dump.arrays.decode import VIEWED, load
 from pytest_npudump.dump.arrays.host import host_array, host_values
 from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError
 from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
-from pytest_npudump.dump.bytes.chunks import c_order_chunks
-from pytest_npudump.dump.bytes.pieces import file_pieces
+from pytest_npudump.dump.bytes.chunks import c_order_chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.errors import DumpError, NpudumpError
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.compare.tensors.worst import Worst

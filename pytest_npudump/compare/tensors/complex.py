@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+
 import numpy as np
 
 from pytest_npudump.compare.tensors.comparer import Comparer
@@ -55,9 +56,7 @@ class ComplexComparer(Comparer):
             self._worst.add(distance, golden, actual, offset)
         self._add_dots(golden, actual)
 
-    def _add_special(
-        self, golden: np.ndarray, actual: np.ndarray, special: np.ndarray, offset: int
-    ) -> None:
+    def _add_special(self, golden: np.ndarray, actual: np.ndarray, special: np.ndarray, offset: int) -> None:
         places = np.flatnonzero(special)
         one, other = golden[places], actual[places]
         nan_one, nan_other = np.isnan(one), np.isnan(other)

@@ -9,7 +9,6 @@ element is within tolerance is always decided as in float64. Integers are compar
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from pytest_npudump.compare.tensors.measures import ULP_TYPES, Measures
 from pytest_npudump.compare.tensors.worst import Worst
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 from pytest_npudump.dump.bytes.buffers import borrowed_buffers
-from pytest_npudump.dump.stats.running import running_array
+from pytest_npudump.dump.stats.running import dtype_name, running_array
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 
@@ -153,10 +152,13 @@ def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float,
     """
     _check(golden, actual, rtol, atol)
     measures, found = Measures(), Worst(worst, golden.shape)
-    with ExitStack() as stack:
-        stack.enter_context(np.errstate(all="ignore"))
-        buffers = [stack.enter_context(borrowed_buffers()) for _ in range(3)]
-        totals = _totals(golden, actual, (measures, found), (rtol, atol), buffers)
+    with (
+        np.errstate(all="ignore"),
+        borrowed_buffers() as own,
+        borrowed_buffers() as first,
+        borrowed_buffers() as second,
+    ):
+        totals = _totals(golden, actual, (measures, found), (rtol, atol), (own, first, second))
         ours, theirs = (total.stats() for total in totals)
     return Examined(_difference(golden, measures, found, rtol, atol), ours, theirs)
 
@@ -204,8 +206,9 @@ def _check(golden: Values, actual: Values, rtol: float, atol: float) -> None:
         raise RequestError(f"golden has shape {golden.shape}, actual {actual.shape}: compare equal shapes")
     if not (0 <= rtol < math.inf and 0 <= atol < math.inf):
         raise RequestError(f"rtol={rtol}, atol={atol}: expected finite tolerances of at least 0")
-    kinds = {array.dtype.kind for array in (golden, actual)}
-    if golden.dtype != actual.dtype and kinds & set("iub") and not _bytes(golden, actual):
+    if golden.dtype == actual.dtype:
+        return
+    if {golden.dtype.kind, actual.dtype.kind} & set("iub") and not _bytes(golden, actual):
         raise RequestError(
             f"golden is {golden.dtype}, actual {actual.dtype}: integers compare with equal types"
         )
@@ -221,10 +224,11 @@ def _difference(
 ) -> TensorDifference:
     first = found.first_special
     count = measures.relative_count
-    has_ulp = measures.ulp_count and golden.dtype.name in ULP_TYPES
+    dtype = dtype_name(golden.dtype)
+    has_ulp = measures.ulp_count and dtype in ULP_TYPES
     return TensorDifference(
         shape=golden.shape,
-        dtype=golden.dtype.name,
+        dtype=dtype,
         count=golden.size,
         magnitude=measures.magnitude,
         norm=measures.golden_squares.root,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from pytest_npudump.compare.tensors.complex import ComplexComparer
 from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES, Float32Comparer
 from pytest_npudump.compare.tensors.float64 import Float64Comparer
 from pytest_npudump.compare.tensors.packed import PackedComparer
-from pytest_npudump.dump.stats.running import Ordered, running_array, running_raw
+from pytest_npudump.dump.stats.running import Ordered, dtype_name, running_array, running_raw
 from pytest_npudump.dump.values.small_floats import hifloat8_table
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def comparer_of(
         tolerance: rtol and atol.
         buffers: three, for the comparer and for the statistics of each side.
     """
-    golden, actual = (side.dtype.newbyteorder("=") for side in values)
-    if golden == actual and golden.name in FLOAT32_TYPES:
+    golden, actual = _native(values[0].dtype), _native(values[1].dtype)
+    if golden == actual and dtype_name(golden) in FLOAT32_TYPES:
         one, other = Ordered(golden, buffers[1]), Ordered(actual, buffers[2])
         common = Common(*results, Sides(one, other, Ordered(golden, buffers[1])), *tolerance)
         return Float32Comparer(common, (one.float_kernel, other.float_kernel), buffers[0])
@@ -68,6 +69,11 @@ def packed_comparer(
     tables = (hifloat8_table(), hifloat8_table())
     codes = CodesComparer(Common(*results, sides, *tolerance), tables, buffers[0])
     return PackedComparer(name, codes, results[0], coded=True)
+
+
+@lru_cache(maxsize=64)
+def _native(dtype: np.dtype) -> np.dtype:
+    return dtype.newbyteorder("=")
 
 
 def _table(dtype: np.dtype) -> np.ndarray:

@@ -71,7 +71,9 @@ class Float32Comparer(Comparer):
         Two equal zeros add nothing to any sum and are within every tolerance.
         """
         (one, first), (other, second) = golden, actual
-        bits = [self._finite_bits(name, side) for name, side in (("golden codes", one), ("actual codes", other))]
+        bits = [
+            self._finite_bits(name, side) for name, side in (("golden codes", one), ("actual codes", other))
+        ]
         codes = [side.view(found.dtype) for side, (found, _) in zip((one, other), bits, strict=True)]
         finite = np.bitwise_and(bits[0][0], bits[1][0], out=bits[0][0])
         special = np.equal(finite, 0, out=self._buffers.flags("special", one.size))

@@ -135,7 +135,9 @@ def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord)
     except LayoutError as error:
         values = _array(golden), _array(actual)
         found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
-    return _examined(replace(pair, layout=layout), golden, actual, values, found)
+    if layout != pair.layout:
+        pair = replace(pair, layout=layout)
+    return _examined(pair, golden, actual, values, found)
 
 
 def _host_pair(golden: TensorRecord, actual: TensorRecord, layout: str) -> tuple[Values, Values]:
@@ -165,11 +167,11 @@ def _examined(
     except RequestError as error:
         first, second = values_stats(values[0]), values_stats(values[1])
         note = "; ".join(filter(None, (note, f"elements not compared: {error}")))
-    return replace(
-        found,
+    return Elements(
         golden=_described(golden, first, values[0].shape, pair, found.layout),
         actual=_described(actual, second, values[1].shape, pair, found.layout),
         difference=difference,
+        layout=found.layout,
         note=note,
     )
 

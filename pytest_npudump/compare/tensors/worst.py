@@ -115,14 +115,16 @@ class Worst:
     def elements(self) -> tuple[WorstElement, ...]:
         """The list, worst first."""
         special = [
-            WorstElement(self.index(place), g, a, math.nan if g != g or a != a else math.inf, math.nan)  # noqa: PLR0124 - only NaN differs from itself
+            (place, g, a, math.nan if g != g or a != a else math.inf, math.nan)  # noqa: PLR0124 - only NaN differs from itself
             for place, g, a in self._special
         ]
-        finite = [
-            WorstElement(self.index(place), g, a, d, d / _size(g) if g else math.inf)
-            for d, place, g, a in self._finite
-        ]
-        return tuple((special + finite)[: self.limit])
+        finite = [(place, g, a, d, d / _size(g) if g else math.inf) for d, place, g, a in self._finite]
+        found = (special + finite)[: self.limit]
+        if not found or not self._shape:
+            return tuple(WorstElement((), *rest) for _, *rest in found)
+        axes = np.unravel_index([place for place, *_ in found], self._shape)
+        indices = zip(*(axis.tolist() for axis in axes), strict=True)
+        return tuple(WorstElement(index, *rest) for index, (_, *rest) in zip(indices, found, strict=True))
 
 
 def _size(value: Any) -> float | int:

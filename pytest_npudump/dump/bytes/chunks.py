@@ -1,4 +1,4 @@
-"""Cutting an array of any layout into contiguous, aligned pieces that fit a cache."""
+"""Arrays of any layout, and tensors in files, in contiguous, aligned pieces that fit a cache."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from pytest_npudump.dump.bytes.rawfile import release
+from pytest_npudump.dump.bytes.buffers import borrowed_buffers
+from pytest_npudump.dump.bytes.rawfile import open_raw, release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class Pieced(Protocol):
@@ -111,3 +113,21 @@ def _pieces(flat: np.ndarray, limit: int) -> Iterator[np.ndarray]:
         for start in range(0, held.size, limit):
             yield held[start : start + limit]
         release(held)
+
+
+def file_pieces(path: Path, offset: int, nbytes: int, limit: int) -> Iterator[np.ndarray]:
+    """The ``nbytes`` at ``offset``, as uint8 of shape (n,), n at most ``limit``; each overwrites the last.
+
+    Statistics of files of 1 MiB take 0.7 to 0.8 of the time that they take with mapped ones; and threads that
+    map and unmap pages hold up each other, for they share one address space.
+
+    Raises:
+        FormatError: the file cannot be read, or does not have the bytes.
+    """
+    with open_raw(path) as file, borrowed_buffers() as buffers:
+        file.check(offset, nbytes, "the tensor")
+        buffer = buffers.octets("pieces", min(limit, nbytes))
+        for start in range(0, nbytes, limit):
+            piece = buffer[: min(limit, nbytes - start)]
+            file.read_into(offset + start, piece, "the tensor")
+            yield piece

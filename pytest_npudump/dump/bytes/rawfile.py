@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +12,17 @@ import numpy as np
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from typing_extensions import Self
+
     from pytest_npudump.dump.records import Payload
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_HEAD = 4096
+"""Bytes that are read at once from a file's beginning."""
+_SMALL = 1 << 14
+"""Bytes up to which a copy takes less time than a mapping."""
 
 
 class RawFile:
@@ -27,12 +33,21 @@ class RawFile:
         size: its length in bytes at the time it was opened.
     """
 
-    __slots__ = ("_descriptor", "path", "size")
+    __slots__ = ("_descriptor", "_head", "path", "size")
 
     def __init__(self, path: Path, descriptor: int, size: int) -> None:
         self.path = path
         self.size = size
         self._descriptor = descriptor
+        self._head: bytes | None = None
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
 
     def read(self, offset: int, nbytes: int, what: str) -> bytes:
         """Return the ``nbytes`` at ``offset``.
@@ -41,6 +56,12 @@ class RawFile:
             FormatError: the file does not have them; ``what`` says what they should have been.
         """
         self.check(offset, nbytes, what)
+        end = offset + nbytes
+        if end <= _HEAD:
+            if self._head is None:  # a header is read in three pieces
+                self._head = os.pread(self._descriptor, _HEAD, 0)
+            if end <= len(self._head):
+                return self._head[offset:end]
         parts: list[bytes] = []
         done = 0
         while done < nbytes:
@@ -78,7 +99,7 @@ class RawFile:
             )
 
     def map(self, offset: int, nbytes: int, what: str) -> np.ndarray:
-        """Read-only uint8 view, of shape (nbytes,), of the file's own pages.
+        """Read-only uint8 view, of shape (nbytes,), of the file's own pages, or of a copy of a few bytes.
 
         Raises:
             FormatError: the file does not have ``nbytes`` at ``offset``.
@@ -86,6 +107,8 @@ class RawFile:
         self.check(offset, nbytes, what)
         if not nbytes:
             return np.empty(0, np.uint8)
+        if nbytes <= _SMALL:
+            return np.frombuffer(self.read(offset, nbytes, what), np.uint8)
         start = offset - offset % mmap.ALLOCATIONGRANULARITY
         pages = mmap.mmap(self._descriptor, offset - start + nbytes, access=mmap.ACCESS_READ, offset=start)
         return np.frombuffer(pages, np.uint8, nbytes, offset - start)
@@ -118,24 +141,22 @@ def _address(array: np.ndarray) -> int:
     return found
 
 
-@contextmanager
-def open_raw(path: Path) -> Iterator[RawFile]:
-    """Open ``path`` for reading.
+def open_raw(path: Path) -> RawFile:
+    """Open ``path`` for reading; the file is a context manager that closes it.
 
     Raises:
         FormatError: it is not a regular file, or the system refuses to open it.
     """
     try:
-        # A FIFO would block in open(2), so the type is looked at first.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise FormatError(path, "not a regular file")
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        # A pipe would never open without O_NONBLOCK.
+        descriptor = os.open(path, _FLAGS)
     except OSError as error:
         raise FormatError(path, f"cannot be opened: {error.strerror or error}") from error
-    try:
-        yield RawFile(path, descriptor, os.fstat(descriptor).st_size)
-    finally:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
+        raise FormatError(path, "not a regular file")
+    return RawFile(path, descriptor, status.st_size)
 
 
 def raw_bytes(payload: Payload) -> np.ndarray:

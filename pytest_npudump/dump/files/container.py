@@ -89,7 +89,7 @@ def read_head(file: RawFile, offset: int) -> RecordHead:
     )
     message = header.dfx_message
     del header  # the message may be long, and protobuf's copy of it goes only with all of the header
-    return RecordHead(replace(record, dfx_message=_text(message)), start)
+    return RecordHead(replace(record, dfx_message=_text(message)) if message else record, start)
 
 
 def _choose(file: RawFile, head: RecordHead) -> Placement:

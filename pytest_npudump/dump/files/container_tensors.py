@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,10 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from dataclasses import dataclass
     from pathlib import Path
+else:
+    from pytest_npudump.dump.unguarded import dataclass
 
 _WRITE_LIMIT = 1 << 32
 _DIM_LIMIT = 1 << 63

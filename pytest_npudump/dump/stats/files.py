@@ -14,8 +14,7 @@ from pytest_npudump.dump.arrays.decode import (
     too_short,
     why_opaque,
 )
-from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, chunks
-from pytest_npudump.dump.bytes.pieces import file_pieces
+from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import open_raw
 from pytest_npudump.dump.files.npy import read_npy_header
 from pytest_npudump.dump.records import Stats

@@ -16,7 +16,6 @@ square in float32 is added in float64.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 

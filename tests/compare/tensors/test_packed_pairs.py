@@ -57,7 +57,9 @@ def test_tensors_unpacked_piece_by_piece_compare_as_those_unpacked_as_a_whole(
     for record, values in ((found.golden, one), (found.actual, other)):
         stats = tensor_stats(values)
         if dtype == "hifloat8" and count:  # whose sums by codes are exact, where those of float32 are rounded
-            stats = replace(stats, avg=pytest.approx(stats.avg, 1e-6), l2norm=pytest.approx(stats.l2norm, 1e-6))
+            stats = replace(
+                stats, avg=pytest.approx(stats.avg, 1e-6), l2norm=pytest.approx(stats.l2norm, 1e-6)
+            )
             assert record.payload is not None
             assert record.stats == payload_stats(record.payload, dtype, count)
         assert record.stats == stats

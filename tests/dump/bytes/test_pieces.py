@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.dump.bytes.pieces import file_pieces
+from pytest_npudump.dump.bytes.chunks import file_pieces
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
