@@ -13,12 +13,12 @@ from pytest_npudump.compare.tensors.measures import ULP_TYPES
 from pytest_npudump.compare.tensors.ulp import ordered
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.stats.int import add_histogram, count_codes
-from pytest_npudump.dump.stats.totals import Totals
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.comparer import Common
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.dump.bytes.buffers import Buffers
+    from pytest_npudump.dump.stats.totals import Totals
 
 _CODES = 256
 _WORTH_PAIRS = 1 << 17
@@ -39,7 +39,6 @@ class CodesComparer(Comparer):
         super().__init__(common)
         self._tables, self._buffers = tables, buffers
         ulp = tables[0].dtype == tables[1].dtype and tables[0].dtype.name in ULP_TYPES
-        self._ulp = ulp
         self._blocks = Blocks(common, buffers, ulp=ulp)
         self._pairs: CodePairs | None = None
 
@@ -65,7 +64,8 @@ class CodesComparer(Comparer):
         np.copyto(joint, golden)
         np.copyto(low, actual)
         np.left_shift(joint, 8, out=joint)
-        return np.bitwise_or(joint, low, out=joint)
+        np.bitwise_or(joint, low, out=joint)
+        return joint
 
     def _list_special(self, pairs: CodePairs, joint: np.ndarray, counts: np.ndarray, offset: int) -> None:
         if self._worst.wants_special and counts[pairs.special_different].any():

@@ -48,7 +48,7 @@ class Common:
 
 
 class Comparer(ABC):
-    """Adds chunks of one family of types to measures, the worst elements, and the statistics of both sides."""
+    """Adds chunks of one family of types to measures, the worst elements and the statistics of both."""
 
     def __init__(self, common: Common) -> None:
         self._measures, self._worst, self._sides = common.measures, common.worst, common.sides

@@ -30,8 +30,8 @@ class ComplexComparer(Comparer):
         self._sides.actual.add(actual)
         for start in range(0, golden.size, _BLOCK):
             part = slice(start, start + _BLOCK)
-            sides = (side[part].astype(np.complex128) for side in (golden, actual))
-            self._add(*sides, offset + start)
+            one, other = (side[part].astype(np.complex128) for side in (golden, actual))
+            self._add(one, other, offset + start)
 
     def _add(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         """Add complex128 of shape (n,)."""
@@ -86,7 +86,7 @@ def _largest(chunk: np.ndarray) -> float:
 
 
 def _scaled(chunk: np.ndarray) -> tuple[np.ndarray, int]:
-    """The parts of finite complex128 times ``2**-exponent``, so that they can be squared, and the exponent."""
+    """The parts of finite complex128 times ``2**-exponent``, which can be squared, and the exponent."""
     parts = chunk.view(np.float64)
     exponent = square_exponent(max(-float(parts.min()), float(parts.max())))
     return (parts * 2.0**-exponent if exponent else parts), exponent

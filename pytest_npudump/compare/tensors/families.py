@@ -73,7 +73,8 @@ def packed_comparer(
 
 @lru_cache(maxsize=64)
 def _native(dtype: np.dtype) -> np.dtype:
-    return dtype.newbyteorder("=")
+    native: np.dtype = dtype.newbyteorder("=")
+    return native
 
 
 def _table(dtype: np.dtype) -> np.ndarray:

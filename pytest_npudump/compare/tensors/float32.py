@@ -8,7 +8,7 @@ and the comparison need the same float32, extremes and squares.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,8 @@ _UNLIKE = 0.25
 """From this share of the golden's squares on, the difference's squares are those of another tensor."""
 _MARGIN = 1e-6
 """Relative margin around the tolerance; float32 takes six roundings, 3.6e-7, to get there."""
+
+_TO_UPPER = np.float32(1 + 2 * _MARGIN)
 
 
 class Float32Comparer(Comparer):
@@ -71,24 +73,23 @@ class Float32Comparer(Comparer):
         Two equal zeros add nothing to any sum and are within every tolerance.
         """
         (one, first), (other, second) = golden, actual
-        bits = [
-            self._finite_bits(name, side) for name, side in (("golden codes", one), ("actual codes", other))
-        ]
-        codes = [side.view(found.dtype) for side, (found, _) in zip((one, other), bits, strict=True)]
-        finite = np.bitwise_and(bits[0][0], bits[1][0], out=bits[0][0])
+        bits, nan = self._finite_bits("golden codes", one)
+        more_bits, more_nan = self._finite_bits("actual codes", other)
+        codes, more_codes = one.view(bits.dtype), other.view(bits.dtype)
+        finite = np.bitwise_and(bits, more_bits, out=bits)
         special = np.equal(finite, 0, out=self._buffers.flags("special", one.size))
         pairs = int(np.count_nonzero(special))
-        different = np.not_equal(*codes, out=self._buffers.flags("flags", one.size))
+        different = np.not_equal(codes, more_codes, out=self._buffers.flags("flags", one.size))
         np.logical_and(different, special, out=different)
-        np.greater(different, np.logical_and(bits[0][1], bits[1][1], out=bits[0][1]), out=different)
+        np.greater(different, np.logical_and(nan, more_nan, out=nan), out=different)
         differ = int(np.count_nonzero(different))
         if differ and self._worst.wants_special:
             self._worst.add_special(np.flatnonzero(different), one, other, offset)
         counts = [(side.nan, side.special - side.nan) for side in (first, second)]
         self._measures.take_special(counts[0], counts[1], pairs, differ)
-        np.bitwise_and(codes[1], finite, out=bits[1][0])
-        np.bitwise_and(codes[0], finite, out=finite)
-        return finite.view(one.dtype), bits[1][0].view(other.dtype), pairs
+        np.bitwise_and(more_codes, finite, out=more_bits)
+        np.bitwise_and(codes, finite, out=finite)
+        return finite.view(one.dtype), more_bits.view(other.dtype), pairs
 
     def _finite_bits(self, name: str, chunk: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Integers that are -1 where an element is finite and else 0, and where it is NaN."""
@@ -145,24 +146,27 @@ class Float32Comparer(Comparer):
         if not self._rtol and not self._atol:
             return _nonzero(distance)
         if not self._atol:
-            low, high = (np.float32(self._rtol * (1 + sign * _MARGIN)) for sign in (-1, 1))
-            return changed + self._beyond(pair, relative, low, high)
+            edges = (np.float32(self._rtol * (1 + sign * _MARGIN)) for sign in (-1, 1))
+            return changed + self._beyond(pair, relative, *edges)
         low = np.multiply(
             magnitude,
             np.float32(self._rtol * (1 - _MARGIN)),
             out=self._buffers.floats("bound", distance.size),
         )
         np.add(low, np.float32(self._atol * (1 - _MARGIN)), out=low)
-        return self._beyond(pair, distance, low, None)
+        return self._beyond(pair, distance, low)
 
     def _beyond(
         self,
         pair: tuple[np.ndarray, np.ndarray],
         value: np.ndarray,
-        low: np.ndarray | np.float32,
-        high: np.float32 | None,
+        low: Any,
+        high: np.float32 | None = None,
     ) -> int:
-        """How many are outside, given that none is up to ``low`` and all are from ``high`` on."""
+        """How many are outside, given that none is up to ``low`` and all are above ``high``.
+
+        ``low`` is float32, one for all or, without ``high``, an array that is used up.
+        """
         within = np.less_equal(value, low, out=self._buffers.flags("flags", value.size))
         beyond = value.size - int(np.count_nonzero(within))
         if not beyond:
@@ -170,9 +174,8 @@ class Float32Comparer(Comparer):
         if beyond * _FEW <= value.size:
             doubtful = np.logical_not(within, out=within)
         else:
-            if high is None:
-                high = np.multiply(low, np.float32(1 + 2 * _MARGIN), out=low)
-            perhaps = np.less_equal(value, high, out=self._buffers.flags("perhaps", value.size))
+            upper: Any = np.multiply(low, _TO_UPPER, out=low) if high is None else high
+            perhaps = np.less_equal(value, upper, out=self._buffers.flags("perhaps", value.size))
             if value.size - int(np.count_nonzero(perhaps)) == beyond:
                 return beyond
             doubtful = np.greater(perhaps, within, out=perhaps)

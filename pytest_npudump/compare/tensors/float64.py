@@ -128,7 +128,7 @@ class Blocks:
         return finite
 
     def _keep(self, arrays: tuple[np.ndarray, ...], flags: np.ndarray) -> None:
-        """Put 0 into float64 arrays where ``flags`` are not set; ``copyto(where=)`` takes ten times as long."""
+        """Put 0 into float64 arrays where ``flags`` are not set, in a tenth of ``copyto``'s time."""
         bits = self._buffers.array("bits", flags.size, _INT64)
         np.copyto(bits, flags)
         np.negative(bits, out=bits)
@@ -167,9 +167,7 @@ class Blocks:
     ) -> None:
         """Add squares and products that may leave the range of float64; ``one`` and ``other`` are used up.
 
-        Args:
-            one, other, difference: the finite elements of both, and what the second has more than the first.
-            sizes: largest magnitude of ``one`` and of ``difference``.
+        ``sizes`` are the largest magnitudes of ``one`` and of ``difference``.
         """
         sides = (one, other)
         largest = (sizes[0], max(-float(np.minimum.reduce(other)), float(np.maximum.reduce(other))))

@@ -81,7 +81,8 @@ def _largest_complex(chunk: np.ndarray) -> float:
         # The values come with every other one first: the real parts, then the imaginary ones.
         parts = to_float32(part, FLOAT16, buffers.floats("values", part.size))
         squares = np.multiply(parts, parts, out=buffers.floats("squares", part.size))
-        sizes = np.add(*squares.reshape(2, -1), out=squares[: part.size // 2])
+        sizes = squares[: part.size // 2]
+        np.add(sizes, squares[part.size // 2 :], out=sizes)
         highest = float(np.maximum.reduce(sizes))
         if highest >= found * found * _NEAR:
             real, imaginary = parts.reshape(2, -1)[:, sizes >= highest * _NEAR].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Distances in units in the last place: how many representable values lie between two, +0 and -0 being one."""
+"""Distances in units in the last place: how many values of the type away; +0 and -0 are one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,7 @@ def add_ulp(
 ) -> None:
     """Add the distances of two chunks of one floating-point type, of shape (n,).
 
-    Args:
-        measures: are added to.
-        golden, actual: the chunks.
-        buffers: to work in.
-        finite: where neither is NaN nor infinite; None where all are.
+    ``finite`` is set where neither is NaN or infinite; None where all are.
     """
     for start in range(0, golden.size, _BLOCK):
         part = slice(start, start + _BLOCK)
@@ -46,9 +42,12 @@ def add_ulp(
 def _ordered_gap(golden: np.ndarray, actual: np.ndarray, buffers: Buffers) -> np.ndarray:
     one, other = ordered(golden, "ulp one", buffers), ordered(actual, "ulp other", buffers)
     unsigned = np.dtype(f"u{one.itemsize}")
-    high = np.maximum(one, other, out=buffers.array("ulp high", one.size, one.dtype)).view(unsigned)
+    high: np.ndarray = np.maximum(one, other, out=buffers.array("ulp high", one.size, one.dtype)).view(
+        unsigned
+    )
     low = np.minimum(one, other, out=one).view(unsigned)
-    return np.subtract(high, low, out=high)
+    np.subtract(high, low, out=high)
+    return high
 
 
 def ordered(values: np.ndarray, name: str, buffers: Buffers) -> np.ndarray:
@@ -63,7 +62,8 @@ def ordered(values: np.ndarray, name: str, buffers: Buffers) -> np.ndarray:
     np.right_shift(codes, 8 * codes.itemsize - 1, out=sign)
     np.bitwise_and(sign, np.iinfo(signed).max, out=found)
     np.bitwise_xor(found, codes, out=found)
-    return np.subtract(found, sign, out=found)
+    np.subtract(found, sign, out=found)
+    return found
 
 
 def add_near_ulp(measures: Measures, golden: np.ndarray, actual: np.ndarray, buffers: Buffers) -> bool:

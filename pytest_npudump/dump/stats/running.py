@@ -41,7 +41,7 @@ _MAGNITUDES, _INFINITY = 0x7FFF7FFF, 0x7C00
 @lru_cache(maxsize=64)
 def dtype_name(dtype: np.dtype) -> str:
     """Numpy's name of a type; it takes numpy three microseconds to put it together."""
-    return dtype.name
+    return str(dtype.name)
 
 
 class Running(Protocol):
@@ -79,9 +79,11 @@ class Ordered:
         return self._kernel
 
     def add(self, piece: np.ndarray) -> None:
+        """As :meth:`Running.add`."""
         self._kernel.add(piece)
 
     def totals(self) -> Totals:
+        """As :meth:`Running.totals`."""
         return self._totals
 
 
