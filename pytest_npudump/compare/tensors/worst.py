@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ROWS = 128
+_SMALL = 2048
+"""Elements up to which sorting them all is quicker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,9 @@ class Worst:
         """Places of at most ``limit`` elements, among which are all that belong in the list."""
         if not self.limit:
             return np.empty(0, np.intp)
+        if distance.size <= _SMALL:
+            places = np.argsort(-distance.astype(np.float64), kind="stable")[: self.limit]
+            return places[distance[places] > self.threshold]
         threshold = max(self.threshold, _lower_bound(distance, self.limit))
         above = np.flatnonzero(distance > threshold)
         if threshold > self.threshold:

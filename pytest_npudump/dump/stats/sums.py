@@ -62,6 +62,8 @@ def block_dot(one: np.ndarray, other: np.ndarray) -> float:
         one, other = _wide(one, other)
     length = row_length(DOT_ADDITIONS) if one.dtype == np.float32 else _LENGTH_64
     whole = one.size - one.size % length
+    if not whole:
+        return float(np.dot(*_wide(one, other)))
     dots = row_dots(one[:whole].reshape(-1, length), other[:whole].reshape(-1, length))
     total = float(np.add.reduce(dots, dtype=np.float64))
     if whole == one.size:

@@ -82,6 +82,7 @@ def _truth(golden: Any, actual: Any, rtol: float, atol: float) -> dict[str, Any]
         outside = differ | (finite & ~(distance <= atol + rtol * np.abs(g)))
         g0, a0, d0 = g[finite], a[finite], distance[finite]
         relative = d0[g0 != 0] / np.abs(g0[g0 != 0])
+        mean = float(relative.mean()) if relative.size else None
         changed = np.any((g0 == 0) & (d0 > 0))
         scale = np.abs(np.concatenate([g0, a0])).max(initial=0) or 1
         g1, a1 = g0 / scale, a0 / scale
@@ -89,10 +90,10 @@ def _truth(golden: Any, actual: Any, rtol: float, atol: float) -> dict[str, Any]
         product = math.fsum((g1 / (norms[0] or 1) * (a1 / (norms[1] or 1))).tolist())
     return {
         "magnitude": np.abs(g0).max(initial=0),
-        "norm": norms[0] * scale,
+        "norm": float(norms[0]) * float(scale),
         "max_abs": d0.max(initial=0),
         "max_rel": math.inf if changed else relative.max(initial=0),
-        "mean_rel": relative.mean() if relative.size else None,
+        "mean_rel": mean,
         "cosine": product if norms[0] and norms[1] else float(norms[0] == norms[1]),
         "relative_l2": norms[2] / norms[0] if norms[0] else (math.inf if norms[2] else 0.0),
         "outside": int(outside.sum()),

@@ -1,0 +1,216 @@
+"""Statistics and comparison by type, by content and by size of tensor, beside an older checkout.
+
+Run by hand: ``python tests/benchmarks/bench_types.py [--against DIR] [--mib N] [--rounds N]``. DIR is a tree
+of an older commit. Each side runs in a process of its own, and the two take turns case by case, so that
+what else the machine does falls on both. Rates are of one side, from the least processor time of all
+rounds. Before it is timed, each result is compared with numpy's in float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+from samples import write_tensor
+
+RTOL, ATOL = 1e-3, 1e-5
+STEP = "20261120080910/0/model/1/0"
+STAMP = 1795228705872229
+FLOATS = ("float32", "float16", "bfloat16")
+CONTENTS = ("lowest", "inf", "nan", "tiny", "subnormal")
+PLAIN = (
+    *FLOATS,
+    *("float64", "int8", "uint8", "bool", "int16", "int32", "int64", "float8_e4m3fn", "float8_e5m2"),
+    *("float8_e8m0fnu", "complex64", "complex128"),
+)
+CASES = [(name, "plain") for name in PLAIN] + [(name, content) for name in FLOATS for content in CONTENTS]
+SIZES = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20)
+PAIRS = 400
+
+
+class Data(NamedTuple):
+    """A golden tensor, the same again, one with noise, and one that has nothing to do with it."""
+
+    golden: Any
+    equal: Any
+    noisy: Any
+    other: Any
+
+
+def _data(name: str, content: str, nbytes: int) -> Data:
+    dtype, rng = np.dtype(getattr(ml_dtypes, name, None) or name), np.random.default_rng(0)
+    count = nbytes // dtype.itemsize
+    with np.errstate(all="ignore"):
+        values: Any = rng.standard_normal(count) * (20 if dtype.kind in "iu" else 1)
+        if dtype.kind == "c":
+            values = values + 1j * rng.standard_normal(count)
+        if dtype.kind in "bu" or name == "float8_e8m0fnu":
+            values = np.abs(values)
+        golden = (values * {"tiny": 1e-16, "subnormal": 1e-40}.get(content, 1)).astype(dtype)
+        special = {"lowest": ml_dtypes.finfo(dtype).min} if dtype.kind not in "biu" else {}
+        masked = rng.random(count) < 0.25
+        special |= {"inf": -np.inf, "nan": np.nan}
+        if content in special:
+            golden[masked] = special[content]
+        if dtype.kind in "biu":
+            noisy = golden.copy()
+            noisy[::3] ^= 1
+        else:
+            noisy = (golden * (1 + RTOL * rng.standard_normal(count))).astype(dtype)
+            if content == "lowest":
+                noisy[masked] = golden[masked]
+    return Data(golden, golden.copy(), noisy, golden[::-1].copy())
+
+
+def _check(golden: Any, actual: Any, compare: Any, stats: Any) -> None:
+    """Assert the verdict and the measures of a comparison, and the statistics."""
+    found, summary = compare(golden, actual, rtol=RTOL, atol=ATOL), stats(golden)
+    with np.errstate(all="ignore"):
+        wide = np.complex128 if golden.dtype.kind == "c" else np.float64
+        g, a = golden.astype(wide), actual.astype(wide)
+        finite = np.isfinite(g) & np.isfinite(a)
+        same = (np.isnan(g) & np.isnan(a)) | (g == a)
+        distance = np.abs(a - g)
+        outside = (~finite & ~same) | (finite & ~(distance <= ATOL + RTOL * np.abs(g)))
+        norm = np.linalg.norm(g[finite])
+    assert found.outside == np.count_nonzero(outside)
+    assert (found.special, found.special_different) == (np.sum(~finite), np.sum(~finite & ~same))
+    np.testing.assert_allclose(float(found.max_abs), distance[finite].max(initial=0), rtol=1e-6)
+    np.testing.assert_allclose(found.norm, norm, rtol=2e-6)
+    np.testing.assert_allclose(found.relative_l2 * norm, np.linalg.norm(distance[finite]), rtol=3e-6)
+    assert (summary.nan, summary.zero) == (np.isnan(g).sum(), np.sum(g == 0))
+    np.testing.assert_allclose(summary.l2norm, np.linalg.norm(g), rtol=2e-6)
+
+
+def _least(function: Any, rounds: int) -> float:
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        function()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def _types(name: str, content: str, nbytes: int, rounds: int) -> list[float]:
+    """GB/s of statistics, of equal data, of noise, of unrelated data."""
+    from pytest_npudump.compare.tensors.difference import compare_tensors
+    from pytest_npudump.dump.stats.tensor import tensor_stats
+
+    data = _data(name, content, nbytes)
+    found = [nbytes / 1e9 / _least(lambda: tensor_stats(data.golden), rounds)]
+    for actual in data[1:]:
+        _check(data.golden, actual, compare_tensors, tensor_stats)
+
+        def compare(actual: Any = actual) -> None:
+            compare_tensors(data.golden, actual, rtol=RTOL, atol=ATOL)
+
+        found.append(nbytes / 1e9 / _least(compare, rounds))
+    return found
+
+
+def _sizes(nbytes: int, folder: Path, rounds: int) -> list[float]:
+    """Microseconds a pair of tensor files: to read what they hold, and to compare."""
+    from pytest_npudump.compare.tensors.pairs import Pair, compare_pair
+    from pytest_npudump.dump.reader import read_dump
+
+    pairs = max(min(PAIRS, (32 << 20) // nbytes), 8)
+    golden = np.random.default_rng(0).standard_normal(nbytes // 4, np.float32)
+    actual = golden * np.float32(1 + 2.0**-12)
+    for side, array in (("golden", golden), ("actual", actual)):
+        for number in range(pairs):
+            name = f"Relu.relu_{number:04d}.{number}.3.{STAMP + number}"
+            write_tensor(folder / side / STEP / name, f"relu_{number:04d}", array)
+
+    def read() -> Any:
+        return [read_dump(folder / side, stats=False).records for side in ("golden", "actual")]
+
+    sides = read()
+
+    def compare() -> Any:
+        return [compare_pair(Pair(one, other, "ND", RTOL, 0.0)) for one, other in zip(*sides, strict=True)]
+
+    expected = np.count_nonzero(np.abs(actual.astype(float) - golden) > RTOL * np.abs(golden.astype(float)))
+    for found in compare():
+        assert found.difference is not None
+        assert found.difference.outside == expected
+    return [_least(part, rounds) / pairs * 1e6 for part in (read, compare)]
+
+
+def _work() -> None:
+    """Answer one case a line."""
+    for line in sys.stdin:
+        kind, arguments = json.loads(line)
+        if kind == "types":
+            found = _types(*arguments)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                found = _sizes(arguments[0], Path(folder), arguments[1])
+        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.flush()
+
+
+class Side:
+    """A process that measures one checkout."""
+
+    def __init__(self, tree: Path) -> None:
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(tree)}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--work"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def ask(self, kind: str, *arguments: object) -> list[float]:
+        """What the process measures of one case."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([kind, arguments]) + "\n")
+        self._process.stdin.flush()
+        found: list[float] = json.loads(self._process.stdout.readline())
+        return found
+
+
+def _row(words: str, found: list[list[float]], digits: int) -> None:
+    cells = []
+    for values in zip(*found, strict=True):
+        ratio = f" ({values[0] / values[1]:.1f} x)" if len(values) > 1 else ""
+        cells.append(f"{values[0]:8.{digits}f}{ratio:>9}")
+    sys.stdout.write(f"{words:26}{''.join(cells)}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Print both tables; with ``--against`` each figure has the older checkout's ratio beside it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--mib", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--work", action="store_true")
+    options = parser.parse_args()
+    if options.work:
+        _work()
+        return
+    trees = [Path(__file__).parents[2], *([options.against] if options.against else [])]
+    sides = [Side(tree) for tree in trees]
+    sys.stdout.write(f"{'GB/s':26}{'stats':>17}{'equal':>17}{'noise':>17}{'unrelated':>17}\n")
+    for name, content in CASES:
+        case = (name, content, options.mib << 20, options.rounds)
+        _row(f"{name} {content}", [side.ask("types", *case) for side in sides], 2)
+    sys.stdout.write(f"\n{'us a pair of files':26}{'read':>17}{'compare':>17}\n")
+    for size in SIZES:
+        _row(f"{size >> 10} KiB", [side.ask("sizes", size, options.rounds) for side in sides], 0)
+
+
+if __name__ == "__main__":
+    main()
