@@ -56,14 +56,14 @@ def _data(name: str, content: str, nbytes: int) -> Data:
         if dtype.kind in "bu" or name == "float8_e8m0fnu":
             values = np.abs(values)
         golden = (values * {"tiny": 1e-16, "subnormal": 1e-40}.get(content, 1)).astype(dtype)
-        special = {"lowest": ml_dtypes.finfo(dtype).min} if dtype.kind not in "biu" else {}
         masked = rng.random(count) < 0.25
-        special |= {"inf": -np.inf, "nan": np.nan}
-        if content in special:
-            golden[masked] = special[content]
+        if content == "lowest":
+            golden[masked] = ml_dtypes.finfo(dtype).min
+        elif content in {"inf", "nan"}:
+            golden[masked] = {"inf": -np.inf, "nan": np.nan}[content]
         if dtype.kind in "biu":
             noisy = golden.copy()
-            noisy[::3] ^= 1
+            noisy[::3] = noisy[::3] ^ np.ones(1, dtype)
         else:
             noisy = (golden * (1 + RTOL * rng.standard_normal(count))).astype(dtype)
             if content == "lowest":
