@@ -24,6 +24,7 @@ _CODES = 256
 _WORTH_PAIRS = 1 << 17
 """Elements from which on counting pairs is faster, as what is done once for a tensor takes a millisecond."""
 _CODE = np.dtype(np.uint16)
+_BLOCK = 1 << 16
 
 
 class CodesComparer(Comparer):
@@ -69,8 +70,9 @@ class CodesComparer(Comparer):
 
     def _list_special(self, pairs: CodePairs, joint: np.ndarray, counts: np.ndarray, offset: int) -> None:
         if self._worst.wants_special and counts[pairs.special_different].any():
-            places = _places(joint, pairs.special_different)
-            self._worst.add_special(places, pairs.golden[joint], pairs.actual[joint], offset)
+            places = _places(joint, pairs.special_different)[: self._worst.limit]
+            found = joint[places]
+            self._worst.take_special(places, pairs.golden[found], pairs.actual[found], offset)
 
     def _list_worst(self, pairs: CodePairs, joint: np.ndarray, counts: np.ndarray, offset: int) -> None:
         """Look for the places of the pairs that belong in the list, if the chunk has any."""
@@ -105,9 +107,17 @@ class CodesComparer(Comparer):
 
 
 def _places(joint: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Where one of the codes ``wanted`` is."""
     chosen = np.zeros(_CODES * _CODES, np.bool_)
     chosen[wanted] = True
-    return np.flatnonzero(chosen[joint])
+    found = []
+    for start in range(0, joint.size, _BLOCK):
+        part = joint[start : start + _BLOCK]
+        indices = scratch_buffers().array("indices", part.size, np.dtype(np.intp))
+        np.copyto(indices, part)
+        flags = scratch_buffers().flags("zeros", part.size)
+        found.append(np.flatnonzero(np.take(chosen, indices, out=flags, mode="clip")) + start)
+    return np.concatenate(found)
 
 
 class CodePairs:

@@ -85,11 +85,16 @@ class Worst:
 
     def add_special(self, places: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         """Take the different special pairs at ``places`` of a chunk."""
-        if self.first_special is None and len(places):
-            self.first_special = int(places[0]) + offset
-        places = places[: self.limit - len(self._special)]
-        pairs = zip((places + offset).tolist(), _values(golden[places]), _values(actual[places]), strict=True)
-        self._special += pairs
+        places = places[: self.limit]
+        self.take_special(places, golden[places], actual[places], offset)
+
+    def take_special(self, places: np.ndarray, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
+        """Take such pairs as :meth:`take` does the others."""
+        found = (places + offset).tolist()
+        if self.first_special is None and found:
+            self.first_special = found[0]
+        room = self.limit - len(self._special)
+        self._special += list(zip(found, _values(golden), _values(actual), strict=True))[:room]
 
     @property
     def wants_special(self) -> bool:
