@@ -16,6 +16,19 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent / "data" / "golden"
 
+# asyncio warns in each session that does not configure it, pytest-retry works in one session a process, flaky
+# takes the runs of all tests away from pytest-rerunfailures, and hypothesis is as long to import as pytest.
+LEAN = "-p no:asyncio -p no:pytest-retry -p no:flaky -p no:hypothesispytest"
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """pytest's own, whose sessions have neither the plugins in the way of theirs nor the CI of this one."""
+    for name in ("CI", "GITHUB_ACTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
+    return pytester
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(

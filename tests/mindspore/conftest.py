@@ -205,7 +205,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
     for name in ("CI", "GITHUB_ACTIONS", "CHANGE", "MINDSPORE_DUMP_CONFIG", "MS_DIAGNOSTIC_DATA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CHANGE", "")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:hypothesispytest")
     pytester.makeini(
         "[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n"
         "npudump_dump_dir = dumps\nfilterwarnings = error\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from dataclasses import dataclass
@@ -13,13 +14,32 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import pytest_npudump.regression.session  # noqa: F401 - loaded here once, not anew in every session within a test
 from pytest_npudump.emulator import install
 from pytest_npudump.runtime.emulator.finder import EmulatorFinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+# Loaded here once: what a session within a test imports first, its end unloads again.
+for _name in (
+    "_pytest.stepwise",
+    "filelock",
+    "onnxruntime",
+    "pytest_npudump.emulator.acl.mdl",
+    "pytest_npudump.emulator.acl.op",
+    "pytest_npudump.emulator.acl.rt",
+    "pytest_npudump.emulator.acl.util",
+    "pytest_npudump.emulator.machine.faults",
+    "pytest_npudump.plugin.runner",
+    "pytest_npudump.reference.reference",
+    "pytest_npudump.regression.session",
+    "pytest_npudump.report.terminal",
+    "pytest_npudump.runtime.pyacl.adapter",
+    "pytest_npudump.runtime.torch_npu.adapter",
+    "rich.console",
+):
+    importlib.import_module(_name)
 
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
 
@@ -127,13 +147,8 @@ def _no_acl(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _no_acl: None) -> Project:
+def project(pytester: pytest.Pytester, _no_acl: None) -> Project:
     """A project with the unchanged model and no test yet."""
-    for name in ("CI", "GITHUB_ACTIONS"):
-        monkeypatch.delenv(name, raising=False)
-    # asyncio warns in each session that does not configure it, pytest-retry works in one session a process,
-    # and flaky takes the runs of all tests away from pytest-rerunfailures.
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:flaky")
     project = Project(pytester)
     pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config -p no:cacheprovider\n")
     project.model()

@@ -10,6 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Project
 
+NO_FLAKY = "-p no:asyncio -p no:flaky -p no:hypothesispytest"
 RESTORING = """
 RUNS = []
 
@@ -175,7 +176,7 @@ def test_pytest_retry_does_not_turn_a_regression_green(
     project: Project, monkeypatch: pytest.MonkeyPatch, arguments: str, options: tuple[str, ...]
 ) -> None:
     regressed(project, arguments)
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:flaky")
+    monkeypatch.setenv("PYTEST_ADDOPTS", NO_FLAKY)
     result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", *options)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes()["failed"] == 1
@@ -191,7 +192,7 @@ def test_pytest_retry_may_repeat_a_body_that_failed_by_itself(
     project.path.joinpath("once").touch()
     project.record()
     project.path.joinpath("once").unlink()
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:flaky")
+    monkeypatch.setenv("PYTEST_ADDOPTS", NO_FLAKY)
     result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
     assert result.ret == 0
     assert result.parseoutcomes()["passed"] == 1
@@ -228,7 +229,7 @@ def test_run_whose_dump_cannot_be_ended_stands_where_pytest_retry_repeats_it(
     project.record()
     project.path.joinpath("again").unlink()
     project.model(change=0.01)
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:flaky -p no:rerunfailures")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{NO_FLAKY} -p no:rerunfailures")
     result = project.pytester.runpytest_subprocess("--npudump-runtime=emulator", "--retries=2")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "passed" not in result.parseoutcomes()
@@ -261,7 +262,7 @@ def test_pass_without_a_comparison_stands_where_the_protocol_runs_once_more(proj
 
 def test_flaky_does_not_turn_a_regression_green(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     regressed(project, "escalate=False")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:hypothesispytest")
     result = project.run("--force-flaky", "--max-runs=3")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)

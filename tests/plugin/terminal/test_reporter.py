@@ -47,12 +47,9 @@ def test_small(npu_dump, number):
 
 
 @pytest.fixture
-def regressed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def regressed(pytester: pytest.Pytester) -> pytest.Pytester:
     """A project whose goldens say 1 where its dumps are going to say 1.5; the test is written by run()."""
-    for name in ("CI", "GITHUB_ACTIONS", "PYTEST_ADDOPTS"):
-        monkeypatch.delenv(name, raising=False)
-    options = "-p no:cacheprovider -p no:asyncio -p no:pytest-retry"
-    pytester.makeini(f"[pytest]\naddopts = {options}\nnpudump_runtime = emulator\n")
+    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\nnpudump_runtime = emulator\n")
     return pytester
 
 
