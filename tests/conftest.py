@@ -10,6 +10,7 @@ import pytest
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.values.dtypes import BY_CANN
+from pytest_npudump.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,3 +108,44 @@ def make_table() -> Callable[..., StatsTable]:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def defaults() -> Settings:
+    """The settings of a run without options, written out."""
+    return Settings(
+        update_golden=False,
+        runtime="auto",
+        require_npu=False,
+        device=None,
+        golden_dir="golden",
+        golden_variant="",
+        preset="",
+        tolerances="",
+        escalate=True,
+        dump_dir="",
+        dump_limit=1 << 30,
+        keep_dumps="failed",
+        isolation="auto",
+        isolation_timeout=1800.0,
+        allow_update_in_ci=False,
+    )
+
+
+@pytest.fixture(scope="session")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PP-OCR's angle classifier, operators named as in the samples; beside it (.npz) what it was given."""
+    import numpy as np
+    import onnx
+
+    from pytest_npudump.demo.model import find_model
+
+    model = onnx.load(str(find_model()))
+    for node in model.graph.node:
+        if node.op_type != "Constant":
+            node.name = f"net/{node.name}"
+    path = tmp_path_factory.mktemp("model") / "classifier.onnx"
+    onnx.save(model, str(path))
+    picture = np.random.default_rng(0).normal(size=(1, 3, 48, 192)).astype(np.float32)
+    np.savez(path.with_suffix(".npz"), x=picture)
+    return path

@@ -25,25 +25,6 @@ NOT_DEFAULT = {
     "isolation": "process",
     "isolation-timeout": "90.5",
 }
-DEFAULTS = Settings(
-    update_golden=False,
-    runtime="auto",
-    require_npu=False,
-    device=None,
-    golden_dir="golden",
-    golden_variant="",
-    preset="",
-    tolerances="",
-    escalate=True,
-    dump_dir="",
-    dump_limit=1 << 30,
-    keep_dumps="failed",
-    isolation="auto",
-    isolation_timeout=1800.0,
-    allow_update_in_ci=False,
-)
-
-
 STANDING = [option for option in OPTIONS if option.standing]
 APPROVING = [option for option in OPTIONS if not option.standing]
 REFUSED = "approving is never a standing setting"
@@ -74,8 +55,8 @@ def test_settings_have_one_field_for_each_option() -> None:
     assert names == [field.name for field in fields(Settings)]
 
 
-def test_defaults_are_those_of_the_table(pytester: pytest.Pytester) -> None:
-    assert settings(pytester) == DEFAULTS
+def test_defaults_are_those_of_the_table(pytester: pytest.Pytester, defaults: Settings) -> None:
+    assert settings(pytester) == defaults
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -87,12 +68,14 @@ def test_option_is_taken_from_the_command_line(pytester: pytest.Pytester, option
 
 
 @pytest.mark.parametrize("option", STANDING, ids=lambda option: option.name)
-def test_option_is_taken_from_the_ini_key_of_its_name(pytester: pytest.Pytester, option: Option) -> None:
+def test_option_is_taken_from_the_ini_key_of_its_name(
+    pytester: pytest.Pytester, option: Option, defaults: Settings
+) -> None:
     text = "true" if isinstance(option.default, bool) else other_value(option)
     pytester.makeini(f"[pytest]\naddopts = --strict-config\n{option.dest} = {text}\n")
     found = settings(pytester)
     assert getattr(found, option.dest.removeprefix("npudump_")) == resolved(option, text)
-    changed = {f.name for f in fields(Settings) if getattr(found, f.name) != getattr(DEFAULTS, f.name)}
+    changed = {f.name for f in fields(Settings) if getattr(found, f.name) != getattr(defaults, f.name)}
     assert changed == {option.dest.removeprefix("npudump_")}
 
 

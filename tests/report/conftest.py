@@ -17,28 +17,11 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import Case
 from pytest_npudump.regression.outcome import Outcome, Result
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SETTINGS = Settings(
-    update_golden=False,
-    runtime="emulator",
-    require_npu=False,
-    device=None,
-    golden_dir="golden",
-    golden_variant="",
-    preset="default",
-    tolerances="",
-    escalate=True,
-    dump_dir="",
-    dump_limit=1 << 30,
-    keep_dumps="failed",
-    isolation="auto",
-    isolation_timeout=1800.0,
-    allow_update_in_ci=False,
-)
+    from pytest_npudump.settings import Settings
 
 
 def stats_table(layers: list[str], maximum: float) -> StatsTable:
@@ -52,7 +35,7 @@ def stats_table(layers: list[str], maximum: float) -> StatsTable:
 
 
 @pytest.fixture
-def failed(tmp_path: Path) -> Callable[..., Result]:
+def failed(tmp_path: Path, defaults: Settings) -> Callable[..., Result]:
     """Make a test of ``layers`` (or so many) whose maxima are 1.5 instead of 1; keywords go to Outcome."""
 
     def make(layers: int | list[str] = 3, *, escalation: Any = None, **outcome: Any) -> Result:
@@ -69,7 +52,7 @@ def failed(tmp_path: Path) -> Callable[..., Result]:
         case = Case(
             nodeid="test_a.py::test_b",
             request=DumpRequest(),
-            settings=SETTINGS,
+            settings=replace(defaults, runtime="emulator", preset="default"),
             runtime=SimpleNamespace(name="emulator"),  # type: ignore[arg-type]
             goldens=None,  # type: ignore[arg-type]
             tolerances=Tolerances(),

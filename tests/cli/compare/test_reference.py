@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import pytest
-
-from pytest_npudump.demo.model import find_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,20 +14,6 @@ if TYPE_CHECKING:
     from conftest import Done
 
 DATA = Path(__file__).parents[2] / "data" / "reference"
-
-
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model of the dumps, its operators named as in them, and what it was given beside it."""
-    model = onnx.load(str(find_model()))
-    for node in model.graph.node:
-        if node.op_type != "Constant":
-            node.name = f"net/{node.name}"
-    path = tmp_path_factory.mktemp("model") / "classifier.onnx"
-    onnx.save(model, str(path))
-    picture = np.random.default_rng(0).normal(size=(1, 3, 48, 192)).astype(np.float32)
-    np.savez(path.with_suffix(".npz"), x=picture)
-    return path
 
 
 def test_dump_that_agrees_is_0(run: Callable[..., Done], classifier: Path) -> None:

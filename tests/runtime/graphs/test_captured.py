@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,25 +14,16 @@ from pytest_npudump.errors import CapturedGraphError
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-CLIENT = Path(__file__).parents[2] / "data" / "torch_client"
 HERE = f"at {Path(__file__).name}:"
 METHODS = ("capture_begin", "capture_end", "replay")
 
 
-@pytest.fixture
-def torch_npu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The stand-in, imported anew and gone afterwards; files are named relative to the working directory."""
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are named relative to the working directory."""
     monkeypatch.chdir(Path(__file__).parent)
-    monkeypatch.syspath_prepend(str(CLIENT))
-    known = set(sys.modules)
-    import torch_npu  # type: ignore[import-not-found]
-
-    yield torch_npu
-    for name in set(sys.modules) - known:
-        if name.partition(".")[0] in {"torch", "torch_npu"}:
-            del sys.modules[name]
 
 
 @pytest.fixture

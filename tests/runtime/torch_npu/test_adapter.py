@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,24 +16,6 @@ from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl.return_codes import AclError
 from pytest_npudump.runtime.select import choose, load, require
 from pytest_npudump.runtime.torch_npu.adapter import TorchNpuRuntime
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-CLIENT = Path(__file__).parents[2] / "data" / "torch_client"
-
-
-@pytest.fixture
-def torch_npu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The stand-in, imported anew and gone afterwards."""
-    monkeypatch.syspath_prepend(str(CLIENT))
-    known = set(sys.modules)
-    import torch_npu  # type: ignore[import-not-found]
-
-    yield torch_npu
-    for name in set(sys.modules) - known:
-        if name.partition(".")[0] in {"torch", "torch_npu"}:
-            del sys.modules[name]
 
 
 @pytest.fixture
@@ -486,16 +468,16 @@ def test_auto_leaves_tests_that_import_acl_to_acl(monkeypatch: pytest.MonkeyPatc
     assert choose("auto").name == "acl"
 
 
-def test_auto_never_imports_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(CLIENT))
+def test_auto_never_imports_torch(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(stand_in))
     assert choose("auto").name != "torch_npu"
     assert "torch_npu" not in sys.modules
 
 
-def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_is_not_installed_is_named(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeUnavailableError, match="no module 'torch_npu'"):
         choose("torch_npu")
-    monkeypatch.syspath_prepend(str(CLIENT))
+    monkeypatch.syspath_prepend(str(stand_in))
     assert choose("torch_npu").name == "torch_npu"
     assert "torch_npu" not in sys.modules
 
