@@ -41,10 +41,10 @@ def summary(pytester: pytest.Pytester) -> pytest.Pytester:
 
 @pytest.mark.parametrize("options", [[], ["-q"], ["-n", "2"]])
 def test_counts_what_passed_by_table(summary: pytest.Pytester, options: list[str]) -> None:
-    result = summary.runpytest_subprocess(*options)
+    result = summary.runpytest_inprocess(*options)
     expected = "config conformance: adump 9.1.0 1 of 3 (1 not run), ge 2 of 3"
     assert [line for line in result.outlines if "conformance:" in line] == [expected]
 
 
 def test_is_silent_where_no_case_ran(summary: pytest.Pytester) -> None:
-    assert "conformance" not in summary.runpytest_subprocess("-k", "other").stdout.str()
+    assert "conformance" not in summary.runpytest_inprocess("-k", "other").stdout.str()

@@ -43,6 +43,12 @@ def isolated(project: Project, body: str, marker: str = 'isolation="process"', b
     return log
 
 
+def recorded(project: Project) -> None:
+    """Record the test's golden in this process: how one of its own records it has tests of its own."""
+    isolated(project, "", "")
+    project.record()
+
+
 def pids(log: Path, word: str) -> list[int]:
     return [int(line.split()[1]) for line in log.read_text().splitlines() if line.split()[0] == word]
 
@@ -121,8 +127,7 @@ DEATHS = [
 
 @pytest.mark.parametrize(("line", "words"), DEATHS, ids=["signal", "exit", "failure", "success", "hang"])
 def test_death_in_the_body_fails_the_test_and_says_so(project: Project, line: str, words: str) -> None:
-    isolated(project, "")
-    project.record()
+    recorded(project)
     limit = 12 if "sleep" in line else 120
     isolated(project, f"print('last words')\n{line}", f'isolation="process", timeout={limit}')
     result = project.run("--npudump-dump-dir=dumps")
@@ -155,8 +160,7 @@ def test_death_behind_the_body_keeps_what_the_body_showed(project: Project) -> N
         ]
     )
     assert not list(project.path.joinpath("golden").rglob("*.yaml"))
-    isolated(project, "")
-    project.record()
+    recorded(project)
     project.model(change=0.5)
     isolated(project, "", 'isolation="process", escalate=False', before=broken)
     result = project.run()
@@ -253,8 +257,7 @@ def test_words_of_a_crash_name_the_line_that_crashed(project: Project) -> None:
 
 
 def test_death_at_exit_fails_although_the_comparison_passed(project: Project) -> None:
-    isolated(project, "")
-    project.record()
+    recorded(project)
     isolated(project, "import atexit\natexit.register(os.abort)")
     result = project.run()
     result.assert_outcomes(passed=1, errors=1)
@@ -309,8 +312,7 @@ def test_failing_comparison_is_run_again_in_another_process(project: Project) ->
 
 
 def test_second_run_that_dies_is_told_apart_from_one_that_disagrees(project: Project) -> None:
-    isolated(project, "")
-    project.record()
+    recorded(project)
     project.model(change=0.5)
     isolated(project, "if os.path.exists('again'):\n    os._exit(9)\nopen('again', 'w').close()")
     result = project.run("--npudump-dump-dir=dumps")
