@@ -34,6 +34,15 @@ def reported():
 """
 
 
+# Whoever runs these tests in the background, or with nohup, has signals ignored.
+HEED = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "[signal.signal(number, signal.SIG_DFL) for number in (1, 15)]; "
+    "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+)
+PYTEST = (sys.executable, "-c", HEED, "--npudump-runtime=emulator", DUMPS)
+
+
 def interrupted(project: Project, body: str, marker: str = "", before: str = "") -> None:
     """Make a test of which the second run executes ``body``, and whose first run fails."""
     lines = "".join(f"\n        {line}" for line in body.splitlines())
@@ -48,7 +57,7 @@ def interrupted(project: Project, body: str, marker: str = "", before: str = "")
 
 def run(project: Project, *options: str) -> pytest.RunResult:
     """Run the project in a process of its own, as pytest's own tests do where a session is interrupted."""
-    return project.pytester.runpytest_subprocess("--npudump-runtime=emulator", DUMPS, *options)
+    return project.pytester.run(*PYTEST, *options)
 
 
 def told(project: Project) -> str:
@@ -152,18 +161,10 @@ def test_second_run_that_cannot_be_examined_leaves_the_first_run_s_failure(
     result.stdout.fnmatch_lines([FOUND, "second run: it could not be examined: Failed: Timeout (>1.0s) *"])
 
 
-# Whoever runs these tests in the background, or with nohup, has signals ignored.
-HEED = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "[signal.signal(number, signal.SIG_DFL) for number in (1, 15)]; "
-)
-
-
 def start(project: Project, *options: str) -> subprocess.Popen[str]:
     """Run the project in a process of its own, and return once the test has made the file ``second``."""
-    command = HEED + "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
     process = subprocess.Popen(
-        [sys.executable, "-c", command, "--npudump-runtime=emulator", DUMPS, *options],
+        [*PYTEST, *options],
         cwd=project.path,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
