@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Project
 
 BODY = """
@@ -52,6 +54,12 @@ def write(project: Project, marker: str = "", before: str = "", body: str = BODY
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _own_meeting_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of another run of this suite have the same address and port."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 def impatient(project: Project, seconds: float) -> None:
