@@ -1,0 +1,228 @@
+"""Random-sign projections of tensors: eight sums that see what extremes, mean and norm do not.
+
+Each is the sum of a tensor's elements under the fixed signs of :mod:`pytest_npudump.dump.stats.signs`, a
+float64 in the tensor's own unit. The projections of the difference of two tensors are the differences of
+their projections, and the root mean square of these estimates the l2norm of that difference, with a
+standard deviation of a quarter. So permuted rows, swapped channels, shifted tails and single elements show.
+
+Elements that are NaN or infinite are left out, and counted. Both parts of a complex number are elements,
+the real one first. bool counts as its byte, as in the statistics.
+
+A block of 16,384 elements is 32 rows of 512. Its columns are added up under the signs of their places, row
+after row; what comes out is added up under the signs of the columns, in float64, and so are the blocks. The
+columns
+
+* of integers of up to 16 bits are exact in float32;
+* of floats of up to 32 bits are added up in float32: a projection errs by at most 1.9e-6 of the sum of the
+  elements' magnitudes, and as rounding errors are of either sign, by some 1e-7 of the l2norm. The order of
+  these additions is given, so that processors agree on them;
+* of float64, of wider integers, and in blocks with NaN, infinities or sums beyond float32 are added up in
+  float64, exact where integers and their sums stay below 2**53.
+
+The result depends on the elements alone, not on the pieces that they came in, nor on their order in memory.
+Processors may differ in the last digits of float64, where BLAS adds up the columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.dump.bytes.buffers import scratch_buffers
+from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks
+from pytest_npudump.dump.stats.elements import array_elements
+from pytest_npudump.dump.stats.signs import (
+    BLOCK,
+    COLUMNS,
+    PROJECTIONS,
+    ROWS,
+    block_signs,
+    column_signs,
+    place_signs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.dump.stats.elements import Elements
+
+
+@dataclass(frozen=True, slots=True)
+class Projections:
+    """Random-sign projections of one tensor.
+
+    Attributes:
+        sums: the sums of the finite elements under the signs of projection 0 to 7. NaN or infinite only
+            where they leave the range of float64.
+        not_finite: how many elements were left out.
+    """
+
+    sums: tuple[float, ...]
+    not_finite: int = 0
+
+    def distance(self, other: Projections) -> float:
+        """Estimate the l2norm of the difference to another tensor of as many elements."""
+        return math.dist(self.sums, other.sums) / math.sqrt(PROJECTIONS)
+
+
+def project(array: np.ndarray) -> Projections:
+    """The projections of ``array``, in C order: any shape, strides and alignment, any numeric type of a dump.
+
+    Raises:
+        DecodeError: the array's type has no numeric meaning.
+    """
+    parts = 2 if array.dtype.kind == "c" else 1
+    projector = Projector(array_elements(array.dtype.newbyteorder("=")), array.size * parts)
+    for piece in _c_order(array):
+        projector.add(piece)
+    return projector.projections()
+
+
+def _c_order(array: np.ndarray) -> Iterator[np.ndarray]:
+    """The pieces that :func:`chunks` makes, in C order, which those of arrays in another order are not."""
+    if array.flags.c_contiguous:
+        yield from chunks(array)
+        return
+    for part in c_order_chunks(array, max(CHUNK_BYTES // array.itemsize, 1), flat=False):
+        yield from chunks(part)
+
+
+class Projector:
+    """Adds up the projections of one tensor, whose elements arrive piece by piece.
+
+    Args:
+        elements: how pieces are read.
+        count: elements that the tensor has, both parts of complex numbers counted.
+    """
+
+    def __init__(self, elements: Elements, count: int) -> None:
+        self._elements = elements
+        self._left = count
+        self._sums = np.zeros(PROJECTIONS)
+        self._not_finite = 0
+        self._block = 0
+        self._units = BLOCK // elements.per_unit
+        self._kept = np.empty(0, elements.unit)
+
+    def projections(self) -> Projections:
+        """The projections of all elements.
+
+        Raises:
+            ValueError: some were not added.
+        """
+        missing = self._left - self._kept.size * self._elements.per_unit
+        if self._left:
+            raise ValueError(f"{missing} elements of the tensor were not added")
+        sums: list[float] = self._sums.tolist()
+        return Projections(tuple(sums), self._not_finite)
+
+    def add(self, piece: np.ndarray, values: np.ndarray | None = None) -> None:
+        """Add a contiguous, aligned, native piece of shape (n,); it may be overwritten afterwards.
+
+        Args:
+            piece: elements of the type, or bytes of a packed one.
+            values: what :func:`~pytest_npudump.dump.stats.half.to_float32` made of a finite piece of 16 bits,
+                where that is at hand.
+
+        Raises:
+            ValueError: the tensor has fewer elements.
+        """
+        units = piece.view(self._elements.unit)
+        spare = (self._kept.size + units.size) * self._elements.per_unit - self._left
+        if spare >= self._elements.per_unit:
+            raise ValueError(f"{spare} elements more than the tensor has")
+        with np.errstate(all="ignore"):
+            if self._kept.size:
+                room = self._units - self._kept.size
+                held, units, values = np.concatenate([self._kept, units[:room]]), units[room:], None
+                if held.size < self._units and not self._is_rest(held):
+                    self._kept = held
+                    return
+                self._take(held)
+            whole = units.size - units.size % self._units
+            if values is not None and whole and units.size % 2 == 0:
+                self._add_blocks(_column_sums(values.reshape(2, -1)[:, : whole // 2]), whole)
+            elif whole:
+                self._take(units[:whole])
+            rest = units[whole:]
+            if rest.size and self._is_rest(rest):
+                self._take(rest)
+                rest = rest[:0]
+            self._kept = rest.copy()
+
+    def _is_rest(self, units: np.ndarray) -> bool:
+        """Whether these are all that is left of the tensor."""
+        return units.size * self._elements.per_unit >= self._left
+
+    def _take(self, units: np.ndarray) -> None:
+        """Add whole blocks, or a part of one that is all that is left."""
+        count = min(units.size * self._elements.per_unit, self._left)
+        sums = self._column_sums(units, count)
+        if sums is not None and np.logical_and.reduce(np.isfinite(sums), axis=None):
+            self._add_blocks(sums, count)
+        elif units.size > self._units:
+            for start in range(0, units.size, self._units):
+                self._take(units[start : start + self._units])
+        else:
+            values = self._elements.wide(units, count, _padded(count))
+            finite = np.isfinite(values)
+            self._not_finite += int(values.size - np.count_nonzero(finite))
+            values[~finite] = 0
+            self._add_blocks(_column_sums(values[np.newaxis]), count)
+
+    def _column_sums(self, units: np.ndarray, count: int) -> NDArray[np.floating] | None:
+        """As :func:`_column_sums`; None, or not finite, where an element is not, or sums leave the range."""
+        kind, size = self._elements, _padded(count)
+        if units.dtype == kind.floats and count == size:
+            return _column_sums(units[np.newaxis])
+        room = scratch_buffers().floats("projected", size * np.dtype(kind.floats).itemsize // 4)
+        values = kind.fill(units, count, room.view(kind.floats))
+        return None if values is None else _column_sums(values.reshape(kind.lanes, -1))
+
+    def _add_blocks(self, columns: NDArray[np.floating], count: int) -> None:
+        """Add ``count`` elements, whose blocks have these sums of columns."""
+        wide = columns.astype(np.float64, copy=False)
+        # One product a block, so that its result does not depend on the blocks that come with it.
+        sums = np.matmul(column_signs(), wide[:, :, np.newaxis])
+        signs, taken = block_signs(self._block, len(sums))
+        # Row after row: what is there already is the first one, so that cuts between blocks do not matter.
+        rows = np.concatenate([self._sums, sums.take(taken) * signs]).reshape(-1, PROJECTIONS)
+        self._sums = np.add.reduce(rows, axis=0)
+        self._block += len(sums)
+        self._left -= count
+
+
+def _padded(count: int) -> int:
+    """Elements of the rows that hold so many."""
+    return -(-count // COLUMNS) * COLUMNS
+
+
+def _column_sums(lanes: np.ndarray) -> NDArray[np.floating]:
+    """The sums of the columns of blocks under the signs of their places, of shape (blocks, COLUMNS).
+
+    Args:
+        lanes: float32 or float64 of shape (1, n), the elements, or of shape (2, n), each other one and those
+            between: whole blocks, or some rows of one.
+    """
+    columns = COLUMNS // len(lanes)
+    rows = min(lanes.shape[1] // columns, ROWS)
+    signs = _place_signs(len(lanes), lanes.dtype)
+    blocks = lanes.shape[1] // columns // rows
+    found = [
+        np.einsum("brc,rc->bc", lane.reshape(blocks, rows, columns), sign[:rows])
+        for lane, sign in zip(lanes, signs, strict=True)
+    ]
+    return found[0] if len(found) == 1 else np.stack(found, axis=-1).reshape(blocks, COLUMNS)
+
+
+@lru_cache(maxsize=4)
+def _place_signs(lanes: int, dtype: np.dtype) -> NDArray[np.floating]:
+    """The signs of places, of shape (lanes, ROWS, COLUMNS / lanes)."""
+    signs = place_signs().astype(dtype).reshape(ROWS, -1, lanes)
+    return np.ascontiguousarray(np.moveaxis(signs, -1, 0))

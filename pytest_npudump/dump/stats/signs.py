@@ -1,0 +1,110 @@
+"""The signs of random projections, as any program can compute them.
+
+A projection of a tensor is the sum of its elements, each with a sign. There are :data:`PROJECTIONS` of
+them, k = 0 to 7. The signs come from SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+Generators, OOPSLA 2014), whose output j = 0, 1, 2 ... of a seed is, modulo 2**64::
+
+    z = seed + (j + 1) * 0x9E3779B97F4A7C15
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB
+    output = z ^ (z >> 31)
+
+Element i, counted from 0 in C order, is in block b = i div 16384, there at place p = i mod 16384, and that
+is in column c = p mod 512. With u = output p of seed 0, v = output c of seed 1 and w = output b of seed 2::
+
+    turn = (w >> 8) & 7
+    bit = (u ^ (v >> (k ^ turn)) ^ (w >> k)) & 1
+    sign = -1 if bit else +1
+
+So all blocks share 16,384 signs of places, and 8 x 512 signs of columns; each has a sign of its own for
+each projection, and takes the columns' signs in an order of its own. Two elements that change places are
+not seen by any projection where all eight of their signs agree: one pair in 200 of a block, and one of two
+where they also have a column in common. Two whole blocks that do are seen unless their eight signs and
+their turns agree: one pair in 2048.
+
+An example: output 0 of seeds 0, 1 and 2 is 0xE220A8397B1DCDAF, 0x910A2DEC89025CC1 and 0x975835DE1C9756CE.
+The signs of element 0 for k = 0 to 7 are ``+ - + + - - - +``, those of element 1 ``- - - + - + + +``. The
+projections of 1, 2, 3, 4 are 6, -4, -8, 2, 4, 0, 8, 4; those of 40,000 zeros but for 1 at 16383, 10 at
+16384 and 100 at 39999 are -89, 91, -109, -109, -109, -109, -109, 91.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PROJECTIONS = 8
+"""How many sums a tensor has."""
+
+COLUMNS = 512
+"""Columns of a block."""
+
+ROWS = 32
+"""Rows of a block."""
+
+BLOCK = ROWS * COLUMNS
+"""Elements of a block."""
+
+_PLACES, _COLUMNS, _BLOCKS = 0, 1, 2
+"""Seeds."""
+
+_TURN, _TURNS = 8, PROJECTIONS - 1
+"""Lowest bit of the turn in a block's word, and its mask."""
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIX = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB)))
+_LAST_SHIFT = np.uint64(31)
+
+
+def splitmix64(seed: int, first: int, count: int) -> NDArray[np.uint64]:
+    """Outputs ``first`` to ``first + count - 1`` of SplitMix64, uint64 of shape (count,)."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + (np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)) * _GAMMA
+        for shift, factor in _MIX:
+            z = (z ^ (z >> np.uint64(shift))) * factor
+        return np.asarray(z ^ (z >> _LAST_SHIFT))
+
+
+@lru_cache(maxsize=1)
+def place_signs() -> NDArray[np.float64]:
+    """Signs of the places of a block: 1.0 and -1.0, of shape (ROWS, COLUMNS)."""
+    return _signs(splitmix64(_PLACES, 0, BLOCK)).reshape(ROWS, COLUMNS)
+
+
+@lru_cache(maxsize=1)
+def column_signs() -> NDArray[np.float64]:
+    """Signs of the columns for each projection, before a block's turn: of shape (PROJECTIONS, COLUMNS)."""
+    return _signs(np.ascontiguousarray(_bits(splitmix64(_COLUMNS, 0, COLUMNS)).T))
+
+
+@lru_cache(maxsize=64)
+def block_signs(first: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Signs of ``count`` blocks from ``first`` on, and the rows of :func:`column_signs` that they take.
+
+    Returns:
+        Two arrays of shape (count * PROJECTIONS,). Rows are counted through all blocks: the second one has
+        8 to 15.
+    """
+    words = splitmix64(_BLOCKS, first, count)
+    turns = words[:, np.newaxis] >> np.uint64(_TURN) & np.uint64(_TURNS)
+    rows = (np.arange(PROJECTIONS, dtype=np.uint64) ^ turns).astype(np.intp)
+    rows += PROJECTIONS * np.arange(count, dtype=np.intp)[:, np.newaxis]
+    rows.flags.writeable = False
+    return _signs(_bits(words).reshape(-1)), rows.reshape(-1)
+
+
+def _bits(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Each word, shifted so that bit k of it is the lowest one, for each projection."""
+    return np.asarray(words[:, np.newaxis] >> np.arange(PROJECTIONS, dtype=np.uint64))
+
+
+def _signs(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """-1.0 where the lowest bit is set, else 1.0; read-only."""
+    signs = np.where(bits & np.uint64(1), -1.0, 1.0)
+    signs.flags.writeable = False
+    return signs

@@ -1,0 +1,301 @@
+"""Projections against their definition in plain Python, and what they see."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pytest_npudump.dump.arrays.decode import DecodeError, load
+from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.stats.elements import array_elements, raw_elements
+from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, to_float32
+from pytest_npudump.dump.stats.projections import Projections, Projector, project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BLOCK = 16_384
+FLOATS = [
+    np.float16,
+    np.float32,
+    np.float64,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2,
+]
+INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.bool_]
+BOUND = 1.9e-6
+
+
+def splitmix64(seed: int, output: int) -> int:
+    """As published, with Python's integers."""
+    z = (seed + (output + 1) * 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31
+
+
+def sign(k: int, i: int) -> int:
+    """The sign of element i in projection k, after the definition."""
+    b, p = divmod(i, 16_384)
+    u, v, w = splitmix64(0, p), splitmix64(1, p % 512), splitmix64(2, b)
+    turn = (w >> 8) & 7
+    bit = (u ^ (v >> (k ^ turn)) ^ (w >> k)) & 1
+    return -1 if bit else 1
+
+
+def signs(count: int) -> np.ndarray:
+    """All signs of a tensor, of shape (8, count)."""
+    return np.array([[sign(k, i) for i in range(count)] for k in range(8)], np.float64)
+
+
+SIGNS = signs(BLOCK + 700)
+
+
+def truth(values: list[float]) -> list[float]:
+    return [math.fsum(s * v for s, v in zip(row, values, strict=False)) for row in SIGNS.tolist()]
+
+
+def streamed(array: np.ndarray, cuts: list[int]) -> Projections:
+    projector = Projector(array_elements(array.dtype), array.size)
+    for piece in np.split(array, sorted(cuts)):
+        projector.add(piece.copy())
+    return projector.projections()
+
+
+def noise(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def test_generator_gives_the_published_numbers() -> None:
+    # https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
+    assert [splitmix64(1234567, k) for k in range(3)] == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]
+
+
+def test_worked_example_of_the_documentation_holds() -> None:
+    assert [f"{splitmix64(seed, 0):X}" for seed in range(3)] == [
+        "E220A8397B1DCDAF",
+        "910A2DEC89025CC1",
+        "975835DE1C9756CE",
+    ]
+    assert " ".join("-+"[sign(k, 0) > 0] for k in range(8)) == "+ - + + - - - +"
+    assert " ".join("-+"[sign(k, 1) > 0] for k in range(8)) == "- - - + - + + +"
+    assert project(np.array([1, 2, 3, 4], np.float32)).sums == (6, -4, -8, 2, 4, 0, 8, 4)
+    array = np.zeros(40_000, np.int32)
+    array[[16_383, 16_384, 39_999]] = 1, 10, 100
+    expected = tuple(sign(k, 16_383) + 10 * sign(k, 16_384) + 100 * sign(k, 39_999) for k in range(8))
+    assert project(array).sums == expected == (-89, 91, -109, -109, -109, -109, -109, 91)
+
+
+@given(
+    st.sampled_from(FLOATS).flatmap(
+        lambda dtype: hnp.arrays(
+            np.float32,
+            st.integers(0, 1500),
+            elements=st.floats(-200, 200, width=32),
+            fill=st.floats(-1, 1, width=32),
+        ).map(lambda array: array.astype(dtype))
+    )
+)
+def test_floats_are_within_the_bound_of_the_definition(array: np.ndarray) -> None:
+    values = array.astype(np.float64).tolist()
+    allowed = (1e-14 if array.dtype == np.float64 else BOUND) * math.fsum(map(abs, values))
+    found = project(array)
+    assert found.not_finite == 0
+    assert found.sums == pytest.approx(truth(values), rel=0, abs=allowed)
+
+
+@given(
+    st.sampled_from(INTS).flatmap(
+        lambda dtype: hnp.arrays(dtype, st.sampled_from([0, 1, 511, 512, 513, BLOCK, BLOCK + 1]))
+    )
+)
+def test_integers_are_exact(array: np.ndarray) -> None:
+    array = array if array.dtype.itemsize < 8 else array // 2**16
+    assert list(project(array).sums) == truth(array.tolist())
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.int8, np.int32, np.bool_])
+@given(data=st.data())
+def test_result_does_not_depend_on_the_pieces(dtype: type, data: st.DataObject) -> None:
+    size = data.draw(st.integers(0, 100_000))
+    array = noise(size, size).astype(dtype)
+    cuts = data.draw(st.lists(st.integers(0, size), max_size=6))
+    assert streamed(array, cuts) == project(array)
+
+
+def test_result_does_not_depend_on_the_address() -> None:
+    values = noise(1, 90_000)
+    room = np.empty(values.size + 16, np.float32)
+    found = set()
+    for start in range(16):
+        room[start : start + values.size] = values
+        found.add(project(room[start : start + values.size]))
+    assert len(found) == 1
+
+
+def test_columns_are_added_up_in_float32_in_the_order_of_the_rows() -> None:
+    values = noise(2, 32, 512)
+    places = np.array([1 - 2 * (splitmix64(0, p) & 1) for p in range(BLOCK)], np.float32).reshape(32, 512)
+    columns = np.zeros(512, np.float32)
+    for row in values * places:
+        columns += row
+    places_alone = SIGNS[:, :512] * places[0]  # what is left is the signs of columns and block
+    expected = [math.fsum((row * columns).tolist()) for row in places_alone]
+    assert project(values).sums == pytest.approx(expected, rel=0, abs=1e-13 * float(np.abs(columns).sum()))
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [(np.float16, FLOAT16), (ml_dtypes.bfloat16, BFLOAT16)])
+@pytest.mark.parametrize("count", [1, 2, 513, BLOCK, 3 * BLOCK + 700, 5 * BLOCK + 1])
+def test_values_that_were_converted_already_change_nothing(dtype: type, kind: object, count: int) -> None:
+    array = noise(3, count).astype(dtype)
+    projector = Projector(array_elements(array.dtype), count)
+    projector.add(array, to_float32(array, kind, np.empty(count, np.float32)))  # type: ignore[arg-type]
+    assert projector.projections() == project(array) == project(array.astype(np.float32))
+
+
+def test_elements_that_are_not_finite_are_left_out_and_counted() -> None:
+    for dtype in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2):
+        array = noise(4, 5 * BLOCK).astype(dtype)
+        clean = array.copy()
+        where = [0, 77, BLOCK + 3, 4 * BLOCK]
+        array[where] = [math.nan, math.inf, -math.inf, math.inf]
+        clean[where] = 0
+        found, expected = project(array), project(clean)
+        assert found.not_finite == 4
+        assert found.sums == pytest.approx(expected.sums, rel=0, abs=1e-4)
+        assert streamed(array, [5, 20_000]) == found
+    assert project(np.full(9, math.nan)) == Projections((0.0,) * 8, 9)
+
+
+def test_sums_beyond_float32_are_added_up_in_float64() -> None:
+    array = np.full(2 * BLOCK, 3e38, np.float32)
+    expected = [3e38 * sum(sign(k, i) for i in range(2 * BLOCK)) for k in range(8)]
+    assert project(array).sums == pytest.approx(expected, rel=1e-6)
+    assert project(array).not_finite == 0
+
+
+def test_both_parts_of_complex_numbers_are_elements() -> None:
+    parts = noise(5, 2 * 20_000)
+    for dtype in (np.complex64, np.complex128):
+        assert project(parts.view(np.complex64).astype(dtype)).sums == pytest.approx(
+            project(parts).sums, rel=0, abs=1e-4
+        )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.T,
+        lambda a: a[::-1],
+        lambda a: a[:, ::2],
+        np.asfortranarray,
+        lambda a: a.astype(">f4"),
+        lambda a: np.frombuffer(b"x" + a.tobytes(), np.uint8)[1:].view(np.float32).reshape(a.shape),
+        lambda a: np.broadcast_to(a[:1], a.shape),
+        lambda a: a.reshape(1, *a.shape, 1),
+    ],
+)
+def test_elements_are_taken_in_c_order(change: object) -> None:
+    array = change(noise(6, 300, 400))  # type: ignore[operator]
+    assert project(array) == project(np.array(array, np.float32, order="C"))
+    assert project(array).sums != project(np.array(array, np.float32, order="C").reshape(-1)[::-1]).sums
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int4", "int2", "uint1", "uint2", "bool", "hifloat8", "float4_e2m1fn", "float4_e1m2fn"]
+)
+@pytest.mark.parametrize("count", [1, 7, 4096, BLOCK, BLOCK + 11])
+def test_types_that_numpy_lacks_have_the_projections_of_their_values(
+    tmp_path: Path, dtype: str, count: int
+) -> None:
+    octets = np.random.default_rng(7).integers(0, 2 if dtype == "bool" else 256, count, np.uint8)
+    octets.tofile(tmp_path / "raw")
+    values = load(Payload(tmp_path / "raw", 0, count), dtype, (count,))
+    projector = Projector(raw_elements(dtype), count)
+    per_byte = {"int4": 2, "int2": 4, "uint1": 8, "uint2": 4, "float4_e2m1fn": 2, "float4_e1m2fn": 2}
+    needed = -(-count // per_byte.get(dtype, 1))
+    for piece in np.split(octets[:needed], [needed // 3]):
+        projector.add(piece)
+    assert projector.projections() == project(values)
+
+
+def test_complex32_is_read_as_float16() -> None:
+    parts = noise(8, 600).astype(np.float16)
+    projector = Projector(raw_elements("complex32"), parts.size)
+    projector.add(parts.view(np.uint8))
+    assert projector.projections() == project(parts)
+
+
+def test_tensors_without_numbers_are_refused() -> None:
+    with pytest.raises(DecodeError, match="datetime"):
+        project(np.zeros(3, "datetime64[s]"))
+    with pytest.raises(DecodeError, match="<U1"):
+        project(np.array(["a"]))
+    with pytest.raises(DecodeError, match="no numeric meaning"):
+        raw_elements("variant")
+
+
+def test_wrong_numbers_of_elements_are_refused() -> None:
+    projector = Projector(array_elements(np.dtype(np.float32)), 5)
+    projector.add(np.ones(3, np.float32))
+    with pytest.raises(ValueError, match="2 elements of the tensor were not added"):
+        projector.projections()
+    with pytest.raises(ValueError, match="1 elements more"):
+        projector.add(np.ones(3, np.float32))
+
+
+def swapped_rows(array: np.ndarray) -> np.ndarray:
+    return array[[1, 0, *range(2, len(array))]]
+
+
+def shifted_tail(array: np.ndarray) -> np.ndarray:
+    changed = array.reshape(-1).copy()
+    changed[-200:] = np.roll(changed[-200:], 1)
+    return changed.reshape(array.shape)
+
+
+def one_element(array: np.ndarray) -> np.ndarray:
+    changed = array.copy()
+    changed[37, 5] += 1e-3 * np.abs(array).max()
+    return changed
+
+
+@pytest.mark.parametrize("fault", [swapped_rows, lambda a: a[:, ::-1], shifted_tail, one_element])
+@pytest.mark.parametrize("shape", [(64, 100), (64, 512), (64, 4096), (40, 16_384)])
+def test_what_statistics_hide_is_seen(fault: object, shape: tuple[int, int]) -> None:
+    array = noise(9, *shape)
+    changed = fault(array)  # type: ignore[operator]
+    distance = float(np.linalg.norm(changed.astype(np.float64) - array))
+    assert 0.3 * distance < project(array).distance(project(changed)) < 2 * distance
+
+
+@pytest.mark.parametrize("size", [30, 500, 5_000, 60_000])
+def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
+    ratios = []
+    for seed in range(300):
+        one, other = noise(seed, 2, size)
+        ratios.append(project(one).distance(project(other)) / float(np.linalg.norm(one - other)))
+    found = np.array(ratios)
+    # Eight normal sums: the square has mean 1 and variance 2 / 8, the root a standard deviation of 1 / 4.
+    assert float(np.mean(found**2)) == pytest.approx(1, abs=0.09)
+    assert float(np.std(found)) == pytest.approx(0.247, abs=0.04)
+    assert 0.2 < found.min() < found.max() < 2.2
+
+
+def test_pairs_that_change_places_are_seen_as_often_as_documented() -> None:
+    rng = np.random.default_rng(10)
+    pairs = [rng.choice(BLOCK, 2, replace=False) for _ in range(20_000)]
+    unseen = sum(bool((SIGNS[:, i] == SIGNS[:, j]).all()) for i, j in pairs) / len(pairs)
+    assert unseen == pytest.approx(1 / 200, abs=0.002)
