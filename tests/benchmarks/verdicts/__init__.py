@@ -1,0 +1,6 @@
+"""Which rules see which faults, name the right layer, and fail for noise: measured on real models.
+
+``models`` finds the models, ``network`` runs them node by node, ``numerics`` are ways to compute the same,
+``faults`` are ways to compute something else, ``observed`` is what a dump tells of a run, ``rules`` judge,
+``experiment`` counts and ``tables`` prints. ``python tests/benchmarks/verdicts/run.py`` runs all of it.
+"""

@@ -1,0 +1,158 @@
+"""Counts: of faults, which are found and named; of runs in other numerics, which fail."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from verdicts.faults import faults
+from verdicts.numerics import Numerics, noises, run, whole
+from verdicts.observed import observe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from verdicts.faults import Fault
+    from verdicts.network import Network
+    from verdicts.observed import Observed
+    from verdicts.rules import Rule
+
+HOPS = (0, 2, 5, 10)
+
+
+@dataclass
+class Tally:
+    """What one rule made of a format's runs.
+
+    Attributes:
+        faults: injected, by the column of the table.
+        found: those of them with a tensor that fails.
+        hops: of those found, how many operators upstream of the first failing one the faulted one is, at
+            most; those beyond the largest of :data:`HOPS` are under -1.
+        runs, alarms: runs in other numerics by kind, and those with a tensor that fails.
+        tensors, failing: the same of tensors.
+    """
+
+    faults: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = field(default_factory=Counter)
+    hops: Counter[int] = field(default_factory=Counter)
+    runs: Counter[str] = field(default_factory=Counter)
+    alarms: Counter[str] = field(default_factory=Counter)
+    tensors: Counter[str] = field(default_factory=Counter)
+    failing: Counter[str] = field(default_factory=Counter)
+
+    def detected(self, *columns: str) -> float:
+        """Share of faults found, of all columns or some."""
+        names = columns or tuple(self.faults)
+        return sum(self.found[c] for c in names) / max(sum(self.faults[c] for c in names), 1)
+
+    def right(self, hops: int = 0) -> float:
+        """Share of the faults found whose operator is at most so far upstream of the first failing one."""
+        return sum(n for away, n in self.hops.items() if 0 <= away <= hops) / max(sum(self.found.values()), 1)
+
+
+@dataclass
+class Results:
+    """Tallies by format and rule, and the largest deviation of other numerics by kind and statistic."""
+
+    tallies: dict[str, dict[str, Tally]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Tally))
+    )
+    deviations: dict[str, dict[str, np.ndarray]] = field(default_factory=lambda: defaultdict(dict))
+
+
+class Bench:
+    """One model in one format.
+
+    Args:
+        network: the model.
+        dtype: the format.
+        rules: what judges.
+        results: what is counted in.
+    """
+
+    def __init__(self, network: Network, dtype: str, rules: Sequence[Rule], results: Results) -> None:
+        self._network, self._numerics, self._rules = network, Numerics(dtype), rules
+        self._tallies = results.tallies[dtype]
+        self._deviations = results.deviations[dtype]
+        self.tensors = run(network, self._numerics)
+        self.golden = observe(network, self.tensors, self._numerics)
+        self._parents = network.parents()
+
+    def inject(self, count: int, seed: int) -> None:
+        """Judge runs with one fault each; faults that do not change the operator's output are none."""
+        for fault in faults(self._network, count, seed):
+            tensors = run(
+                self._network, self._numerics, base=self.tensors, changed=fault.node, after=fault.after
+            )
+            name = fault.node.outputs[0]
+            if not np.array_equal(tensors[name], self.tensors[name], equal_nan=True):
+                self._judge_fault(fault, tensors)
+
+    def _judge_fault(self, fault: Fault, tensors: Mapping[str, np.ndarray]) -> None:
+        seen = observe(self._network, tensors, self._numerics, (self.tensors, self.golden))
+        makers = [seen.makers[name] for name in seen.tensors]
+        for rule in self._rules:
+            tally = self._tallies[rule.name]
+            tally.faults[fault.column] += 1
+            failing = np.flatnonzero(rule.judge(self.golden, seen))
+            if failing.size:
+                tally.found[fault.column] += 1
+                tally.hops[self._hops(makers[int(failing[0])], fault.node.index)] += 1
+
+    def _hops(self, first: int, faulted: int) -> int:
+        """Operators between the first that fails and the faulted one, upstream; -1 if not within reach."""
+        reached = {first}
+        for away in range(HOPS[-1] + 1):
+            if faulted in reached:
+                return away
+            reached |= {parent for node in reached for parent in self._parents[node]}
+        return -1
+
+    def calm(self, members: int) -> None:
+        """Judge runs in other numerics."""
+        for kind, observed in self._others(members):
+            golden = self.golden.restricted(set(observed.tensors))
+            self._deviations[kind] = np.maximum(self._deviations.get(kind, 0), deviation(golden, observed))
+            for rule in self._rules:
+                fails = rule.judge(golden, observed)
+                tally = self._tallies[rule.name]
+                tally.runs[kind] += 1
+                tally.alarms[kind] += bool(fails.any())
+                tally.tensors[kind] += fails.size
+                tally.failing[kind] += int(fails.sum())
+
+    def _others(self, members: int) -> Iterator[tuple[str, Observed]]:
+        dtype = self._numerics.dtype
+        for kind, variants in noises(dtype, members).items():
+            for numerics in variants:
+                yield kind, observe(self._network, run(self._network, numerics), numerics)
+        if dtype == "float32":
+            threads = whole(self._network, threads=2)
+            yield "two threads", observe(self._network, threads, self._numerics)
+            for seed in range(members):
+                optimised = whole(self._network, optimised=True, seed=seed)
+                yield "graph optimised", observe(self._network, optimised, self._numerics)
+
+
+def deviation(golden: Observed, run: Observed) -> np.ndarray:
+    """Largest differences of max and min by M, avg by rms, l2norm and projections by l2norm: shape (4,)."""
+    before, after = golden.full, run.full
+    floats = np.array([dtype.endswith(("float16", "float32")) for dtype in before.dtypes])
+    values, counts = before.values, np.array(before.counts, float)
+    difference = np.abs(after.values[:, :4] - values[:, :4])
+    largest, norm = np.abs(values[:, :2]).max(axis=1), values[:, 3]
+    distance = np.linalg.norm(run.projections - golden.projections, axis=1) / np.sqrt(8)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.stack(
+            [
+                difference[:, :2].max(axis=1) / largest,
+                difference[:, 2] / (norm / np.sqrt(counts)),
+                difference[:, 3] / norm,
+                distance / norm,
+            ],
+            axis=1,
+        )
+    return np.asarray(np.nan_to_num(found[floats], posinf=0.0).max(axis=0, initial=0.0))

@@ -1,0 +1,46 @@
+"""The fault table: python tests/benchmarks/verdicts/run.py [--faults N] [--members N] [--dtypes ...].
+
+Which share of faults each rule finds, how often the first tensor that fails is the faulted operator's, and how
+often a rule fails runs that only compute in another order or format. A few minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+_DTYPES = ("float32", "float16", "bfloat16")
+
+
+def main() -> None:
+    """Measure and print."""
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    from verdicts.experiment import Bench, Results
+    from verdicts.models import sources
+    from verdicts.network import load
+    from verdicts.rules import RULES
+    from verdicts.tables import tables
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--faults", type=int, default=210, help="injected into each model in each format")
+    parser.add_argument("--members", type=int, default=5, help="orders of addition, and sets of fused tensors")
+    parser.add_argument("--dtypes", nargs="+", choices=_DTYPES, default=_DTYPES)
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    results = Results()
+    for source in sources():
+        network = load(source)
+        for dtype in chosen.dtypes:
+            start = time.process_time()
+            bench = Bench(network, dtype, RULES, results)
+            bench.inject(chosen.faults, chosen.seed)
+            bench.calm(chosen.members)
+            took = time.process_time() - start
+            sys.stderr.write(f"{source.name}, {len(bench.golden.tensors)} tensors, {dtype}: {took:.0f} s\n")
+    sys.stdout.write("\n".join(tables(results)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
