@@ -1,6 +1,7 @@
 """Which rules see which faults, name the right layer, and fail for noise: measured on real models.
 
-``models`` finds the models, ``network`` runs them node by node, ``numerics`` are ways to compute the same,
-``faults`` are ways to compute something else, ``observed`` is what a dump tells of a run, ``rules`` judge,
-``experiment`` counts and ``tables`` prints. ``python tests/benchmarks/verdicts/run.py`` runs all of it.
+``models`` finds the models, ``network`` takes them apart, ``execution`` runs them. ``numerics`` and
+``fusion`` are ways to compute the same, ``faults`` are ways to compute something else. ``observed`` is what a
+dump tells of a run, ``rules`` judge, ``experiment`` counts and ``tables`` prints. All of it runs with
+``python tests/benchmarks/verdicts/run.py``.
 """

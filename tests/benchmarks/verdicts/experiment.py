@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from verdicts.blame import alone, by_projections, by_statistics, walked_back
+from verdicts.execution import Runner, whole
 from verdicts.faults import faults
-from verdicts.numerics import Numerics, noises, run, whole
+from verdicts.numerics import Numerics, noises
 from verdicts.observed import observe
 
 if TYPE_CHECKING:
@@ -29,15 +32,18 @@ class Tally:
     Attributes:
         faults: injected, by the column of the table.
         found: those of them with a tensor that fails.
-        hops: of those found, how many operators upstream of the first failing one the faulted one is, at
-            most; those beyond the largest of :data:`HOPS` are under -1.
+        hops: of those found, by column and by how many operators the faulted one is upstream of the first
+            that fails; those beyond the largest of :data:`HOPS` are under -1.
+        walked: of those found, whose operator is where walking back from the first failing one ends, by
+            statistics and by projections.
         runs, alarms: runs in other numerics by kind, and those with a tensor that fails.
         tensors, failing: the same of tensors.
     """
 
     faults: Counter[str] = field(default_factory=Counter)
     found: Counter[str] = field(default_factory=Counter)
-    hops: Counter[int] = field(default_factory=Counter)
+    hops: Counter[tuple[str, int]] = field(default_factory=Counter)
+    walked: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
     alarms: Counter[str] = field(default_factory=Counter)
     tensors: Counter[str] = field(default_factory=Counter)
@@ -48,19 +54,23 @@ class Tally:
         names = columns or tuple(self.faults)
         return sum(self.found[c] for c in names) / max(sum(self.faults[c] for c in names), 1)
 
-    def right(self, hops: int = 0) -> float:
+    def right(self, hops: int = 0, *columns: str) -> float:
         """Share of the faults found whose operator is at most so far upstream of the first failing one."""
-        return sum(n for away, n in self.hops.items() if 0 <= away <= hops) / max(sum(self.found.values()), 1)
+        names = columns or tuple(self.faults)
+        near = sum(n for (name, away), n in self.hops.items() if name in names and 0 <= away <= hops)
+        return near / max(sum(self.found[name] for name in names), 1)
 
 
 @dataclass
 class Results:
-    """Tallies by format and rule, and the largest deviation of other numerics by kind and statistic."""
+    """Results by format: tallies by rule, the largest deviations of other numerics by kind and statistic, and
+    of each fault what :func:`verdicts.blame.alone` finds of its operator."""
 
     tallies: dict[str, dict[str, Tally]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(Tally))
     )
     deviations: dict[str, dict[str, np.ndarray]] = field(default_factory=lambda: defaultdict(dict))
+    isolated: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
 
 
 class Bench:
@@ -76,17 +86,16 @@ class Bench:
     def __init__(self, network: Network, dtype: str, rules: Sequence[Rule], results: Results) -> None:
         self._network, self._numerics, self._rules = network, Numerics(dtype), rules
         self._tallies = results.tallies[dtype]
-        self._deviations = results.deviations[dtype]
-        self.tensors = run(network, self._numerics)
+        self._deviations, self._isolated = results.deviations[dtype], results.isolated[dtype]
+        self._runner = Runner(network, self._numerics)
+        self.tensors = self._runner.run()
         self.golden = observe(network, self.tensors, self._numerics)
         self._parents = network.parents()
 
     def inject(self, count: int, seed: int) -> None:
         """Judge runs with one fault each; faults that do not change the operator's output are none."""
         for fault in faults(self._network, count, seed):
-            tensors = run(
-                self._network, self._numerics, base=self.tensors, changed=fault.node, after=fault.after
-            )
+            tensors = self._runner.faulty(self.tensors, fault.node, fault.after)
             name = fault.node.outputs[0]
             if not np.array_equal(tensors[name], self.tensors[name], equal_nan=True):
                 self._judge_fault(fault, tensors)
@@ -94,13 +103,23 @@ class Bench:
     def _judge_fault(self, fault: Fault, tensors: Mapping[str, np.ndarray]) -> None:
         seen = observe(self._network, tensors, self._numerics, (self.tensors, self.golden))
         makers = [seen.makers[name] for name in seen.tensors]
+        ways = {"statistics": by_statistics, "projections": by_projections}
+        differences = {
+            way: dict(zip(makers, measure(self.golden, seen).tolist(), strict=True))
+            for way, measure in ways.items()
+        }
+        healthy = self._runner.prepared(self._network.nodes[fault.node.index])
+        self._isolated.append(alone(self._network, healthy, tensors, self._numerics))
         for rule in self._rules:
             tally = self._tallies[rule.name]
             tally.faults[fault.column] += 1
             failing = np.flatnonzero(rule.judge(self.golden, seen))
             if failing.size:
                 tally.found[fault.column] += 1
-                tally.hops[self._hops(makers[int(failing[0])], fault.node.index)] += 1
+                first = makers[int(failing[0])]
+                tally.hops[fault.column, self._hops(first, fault.node.index)] += 1
+                for way, found in differences.items():
+                    tally.walked[way] += walked_back(first, self._parents, found) == fault.node.index
 
     def _hops(self, first: int, faulted: int) -> int:
         """Operators between the first that fails and the faulted one, upstream; -1 if not within reach."""
@@ -128,7 +147,7 @@ class Bench:
         dtype = self._numerics.dtype
         for kind, variants in noises(dtype, members).items():
             for numerics in variants:
-                yield kind, observe(self._network, run(self._network, numerics), numerics)
+                yield kind, observe(self._network, Runner(self._network, numerics).run(), numerics)
         if dtype == "float32":
             threads = whole(self._network, threads=2)
             yield "two threads", observe(self._network, threads, self._numerics)

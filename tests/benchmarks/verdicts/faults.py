@@ -21,7 +21,13 @@ _ATTRIBUTES: dict[str, dict[str, float]] = {
     "BatchNormalization": {"epsilon": 1e-3},
     "LeakyRelu": {"alpha": 0.1},
 }
-_TYPES = {"Relu": "LeakyRelu", "Erf": "Tanh", "Sigmoid": "HardSigmoid", "MaxPool": "AveragePool", "Sqrt": "Erf"}
+_TYPES = {
+    "Relu": "LeakyRelu",
+    "Erf": "Tanh",
+    "Sigmoid": "HardSigmoid",
+    "MaxPool": "AveragePool",
+    "Sqrt": "Erf",
+}
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,6 @@ class Fault:
     column: str
     node: Node
     after: Callable[[np.ndarray], np.ndarray] | None = None
-
-
-Make = "Callable[[Node, np.random.Generator, float], Fault | None]"
 
 
 def _weights(node: Node, change: Callable[[np.ndarray], np.ndarray]) -> Node | None:
@@ -116,7 +119,7 @@ def _element(node: Node, rng: np.random.Generator, _: float) -> Fault:
     def change(array: np.ndarray) -> np.ndarray:
         found = array.reshape(-1).copy()
         at = int(rng.integers(found.size))
-        found[at] = -found[at] if rng.random() < 0.5 else 0.0  # noqa: PLR2004 - one of two ways
+        found[at] = -found[at] if rng.random() < 0.5 else 0.0
         return found.reshape(array.shape)
 
     return Fault("one element", "one element", node, change)

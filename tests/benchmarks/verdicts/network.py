@@ -134,9 +134,7 @@ class Network:
     def parents(self) -> dict[int, set[int]]:
         """The nodes that each one reads from, by index."""
         makers = {name: node.index for node in self.nodes for name in node.outputs}
-        return {
-            node.index: {makers[name] for name in node.inputs if name in makers} for node in self.nodes
-        }
+        return {node.index: {makers[name] for name in node.inputs if name in makers} for node in self.nodes}
 
     def consumers(self) -> dict[str, list[Node]]:
         """The nodes that read each tensor."""

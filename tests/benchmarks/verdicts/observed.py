@@ -16,10 +16,9 @@ from pytest_npudump.dump.table import StatsTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_npudump.dump.stats.projections import Projections
     from verdicts.network import Network
     from verdicts.numerics import Numerics
-
-    from pytest_npudump.dump.stats.projections import Projections
 
 DIGITS = 6
 """Significant digits of ACL's statistics."""
@@ -78,7 +77,7 @@ def observe(
     numerics: Numerics,
     base: tuple[Mapping[str, np.ndarray], Observed] | None = None,
 ) -> Observed:
-    """What a dump would tell of a run; tensors that are those of ``base``, the very same objects, are as there."""
+    """What a dump would tell of a run; tensors that are the very arrays of ``base`` are as there."""
     found: dict[str, Tensor] = {}
     makers: dict[str, int] = {}
     for node in network.nodes:

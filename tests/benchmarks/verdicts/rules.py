@@ -18,11 +18,8 @@ from pytest_npudump.dump.stats.signs import PROJECTIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from verdicts.observed import Observed
-
     from pytest_npudump.dump.table import StatsTable
-
-Judge = "Callable[[Observed, Observed], np.ndarray]"
+    from verdicts.observed import Observed
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The fault table: python tests/benchmarks/verdicts/run.py [--faults N] [--members N] [--dtypes ...].
 
-Which share of faults each rule finds, how often the first tensor that fails is the faulted operator's, and how
-often a rule fails runs that only compute in another order or format. A few minutes on two cores.
+Which share of faults each rule finds, how often the first tensor that fails is the faulted operator's, and
+how often a rule fails runs that only compute in another order or format. A few minutes on two cores.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ def main() -> None:
     from verdicts.tables import tables
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--faults", type=int, default=210, help="injected into each model in each format")
-    parser.add_argument("--members", type=int, default=5, help="orders of addition, and sets of fused tensors")
+    parser.add_argument("--faults", type=int, default=210, help="for each model and format")
+    parser.add_argument(
+        "--members", type=int, default=5, help="orders of addition, and sets of fused tensors"
+    )
     parser.add_argument("--dtypes", nargs="+", choices=_DTYPES, default=_DTYPES)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()

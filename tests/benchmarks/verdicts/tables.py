@@ -21,6 +21,7 @@ def tables(results: Results) -> Iterator[str]:
     for dtype, tallies in results.tallies.items():
         yield from _faults(dtype, tallies)
         yield from _alarms(dtype, tallies)
+        yield from _isolated(dtype, results.isolated[dtype])
 
 
 def _row(*cells: str) -> str:
@@ -44,11 +45,21 @@ def _faults(dtype: str, tallies: dict[str, Tally]) -> Iterator[str]:
     yield f"\n{dtype}: {sum(counts.values())} faults; found, and of those found named right, in per cent\n"
     titles = [f"{column} ({counts[column]})" for column in _COLUMNS]
     hops = [f"within {hops}" for hops in HOPS[1:]]
-    yield from _head("rule", *titles, "all", "right first", *hops)
+    yield from _head("rule", *titles, "all", "right first", *hops, "walked back: statistics", "projections")
     for name, tally in tallies.items():
         shares = [tally.detected(column) for column in _COLUMNS] + [tally.detected()]
         shares += [tally.right(away) for away in HOPS]
+        shares += [
+            tally.walked[way] / max(sum(tally.found.values()), 1) for way in ("statistics", "projections")
+        ]
         yield _row(name, *(f"{100 * share:.1f}" for share in shares))
+
+
+def _isolated(dtype: str, found: list[tuple[float, float]]) -> Iterator[str]:
+    noise = max(healthy for _, healthy in found)
+    convicted = sum(difference > noise for difference, _ in found) / len(found)
+    yield f"\n{dtype}: alone on its inputs, a healthy operator that adds up in another order differs by at most"
+    yield f"{noise:.1e} of the l2norm; {100 * convicted:.1f} % of the faulted ones differ by more.\n"
 
 
 def _alarms(dtype: str, tallies: dict[str, Tally]) -> Iterator[str]:
