@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,15 +58,15 @@ class Observed:
         """The same of fewer tensors."""
         return Observed({name: t for name, t in self.tensors.items() if name in names}, self.makers)
 
-    @property
+    @cached_property
     def full(self) -> StatsTable:
         return StatsTable.from_records(tensor.full for tensor in self.tensors.values())
 
-    @property
+    @cached_property
     def printed(self) -> StatsTable:
         return StatsTable.from_records(tensor.printed for tensor in self.tensors.values())
 
-    @property
+    @cached_property
     def projections(self) -> np.ndarray:
         """Float64 of shape (n, 8)."""
         return np.array([tensor.projections.sums for tensor in self.tensors.values()]).reshape(-1, 8)

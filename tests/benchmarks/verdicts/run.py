@@ -7,6 +7,7 @@ how often a rule fails runs that only compute in another order or format. A few 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ _DTYPES = ("float32", "float16", "bfloat16")
 
 def main() -> None:
     """Measure and print."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.path.insert(0, str(Path(__file__).parent.parent))
     from verdicts.experiment import Bench, Results
     from verdicts.models import sources

@@ -58,8 +58,8 @@ def _faults(dtype: str, tallies: dict[str, Tally]) -> Iterator[str]:
 def _isolated(dtype: str, found: list[tuple[float, float]]) -> Iterator[str]:
     noise = max(healthy for _, healthy in found)
     convicted = sum(difference > noise for difference, _ in found) / len(found)
-    yield f"\n{dtype}: alone on its inputs, a healthy operator that adds up in another order differs by at most"
-    yield f"{noise:.1e} of the l2norm; {100 * convicted:.1f} % of the faulted ones differ by more.\n"
+    yield f"\n{dtype}: alone on its inputs, a healthy operator that adds up in another order differs by at"
+    yield f"most {noise:.1e} of the l2norm; {100 * convicted:.1f} % of the faulted ones differ by more.\n"
 
 
 def _alarms(dtype: str, tallies: dict[str, Tally]) -> Iterator[str]:
