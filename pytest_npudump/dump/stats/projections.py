@@ -8,12 +8,12 @@ standard deviation of a quarter. So permuted rows, swapped channels, shifted tai
 Elements that are NaN or infinite are left out, and counted. Both parts of a complex number are elements,
 the real one first. bool counts as its byte, as in the statistics.
 
-A block of 16,384 elements is 32 rows of 512. Its columns are added up under the signs of their places, row
-after row; what comes out is added up under the signs of the columns, in float64, and so are the blocks. The
-columns
+A block of 16,384 elements is 34 rows of 496, of which the last one has 16. Its columns are added up under the
+signs of their places, row after row; what comes out is added up under the signs of the columns, in float64,
+and so are the blocks. The columns
 
 * of integers of up to 16 bits are exact in float32;
-* of floats of up to 32 bits are added up in float32: a projection errs by at most 1.9e-6 of the sum of the
+* of floats of up to 32 bits are added up in float32: a projection errs by at most 2e-6 of the sum of the
   elements' magnitudes, and as rounding errors are of either sign, by some 1e-7 of the l2norm. The order of
   these additions is given, so that processors agree on them;
 * of float64, of wider integers, and in blocks with NaN, infinities or sums beyond float32 are added up in
@@ -39,7 +39,6 @@ from pytest_npudump.dump.stats.signs import (
     BLOCK,
     COLUMNS,
     PROJECTIONS,
-    ROWS,
     block_signs,
     column_signs,
     place_signs,
@@ -140,14 +139,16 @@ class Projector:
         with np.errstate(all="ignore"):
             if self._kept.size:
                 room = self._units - self._kept.size
-                held, units, values = np.concatenate([self._kept, units[:room]]), units[room:], None
+                held, units = np.concatenate([self._kept, units[:room]]), units[room:]
                 if held.size < self._units and not self._is_rest(held):
                     self._kept = held
                     return
                 self._take(held)
             whole = units.size - units.size % self._units
-            if values is not None and whole and units.size % 2 == 0:
-                self._add_blocks(_column_sums(values.reshape(2, -1)[:, : whole // 2]), whole)
+            skipped = piece.size - units.size
+            if whole and values is not None and not (piece.size % 2 or skipped % 2):
+                lanes = values.reshape(2, -1)[:, skipped // 2 : (skipped + whole) // 2]
+                self._add_blocks(_column_sums(lanes), whole)
             elif whole:
                 self._take(units[:whole])
             rest = units[whole:]
@@ -199,8 +200,9 @@ class Projector:
 
 
 def _padded(count: int) -> int:
-    """Elements of the rows that hold so many."""
-    return -(-count // COLUMNS) * COLUMNS
+    """Elements of the rows of a block, or of the blocks, that hold so many."""
+    whole = count - count % BLOCK
+    return whole + min(-(-(count - whole) // COLUMNS) * COLUMNS, BLOCK)
 
 
 def _column_sums(lanes: np.ndarray) -> NDArray[np.floating]:
@@ -211,18 +213,24 @@ def _column_sums(lanes: np.ndarray) -> NDArray[np.floating]:
             between: whole blocks, or some rows of one.
     """
     columns = COLUMNS // len(lanes)
-    rows = min(lanes.shape[1] // columns, ROWS)
-    signs = _place_signs(len(lanes), lanes.dtype)
-    blocks = lanes.shape[1] // columns // rows
-    found = [
-        np.einsum("brc,rc->bc", lane.reshape(blocks, rows, columns), sign[:rows])
-        for lane, sign in zip(lanes, signs, strict=True)
-    ]
+    blocks = max(lanes.shape[1] * len(lanes) // BLOCK, 1)
+    found = []
+    for lane, signs in zip(
+        lanes.reshape(len(lanes), blocks, -1), _place_signs(len(lanes), lanes.dtype), strict=True
+    ):
+        size = lane.shape[1]
+        rows = size // columns
+        whole = rows * columns
+        sums = np.einsum(
+            "brc,rc->bc", lane[:, :whole].reshape(blocks, rows, columns), signs[:whole].reshape(rows, columns)
+        )
+        if whole < size:
+            sums[:, : size - whole] += lane[:, whole:] * signs[whole:size]
+        found.append(sums)
     return found[0] if len(found) == 1 else np.stack(found, axis=-1).reshape(blocks, COLUMNS)
 
 
 @lru_cache(maxsize=4)
 def _place_signs(lanes: int, dtype: np.dtype) -> NDArray[np.floating]:
-    """The signs of places, of shape (lanes, ROWS, COLUMNS / lanes)."""
-    signs = place_signs().astype(dtype).reshape(ROWS, -1, lanes)
-    return np.ascontiguousarray(np.moveaxis(signs, -1, 0))
+    """The signs of places, of shape (lanes, BLOCK / lanes)."""
+    return np.ascontiguousarray(place_signs().astype(dtype).reshape(-1, lanes).T)

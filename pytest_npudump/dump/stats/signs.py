@@ -10,13 +10,13 @@ Generators, OOPSLA 2014), whose output j = 0, 1, 2 ... of a seed is, modulo 2**6
     output = z ^ (z >> 31)
 
 Element i, counted from 0 in C order, is in block b = i div 16384, there at place p = i mod 16384, and that
-is in column c = p mod 512. With u = output p of seed 0, v = output c of seed 1 and w = output b of seed 2::
+is in column c = p mod 496. With u = output p of seed 0, v = output c of seed 1 and w = output b of seed 2::
 
     turn = (w >> 8) & 7
     bit = (u ^ (v >> (k ^ turn)) ^ (w >> k)) & 1
     sign = -1 if bit else +1
 
-So all blocks share 16,384 signs of places, and 8 x 512 signs of columns; each has a sign of its own for
+So all blocks share 16,384 signs of places, and 8 x 496 signs of columns; each has a sign of its own for
 each projection, and takes the columns' signs in an order of its own. Two elements that change places are
 not seen by any projection where all eight of their signs agree: one pair in 200 of a block, and one of two
 where they also have a column in common. Two whole blocks that do are seen unless their eight signs and
@@ -25,7 +25,7 @@ their turns agree: one pair in 2048.
 An example: output 0 of seeds 0, 1 and 2 is 0xE220A8397B1DCDAF, 0x910A2DEC89025CC1 and 0x975835DE1C9756CE.
 The signs of element 0 for k = 0 to 7 are ``+ - + + - - - +``, those of element 1 ``- - - + - + + +``. The
 projections of 1, 2, 3, 4 are 6, -4, -8, 2, 4, 0, 8, 4; those of 40,000 zeros but for 1 at 16383, 10 at
-16384 and 100 at 39999 are -89, 91, -109, -109, -109, -109, -109, 91.
+16384 and 100 at 39999 are -89, -111, -109, 91, 91, -111, 91, -109.
 """
 
 from __future__ import annotations
@@ -41,17 +41,19 @@ if TYPE_CHECKING:
 PROJECTIONS = 8
 """How many sums a tensor has."""
 
-COLUMNS = 512
-"""Columns of a block."""
-
-ROWS = 32
-"""Rows of a block."""
-
-BLOCK = ROWS * COLUMNS
+BLOCK = 1 << 14
 """Elements of a block."""
+
+COLUMNS = 16 * 31
+"""Columns of a block. Elements of one column differ in the signs of their places only, which all projections
+share: were 512 of them, those of a channel in the last axis might be alone in one, and cancel in all
+projections at once. Few dimensions have the factor 31: others spread a channel over 31 columns or more."""
 
 _PLACES, _COLUMNS, _BLOCKS = 0, 1, 2
 """Seeds."""
+
+_PAGE = 512
+"""Blocks whose signs are kept."""
 
 _TURN, _TURNS = 8, PROJECTIONS - 1
 """Lowest bit of the turn in a block's word, and its mask."""
@@ -72,8 +74,8 @@ def splitmix64(seed: int, first: int, count: int) -> NDArray[np.uint64]:
 
 @lru_cache(maxsize=1)
 def place_signs() -> NDArray[np.float64]:
-    """Signs of the places of a block: 1.0 and -1.0, of shape (ROWS, COLUMNS)."""
-    return _signs(splitmix64(_PLACES, 0, BLOCK)).reshape(ROWS, COLUMNS)
+    """Signs of the places of a block: 1.0 and -1.0, of shape (BLOCK,)."""
+    return _signs(splitmix64(_PLACES, 0, BLOCK))
 
 
 @lru_cache(maxsize=1)
@@ -82,7 +84,6 @@ def column_signs() -> NDArray[np.float64]:
     return _signs(np.ascontiguousarray(_bits(splitmix64(_COLUMNS, 0, COLUMNS)).T))
 
 
-@lru_cache(maxsize=64)
 def block_signs(first: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Signs of ``count`` blocks from ``first`` on, and the rows of :func:`column_signs` that they take.
 
@@ -90,11 +91,25 @@ def block_signs(first: int, count: int) -> tuple[NDArray[np.float64], NDArray[np
         Two arrays of shape (count * PROJECTIONS,). Rows are counted through all blocks: the second one has
         8 to 15.
     """
+    page, start = divmod(first, _PAGE)
+    if start + count > _PAGE:
+        return _blocks(first, count)
+    signs, rows = _page(page)
+    chosen = slice(start * PROJECTIONS, (start + count) * PROJECTIONS)
+    return signs[chosen], rows[chosen] - start * PROJECTIONS
+
+
+@lru_cache(maxsize=4)
+def _page(number: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """:func:`block_signs` of as many blocks as are computed at a time."""
+    return _blocks(number * _PAGE, _PAGE)
+
+
+def _blocks(first: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     words = splitmix64(_BLOCKS, first, count)
     turns = words[:, np.newaxis] >> np.uint64(_TURN) & np.uint64(_TURNS)
     rows = (np.arange(PROJECTIONS, dtype=np.uint64) ^ turns).astype(np.intp)
     rows += PROJECTIONS * np.arange(count, dtype=np.intp)[:, np.newaxis]
-    rows.flags.writeable = False
     return _signs(_bits(words).reshape(-1)), rows.reshape(-1)
 
 
