@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import csv
+import os
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,3 +152,21 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     picture = np.random.default_rng(0).normal(size=(1, 3, 48, 192)).astype(np.float32)
     np.savez(path.with_suffix(".npz"), x=picture)
     return path
+
+
+@pytest.fixture(scope="session")
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """What ``npudump demo`` leaves in its folder, and what it prints on a terminal of 112 columns, under CI."""
+    folder = tmp_path_factory.mktemp("demonstration")
+    command = "import sys; from pytest_npudump.cli import main; sys.exit(main(['demo']))"
+    environment = {"CI": "true", "COLUMNS": "112", "PY_COLORS": "1", "PYTHONWARNINGS": "default"}
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return folder / "npudump-demo", done.stdout

@@ -1,0 +1,31 @@
+"""Sphinx: the site of these pages. ``sphinx-build -W --keep-going -b html docs OUT``."""
+
+from __future__ import annotations
+
+from pytest_npudump import __version__
+
+project = "pytest-npudump"
+author = "the authors of pytest-npudump"
+copyright = author
+release = version = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+nitpicky = False  # annotations name types of numpy and pytest, whose indexes would have to be fetched
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True, "undoc-members": False}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+html_theme = "furo"
+html_title = "pytest-npudump"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_show_sphinx = False
+html_show_copyright = False
+html_theme_options = {"navigation_with_keys": True}

@@ -1,0 +1,60 @@
+"""Makes ``failure.svg`` anew: the failure of ``npudump demo``, as a terminal of 112 columns shows it.
+
+    python docs/pictures/make_failure.py
+
+needs the extra ``demo``. A test holds the picture against what the demonstration prints.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+PICTURE = Path(__file__).with_name("failure.svg")
+COLUMNS = 112
+FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+
+
+def failure(demonstration: str) -> str:
+    """Return the part of the demonstration's output that the picture shows, with its colours."""
+    begin = demonstration.index("$ pytest --npudump-dump-dir")
+    command, _, rest = demonstration[begin:].partition("\n")
+    report = rest[rest.index("\ntest_angle_classifier.py ") :]
+    end = re.search(r"\n[^\n]*short test summary info", report)
+    return f"{command}\n{report[1 : end.start() if end else None]}"
+
+
+def picture(demonstration: str) -> str:
+    """Return the SVG of what the demonstration printed on a terminal of ``COLUMNS`` columns."""
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi(failure(demonstration)))
+    svg = console.export_svg(title="npudump demo", unique_id="npudump")
+    svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # a picture loads nothing from elsewhere
+    svg = svg.replace("Fira Code, monospace", FONTS)
+    return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE)
+
+
+def main() -> None:
+    """Run the demonstration and write the picture."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(  # noqa: S603 - ourselves
+            [sys.executable, "-c", "from pytest_npudump.cli import main; main(['demo'])"],
+            cwd=folder,
+            env={**os.environ, "COLUMNS": str(COLUMNS), "PY_COLORS": "1"},
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            check=True,
+        )
+    PICTURE.write_text(picture(done.stdout), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

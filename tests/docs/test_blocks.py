@@ -1,0 +1,201 @@
+"""Every console and Python block of README and docs does what its page says.
+
+A page is a story: its blocks run in order, in one folder, by one test. What a block is:
+
+* a Python, YAML or ini block is the file that its first line, a comment, names; a Python file has to be run;
+* in a console block each line behind ``$`` is run by bash. Lines below it have to be in its output, in this order
+  and without others between them unless a line ``...`` says so; ``...`` inside a line stands for any text,
+  and numbers with a fraction may differ by 1 %. A command that shows no output has to end with 0;
+* ``<!-- skip: next "why" -->`` before a block keeps it from being run, and the reason is this suite's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import SkipTest
+
+import pytest
+from sybil.document import Document
+from sybil.parsers.myst import CodeBlockParser, SkipParser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sybil import Example
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FILES = ("python", "yaml", "ini")
+RUN = ("console", *FILES)
+OTHER = ("text", "json", "{toctree}", "{eval-rst}", "{image}", "{include}", "{note}")
+"""Kinds of blocks that are nothing to run: excerpts, and what Sphinx is told."""
+MOST_SKIPPED = 14
+FENCE = re.compile(r"^ *(`{3,}|~{3,})\s*(\S+)", re.MULTILINE)
+COMMAND = re.compile(r"^\$ ", re.MULTILINE)
+NUMBER = re.compile(r"(?<![\w.])(-?\d+\.\d+(?:e[-+]?\d+)?)(?![\w.])")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def page_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def parse(path: Path, evaluate: dict[str, Callable[[Example], None]]) -> Document:
+    parsers = [CodeBlockParser(language, evaluator) for language, evaluator in evaluate.items()]
+    return Document.parse(str(path), SkipParser(), *parsers)
+
+
+def nothing(_: Example) -> None:
+    """Run no block."""
+
+
+def skipped_blocks() -> Iterator[object]:
+    """Yield page, line and reason of each block that is not run."""
+    for path in PAGES:
+        for example in parse(path, dict.fromkeys(RUN, nothing)).examples():
+            try:
+                example.evaluate()
+            except SkipTest as reason:
+                yield pytest.param(str(reason), id=f"{page_name(path)}:{example.line}")
+
+
+SKIPPED = list(skipped_blocks())
+
+
+def file_name(source: str) -> str:
+    match = re.match(r"# ([\w./-]+\.\w+)\n", source)
+    return match[1] if match else ""
+
+
+def alike(shown: str, printed: str) -> bool:
+    """Whether a printed line is the shown one, but for ``...``, white space and the last digits of numbers."""
+    parts = NUMBER.split(" ".join(shown.split()))
+    pattern = "".join(
+        NUMBER.pattern if index % 2 else re.escape(part).replace(r"\.\.\.", ".*")
+        for index, part in enumerate(parts)
+    )
+    match = re.fullmatch(pattern, " ".join(printed.split()))
+    return match is not None and all(
+        math.isclose(float(one), float(other), rel_tol=0.01)
+        for one, other in zip(parts[1::2], match.groups(), strict=True)
+    )
+
+
+def first_missing(shown: list[str], printed: list[str]) -> str | None:
+    """Return the first shown line that does not stand where it should; None where all do."""
+    place, anywhere = 0, False
+    for line in shown:
+        if line.strip() == "...":
+            anywhere = True
+            continue
+        ends = len(printed) if anywhere else place + 1
+        found = next((n for n in range(place, min(ends, len(printed))) if alike(line, printed[n])), None)
+        if found is None:
+            return line
+        place, anywhere = found + 1, False
+    return None if anywhere or place == len(printed) else f"the end, but there is {printed[place]!r}"
+
+
+class Story:
+    """A page whose blocks are run one after the other."""
+
+    def __init__(self, folder: Path, demonstration: tuple[Path, str]) -> None:
+        self.folder = self.here = folder
+        self.demonstration = demonstration
+        self.unused: set[str] = set()
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name not in {"CI", "GITHUB_ACTIONS"}},
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_ADDOPTS": "-p npudump -p no:cacheprovider",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "COLUMNS": "112",
+        }
+
+    @property
+    def runs(self) -> dict[str, Callable[[Example], None]]:
+        """What runs a block of each kind."""
+        return {"console": self.console, **dict.fromkeys(FILES, self.file)}
+
+    def file(self, example: Example) -> None:
+        """Write a block as the file that its first line names."""
+        source = str(example.parsed)
+        name = file_name(source)
+        assert name, f"{example.path}:{example.line}: the first line names no file, as in # tolerances.yaml"
+        (self.here / name).write_text(source, encoding="utf-8")
+        if name.endswith(".py") and name != "conftest.py":
+            self.unused.add(name)
+
+    def console(self, example: Example) -> None:
+        """Run each command of a block, and hold what it prints against what the block shows."""
+        before, *commands = COMMAND.split(str(example.parsed))
+        assert not before.strip(), f"{example.path}:{example.line}: a block begins with a command"
+        for text in commands:
+            command, *shown = text.rstrip("\n").split("\n")
+            code, printed = self.run(command.partition("  # ")[0])
+            where = f"{example.path}:{example.line}: $ {command}"
+            if not shown:
+                assert code == 0, f"{where} ended with {code}\n{printed}"
+                continue
+            missing = first_missing(shown, printed.rstrip().splitlines())
+            assert missing is None, f"{where} does not print\n{missing}\nit prints\n{printed}"
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Run one command where the last one ended; return its exit code and what it printed."""
+        if command == "npudump demo":
+            shutil.copytree(self.demonstration[0], self.here / "npudump-demo")
+            return 0, self.demonstration[1]
+        by_pytest = re.search(r"\bpytest\b", command)
+        self.unused -= {name for name in self.unused if name in command or (by_pytest and "test_" in name)}
+        script = f"{command}\ncode=$?; pwd > {self.folder}/.here; exit $code"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.here,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            check=False,
+        )
+        self.here = Path((self.folder / ".here").read_text(encoding="utf-8").strip())
+        return done.returncode, COLOUR.sub("", done.stdout)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_name)
+def test_a_page_does_what_it_says(
+    path: Path, stocked: Callable[[], Path], demonstration: tuple[Path, str]
+) -> None:
+    story = Story(stocked(), demonstration)
+    document = parse(path, story.runs)
+    for example in document.examples():
+        with contextlib.suppress(SkipTest):
+            example.evaluate()
+    assert not story.unused, "no console block of the page runs these files"
+
+
+@pytest.mark.parametrize("reason", SKIPPED)
+def test_a_block_that_does_not_run_here_says_why(reason: str) -> None:
+    pytest.skip(reason)
+
+
+def test_few_blocks_are_not_run() -> None:
+    assert len(SKIPPED) <= MOST_SKIPPED
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_name)
+def test_no_block_escapes(path: Path) -> None:
+    """Counted by the fences alone: every block is found by the parser, or of a kind that is nothing to run."""
+    text = path.read_text(encoding="utf-8")
+    opened = [match[2] for match in FENCE.finditer(text)]
+    found = [e for e in parse(path, dict.fromkeys(RUN, nothing)).examples() if e.region.lexemes.get("arguments")]
+    assert not [kind for kind in opened if kind not in (*RUN, *OTHER)], "a kind that nobody knows"
+    assert len(found) == sum(kind in RUN for kind in opened)
+    assert not re.search(r"^(?: {4}|\t)\$ ", text, re.MULTILINE), "a console block without a fence"
