@@ -13,7 +13,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 nitpicky = False  # annotations name types of numpy and pytest, whose indexes would have to be fetched
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
