@@ -3,7 +3,7 @@
 A page is a story: its blocks run in order, in one folder, by one test. What a block is:
 
 * a Python, YAML or ini block is the file that its first line, a comment, names; a Python file has to be run;
-* in a console block each line behind ``$`` is run by bash. Lines below it have to be in its output, in this order
+* a console block is one session of bash, and each line behind ``$`` a command. Lines below it have to be in its output, in this order
   and without others between them unless a line ``...`` says so; ``...`` inside a line stands for any text,
   and numbers with a fraction may differ by 1 %. A command that shows no output has to end with 0;
 * ``<!-- skip: next "why" -->`` before a block keeps it from being run, and the reason is this suite's.
@@ -41,6 +41,7 @@ MOST_SKIPPED = 14
 FENCE = re.compile(r"^ *(?:`{3,}|~{3,})[ \t]*(\S*)", re.MULTILINE)
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])(-?\d+\.\d+(?:e[-+]?\d+)?)(?![\w.])")
+END = "-- end of command"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -137,38 +138,40 @@ class Story:
 
     def console(self, example: Example) -> None:
         """Run each command of a block, and hold what it prints against what the block shows."""
-        before, *commands = COMMAND.split(str(example.parsed))
+        before, *texts = COMMAND.split(str(example.parsed))
         assert not before.strip(), f"{example.path}:{example.line}: a block begins with a command"
-        for text in commands:
-            command, *shown = text.rstrip("\n").split("\n")
-            code, printed = self.run(command.partition("  # ")[0])
+        told = [text.rstrip("\n").split("\n") for text in texts]
+        done = self.run([command.partition("  # ")[0] for command, *_ in told])
+        for (command, *shown), (code, printed) in zip(told, done, strict=True):
             where = f"{example.path}:{example.line}: $ {command}"
             if not shown:
                 assert code == 0, f"{where} ended with {code}\n{printed}"
                 continue
             assert set(shown) != {"..."}, f"{where} shows nothing; it prints\n{printed}"
-            missing = first_missing(shown, printed.rstrip().splitlines())
+            missing = first_missing(shown, printed.splitlines())
             assert missing is None, f"{where} does not print\n{missing}\nit prints\n{printed}"
 
-    def run(self, command: str) -> tuple[int, str]:
-        """Run one command where the last one ended; return its exit code and what it printed."""
-        if command.startswith("npudump demo"):
+    def run(self, commands: list[str]) -> list[tuple[int, str]]:
+        """Run commands in one shell, where the last block ended; return what each ended with and printed."""
+        for command in commands:
+            by_pytest = re.search(r"\bpytest\b", command)
+            self.unused -= {name for name in self.unused if name in command or (by_pytest and "test_" in name)}
+        if commands[0].startswith("npudump demo"):
             shutil.copytree(self.demonstration[0], self.here / "npudump-demo")
-            return 0, self.demonstration[1]
-        by_pytest = re.search(r"\bpytest\b", command)
-        self.unused -= {name for name in self.unused if name in command or (by_pytest and "test_" in name)}
-        script = f"{command}\ncode=$?; pwd > {self.folder}/.here; exit $code"
+            return [(0, COLOUR.sub("", self.demonstration[1])), *(self.run(commands[1:]) if commands[1:] else [])]
+        script = "".join(f"{command}\ncode=$?; echo; echo {END} $code\n" for command in commands)
         done = subprocess.run(
-            ["bash", "-c", script],
+            ["bash", "-c", f"{script}pwd > {self.folder}/.here"],
             cwd=self.here,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
-            check=False,
+            check=True,
         )
         self.here = Path((self.folder / ".here").read_text(encoding="utf-8").strip())
-        return done.returncode, COLOUR.sub("", done.stdout)
+        parts = re.split(rf"^{END} (\d+)\n", done.stdout, flags=re.MULTILINE)
+        return [(int(code), COLOUR.sub("", text).rstrip()) for text, code in zip(parts[::2], parts[1::2], strict=False)]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=page_name)
