@@ -16,9 +16,12 @@ nitpicky = False  # annotations name types of numpy and pytest, whose indexes wo
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 
+autodoc_class_signature = "separated"  # nobody but the plugin makes these
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
 autodoc_default_options = {"members": True, "undoc-members": False}
+napoleon_use_ivar = True  # attributes are described once, in the class
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
@@ -26,6 +29,8 @@ html_theme = "furo"
 html_title = "pytest-npudump"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
+html_show_sourcelink = False
+html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}

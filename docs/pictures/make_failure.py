@@ -45,7 +45,7 @@ def picture(demonstration: str) -> str:
 def main() -> None:
     """Run the demonstration and write the picture."""
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(  # noqa: S603 - ourselves
+        done = subprocess.run(
             [sys.executable, "-c", "from pytest_npudump.cli import main; main(['demo'])"],
             cwd=folder,
             env={**os.environ, "COLUMNS": str(COLUMNS), "PY_COLORS": "1"},

@@ -138,10 +138,14 @@ class Stats:
 
     Attributes:
         count: number of elements.
-        max, min: extreme values; int for integer and bool tensors, else float (NaN and infinities included).
+        max: largest value; int for integer and bool tensors, else float (NaN and infinities included).
+        min: smallest value, of the same type.
         avg: arithmetic mean.
         l2norm: square root of the sum of squares.
-        nan, neg_inf, pos_inf, zero: numbers of such elements.
+        nan: number of such elements.
+        neg_inf: number of negative infinities.
+        pos_inf: number of positive infinities.
+        zero: number of zeros.
         digits: significant decimal digits the float values carry; None for full precision. ACL's CSV
             files carry 6.
     """
@@ -188,7 +192,8 @@ class TensorRecord:
         size: bytes the producer says the tensor has, alignment included; None where unknown.
         stats: None where the dump has a tensor whose statistics were not asked for or cannot be computed.
         time: microseconds since the epoch at which it was dumped; 0 where unknown.
-        task, stream: ids from the file name; None where it has none.
+        task: id from the file name; None where it has none.
+        stream: the same.
         path: the file it was read from.
         payload: the tensor's bytes, where the dump has them.
         original_shape: shape before CANN's layout conversion; None where unknown.

@@ -30,7 +30,9 @@ runpy.run_path("classify.py", run_name="__main__")
 """``./main``: an application on pyACL, in a process of its own."""
 
 
-def _save(path: Path, nodes: Sequence[onnx.NodeProto], ports: Sequence[tuple[str, int, list[int]]], *w: object) -> None:
+def _save(
+    path: Path, nodes: Sequence[onnx.NodeProto], ports: Sequence[tuple[str, int, list[int]]], *w: object
+) -> None:
     given, out = (helper.make_tensor_value_info(*port) for port in ports)
     graph = helper.make_graph(nodes, path.stem, [given], [out], w)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -39,7 +39,7 @@ def text_of(svg: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return words without numbers, whose last digits depend on the machine, and without rules of the terminal."""
+    """Return words without numbers, whose last digits depend on the machine, and without ruled lines."""
     text = re.sub(r"[=_]{3,}", " ", text)
     return NUMBER.sub("#", text).split()
 

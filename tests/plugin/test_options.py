@@ -1,4 +1,4 @@
-"""The table of options: a switch of the command line, a row of the README, and mostly an ini key."""
+"""The table of options: a switch of the command line, a row of the docs, and mostly an ini key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.options import settings_of
 from pytest_npudump.settings import OPTIONS, Option, Settings, parse_size
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 NOT_DEFAULT = {
     "device": "3",
     "dump-limit": "2KiB",
@@ -195,9 +195,9 @@ def test_text_that_is_no_size_is_refused_with_an_example(text: str) -> None:
         parse_size(text)
 
 
-def test_readme_lists_exactly_these_options_with_their_defaults() -> None:
+def test_docs_list_exactly_these_options_with_their_defaults() -> None:
     rows = re.findall(
-        r"^\| `(--npudump-[a-z-]+)[^`]*` \|(.*)\|\s*$", README.read_text(encoding="utf-8"), re.MULTILINE
+        r"^\| `(--npudump-[a-z-]+)[^`]*` \|(.*)\|\s*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )
     assert [flag for flag, _ in rows] == [option.flag for option in OPTIONS]
     for (flag, rest), option in zip(rows, OPTIONS, strict=True):

@@ -20,7 +20,7 @@ from pytest_npudump.plugin.marker.arguments import CHECKS, parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination
 from pytest_npudump.request import DumpRequest, is_glob, matches_any
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "marker.md"
 RANGE = {"begin": "a", "end": "b"}
 
 
@@ -245,7 +245,7 @@ def test_how_a_test_is_run_goes_with_what_it_asks_for(arguments: dict[str, Any],
     assert words in str(caught.value)
 
 
-def test_readme_lists_exactly_these_arguments() -> None:
-    text = README.read_text(encoding="utf-8").split("| argument | meaning |")[1].split("\n\n")[0]
+def test_docs_list_exactly_these_arguments() -> None:
+    text = PAGE.read_text(encoding="utf-8").split("| argument | meaning |")[1].split("\n\n")[0]
     cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
     assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted(CHECKS)

@@ -1,0 +1,220 @@
+"""Tables of README and docs list what the code has: rooms, commands, options, presets, public names, JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pytest_npudump
+from pytest_npudump.cli import COMMANDS
+from pytest_npudump.cli.config.command import configure as configure_config
+from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PACKAGE = ROOT / "pytest_npudump"
+
+
+def rows(page: str, header: str, number: int = 0) -> list[list[str]]:
+    """Return the cells of the table number ``number`` under a header row."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    table = text.split(f"\n{header}\n")[number + 1].split("\n\n")[0]
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in table.splitlines()[1:]
+        if line.startswith("|")
+    ]
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_rooms_are_the_package_s_folders_from_the_roof_to_the_ground() -> None:
+    listed = [names(cells[0])[0].rstrip("/") for cells in rows("contributing.md", "| room | what it is |")]
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert set(listed) == folders
+    contract = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("layers = [")[1].split("]")[0]
+    floors = [name for name in re.findall(r"\w+", contract) if name in folders]
+    assert listed == floors
+
+
+def test_files_that_contributing_names_exist() -> None:
+    text = (DOCS / "contributing.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`([\w./-]+/[\w.-]*\w+\.\w+)`", text)
+    missing = [
+        path
+        for path in paths
+        if not any((base / path).exists() for base in (ROOT, PACKAGE, ROOT / "tests" / "data"))
+    ]
+    assert len(paths) > 20
+    assert missing == []
+
+
+def test_samples_that_contributing_names_exist_and_none_is_left_out() -> None:
+    patterns = [
+        name
+        for cells in rows("contributing.md", "| folder | where it comes from |")
+        for name in names(cells[0])
+    ]
+    data = ROOT / "tests" / "data"
+    found = [set(data.glob(pattern.rstrip("/"))) for pattern in patterns]
+    assert [pattern for pattern, paths in zip(patterns, found, strict=True) if not paths] == []
+    known = {path for paths in found for path in paths}
+    left_out = [
+        path
+        for path in data.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and not known & {path, *path.parents}
+    ]
+    assert left_out == []
+
+
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield each command that has arguments of its own, and its parser."""
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser(prog=name)
+        if name == "config":
+            configure_config(parser)
+            (actions,) = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+            yield from ((f"config {action}", sub) for action, sub in actions.choices.items())
+            continue
+        package = f"pytest_npudump.cli.{name}"
+        folder = (PACKAGE / "cli" / name).is_dir()
+        importlib.import_module(f"{package}.command" if folder else package).configure(parser)
+        yield name, parser
+
+
+PARSERS = dict(parsers())
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_the_page_lists_the_arguments_of_each_command_in_the_order_of_its_help(command: str) -> None:
+    text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    section = text.split(f"\n## `npudump {command}`\n")[1].split("\n## ")[0]
+    listed = [names(line.split("|")[1]) for line in section.splitlines() if line.startswith("| `")]
+    expected = []
+    for action in PARSERS[command]._actions:
+        if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
+            continue
+        words = [*action.option_strings] or [str(action.metavar or action.dest)]
+        expected.append(words)
+    assert [[name.split(" ")[0] for name in cells] for cells in listed] == expected
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_choices_and_defaults_of_a_command_are_on_its_page(command: str) -> None:
+    text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    section = text.split(f"\n## `npudump {command}`\n")[1].split("\n## ")[0]
+    lines = {
+        name.split(" ")[0]: line
+        for line in section.splitlines()
+        if line.startswith("| `")
+        for name in names(line.split("|")[1])
+    }
+    for action in PARSERS[command]._actions:
+        flag = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+        if action.choices and "as for" not in lines[flag]:
+            assert [choice for choice in action.choices if f"`{choice}`" not in lines[flag]] == [], flag
+
+
+def test_every_command_is_listed_with_its_help() -> None:
+    listed = {
+        names(name)[0]: text for name, text in rows("reference/commands.md", "| command | what it does |")
+    }
+    assert listed == COMMANDS
+
+
+def test_the_sections_of_commands_are_those_that_help_names() -> None:
+    text = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## `npudump (.*)`$", text, re.MULTILINE) == list(PARSERS)
+
+
+def test_presets_are_listed_with_their_bounds_and_sources() -> None:
+    table = rows("reference/tolerances.md", "| preset | after | float32 | float16 | bfloat16 |")
+    assert {names(cells[0])[0]: cells[1] for cells in table} == DESCRIPTIONS
+    for name, _, *bounds in table:
+        for dtype, cell in zip(("float32", "float16", "bfloat16"), bounds, strict=True):
+            told = tuple(
+                2.0 ** int(one[2:]) if one.startswith("2^") else float(one) for one in cell.split(", ")
+            )
+            assert told == PRESETS[names(name)[0]][dtype], (name, dtype)
+
+
+def test_the_marker_s_page_names_every_preset() -> None:
+    (cell,) = [
+        cells[1] for cells in rows("reference/marker.md", "| argument | meaning |") if cells[0] == "`preset`"
+    ]
+    assert set(names(cell)) == set(PRESETS)
+
+
+def test_public_names_are_those_of_the_page_and_can_be_imported() -> None:
+    listed = [names(cells[0])[0] for cells in rows("reference/public-names.md", "| name | what it is |")]
+    exported = [
+        name.split(".")[1] for name in listed if name.count(".") == 1 and (name.split(".")[1][0].isupper())
+    ]
+    assert sorted(exported) == pytest_npudump.__all__ == sorted(pytest_npudump._MODULES)
+    assert set(pytest_npudump.__all__) <= set(dir(pytest_npudump))
+    for name in exported:
+        assert getattr(pytest_npudump, name).__name__ == name
+    for module in set(listed) - {f"pytest_npudump.{name}" for name in exported}:
+        importlib.import_module(module)
+    with pytest.raises(AttributeError, match="has no attribute 'Session'"):
+        pytest_npudump.Session  # noqa: B018 - the access is what is tested
+
+
+def test_importing_the_package_imports_nothing_else_of_it() -> None:
+    code = (
+        "import sys, pytest_npudump; heavy = ('pytest_npudump.', 'numpy', 'yaml', 'rich'); "
+        "sys.exit(repr([name for name in sys.modules if name.startswith(heavy)]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, encoding="utf-8", check=False)
+    assert done.stderr.strip() == "[]"
+
+
+def test_extras_that_pages_install_exist() -> None:
+    known = re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    for page in (ROOT / "README.md", *DOCS.rglob("*.md")):
+        asked = re.findall(r"(?:pytest-npudump|\.)\[(\w+)\]", page.read_text(encoding="utf-8"))
+        assert set(asked) <= set(known), page
+
+
+@pytest.fixture(scope="module")
+def failure(demonstration: tuple[Path, str]) -> Any:
+    """The report.json of the demonstration's failure."""
+    (path,) = (demonstration[0] / "dumps").glob("*/report.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def keys(number: int) -> list[str]:
+    return [
+        name for cells in rows("reference/json.md", "| key | value |", number) for name in names(cells[0])
+    ]
+
+
+def test_the_keys_of_report_json_are_those_of_the_page(failure: Any) -> None:
+    assert list(failure) == keys(0)
+
+
+def test_the_keys_of_a_comparison_and_of_a_verdict_are_those_of_the_page(failure: Any) -> None:
+    assert list(failure["comparison"]) == keys(1)
+    verdicts = failure["comparison"]["verdicts"]
+    assert [*verdicts[0], "key", "elements"] == keys(2)
+    (summary,) = [
+        cells[1] for cells in rows("reference/json.md", "| key | value |", 1) if cells[0] == "`summary`"
+    ]
+    assert names(summary) == list(failure["comparison"]["summary"])
+    (told,) = [
+        cells[1] for cells in rows("reference/json.md", "| key | value |", 2) if cells[0] == "`status`"
+    ]
+    assert {verdict["status"] for verdict in verdicts} <= set(names(told))
