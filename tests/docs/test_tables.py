@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,3 +221,38 @@ def test_the_keys_of_a_comparison_and_of_a_verdict_are_those_of_the_page(failure
         cells[1] for cells in rows("reference/json.md", "| key | value |", 2) if cells[0] == "`status`"
     ]
     assert {verdict["status"] for verdict in verdicts} <= set(names(told))
+
+
+def test_the_keys_of_the_junit_property_are_on_the_page(
+    demonstration: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(demonstration[0], tmp_path / "demo")
+    words = [
+        "-p",
+        "npudump",
+        "-p",
+        "no:cacheprovider",
+        f"--npudump-dump-dir={tmp_path}",
+        "--junitxml=junit.xml",
+    ]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    command = [sys.executable, "-m", "pytest", *words]
+    subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False)
+    (found,) = ET.parse(folder / "junit.xml").getroot().iter("property")  # noqa: S314 - written by pytest
+    told = json.loads(found.attrib["value"])
+    assert told["status"] == "failed"
+    assert set(told) <= set(keys(3))
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#([\w-]+))?\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(links) > 20
+    for path, anchor in links:
+        assert (ROOT / path).is_file(), path
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, (path, anchor)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
