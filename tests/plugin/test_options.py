@@ -1,4 +1,4 @@
-"""The table of options: a switch of the command line, a row of the README, and mostly an ini key."""
+"""The table of options: a switch of the command line, a row of the docs, and mostly an ini key."""
 
 from __future__ import annotations
 
