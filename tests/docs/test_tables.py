@@ -20,6 +20,7 @@ import pytest_npudump
 from pytest_npudump.cli import COMMANDS
 from pytest_npudump.cli.config.command import configure as configure_config
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS
+from pytest_npudump.golden.text import parse as parse_golden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,3 +257,12 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_golden_that_the_page_shows_is_one() -> None:
+    page = DOCS / "reference" / "golden-file.md"
+    text = page.read_text(encoding="utf-8").split("```text\n")[1].split("```")[0]
+    golden = parse_golden(text, page)
+    assert golden.test == "tests/test_ocr.py::test_classifier[fp16]"
+    assert golden.producer["soc"] == "Ascend910B3"
+    assert [str(key) for key in golden.table.keys] == ["conv1:output.0", "fc:output.0"]
