@@ -156,10 +156,10 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """What ``npudump demo`` leaves in its folder, and prints on a terminal of 112 columns, under CI."""
+    """What ``npudump demo`` leaves in its folder, and prints on a terminal of 120 columns, under CI."""
     folder = tmp_path_factory.mktemp("demonstration")
     command = "import sys; from pytest_npudump.cli import main; sys.exit(main(['demo']))"
-    environment = {"CI": "true", "COLUMNS": "112", "PY_COLORS": "1", "PYTHONWARNINGS": "default"}
+    environment = {"CI": "true", "COLUMNS": "120", "PY_COLORS": "1", "PYTHONWARNINGS": "default"}
     done = subprocess.run(
         [sys.executable, "-c", command],
         cwd=folder,

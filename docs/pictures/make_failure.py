@@ -1,4 +1,4 @@
-"""Makes ``failure.svg`` anew: the failure of ``npudump demo``, as a terminal of 112 columns shows it.
+"""Makes ``failure.svg`` anew: the failure of ``npudump demo``, as a terminal of 120 columns shows it.
 
     python docs/pictures/make_failure.py
 
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 PICTURE = Path(__file__).with_name("failure.svg")
-COLUMNS = 112
+COLUMNS = 120
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 

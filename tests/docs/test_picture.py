@@ -14,7 +14,7 @@ import pytest
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-HEADLINE = r"Conv@21 \(Conv output\.0\) differs: min is (\S+) instead of (\S+), (\d+) times"
+HEADLINE = r"Conv@21 \(Conv output\.0\) differs: \w+ is (\S+) instead of (\S+), (\S+) times"
 
 
 @pytest.fixture(scope="module")
