@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_npudump
-from pytest_npudump.cli import COMMANDS
-from pytest_npudump.cli.config.command import configure as configure_config
+from pytest_npudump.cli import COMMANDS, _parser
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS
 from pytest_npudump.golden.text import parse as parse_golden
 
@@ -84,22 +83,17 @@ def test_samples_that_contributing_names_exist_and_none_is_left_out() -> None:
     assert left_out == []
 
 
-def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yield each command that has arguments of its own, and its parser."""
-    for name in COMMANDS:
-        parser = argparse.ArgumentParser(prog=name)
-        if name == "config":
-            configure_config(parser)
-            (actions,) = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-            yield from ((f"config {action}", sub) for action, sub in actions.choices.items())
-            continue
-        package = f"pytest_npudump.cli.{name}"
-        folder = (PACKAGE / "cli" / name).is_dir()
-        importlib.import_module(f"{package}.command" if folder else package).configure(parser)
-        yield name, parser
+    choices = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not choices:
+        yield parser.prog.removeprefix("npudump "), parser
+    for commands in choices:
+        for command in commands.values():
+            yield from parsers(command)
 
 
-PARSERS = dict(parsers())
+PARSERS = dict(parsers(_parser(list(COMMANDS))))
 
 
 @pytest.mark.parametrize("command", PARSERS)
