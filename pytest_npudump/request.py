@@ -30,6 +30,8 @@ class DumpRequest:
         golden_tensors: names or globs of layers whose tensors are kept beside the golden.
         rtol, atol: tolerance of this test's floating-point statistics; one given alone makes the other 0.
         preset: name of a tolerance preset; None for the run's.
+        numerics: ``same``, ``other`` or ``hf32``: the preset that ``default`` stands for in this test; None
+            or ``auto`` for the one that fits what produced the golden and the run.
         tolerances: further rules, as in a tolerance file.
         escalate: whether a failure is followed by a tensor dump of the failing layers.
         isolation: ``process`` for a child process, ``none`` for pytest's own, None for what the scene and the
@@ -60,6 +62,7 @@ class DumpRequest:
     rtol: float | None = None
     atol: float | None = None
     preset: str | None = None
+    numerics: str | None = None
     tolerances: tuple[Mapping[str, Any], ...] = ()
     escalate: bool = True
     isolation: str | None = None

@@ -86,6 +86,21 @@ OPTIONS: tuple[Option, ...] = (
         metavar="NAME",
     ),
     Option(
+        "numerics",
+        default="auto",
+        help="which bounds the preset 'default' stands for: those for a run of the same numerics as the "
+        "golden's, for other ones, for other ones of which one may compute in HF32, or (auto) those that fit "
+        "what is known of both",
+        choices=("auto", "same", "other", "hf32"),
+    ),
+    Option(
+        "fail-on",
+        default="difference",
+        help="what fails a test: a difference beyond its tolerance, or (change) every value that is not the "
+        "golden's digit for digit",
+        choices=("difference", "change"),
+    ),
+    Option(
         "tolerances",
         default="",
         help="YAML file of tolerance rules, relative to rootdir",
@@ -148,6 +163,8 @@ class Settings:
     golden_dir: str
     golden_variant: str
     preset: str
+    numerics: str
+    fail_on: str
     tolerances: str
     escalate: bool
     dump_dir: str

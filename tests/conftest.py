@@ -124,6 +124,8 @@ def defaults() -> Settings:
         golden_dir="golden",
         golden_variant="",
         preset="",
+        numerics="auto",
+        fail_on="difference",
         tolerances="",
         escalate=True,
         dump_dir="",

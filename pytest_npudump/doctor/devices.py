@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from pytest_npudump.config.acl.installed import driver_version
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 AREA = "devices"
 _MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 _NPU = re.compile(r"davinci[0-9]+")
-_INSTALL_INFO = "/etc/ascend_install.info"
-_INSTALL_PATH = re.compile(r"^\s*Driver_Install_Path_Param\s*=\s*(/\S*)", re.MULTILINE | re.IGNORECASE)
 _CONTAINER_CGROUP = re.compile(r"docker|kubepods|containerd|libpod|lxc", re.IGNORECASE)
 _IN_SMI = re.compile(
     r"^\|\s*\d+\s+(?P<name>[A-Za-z0-9][\w-]*)\s*\|\s*(?P<health>[A-Za-z]+)\s*\|", re.MULTILINE
@@ -45,10 +44,7 @@ def check_container(system: System) -> Iterator[Finding]:
 
 def check_driver(system: System) -> Iterator[Finding]:
     """Look for the driver where ``/etc/ascend_install.info`` says, else in ``/usr/local/Ascend``."""
-    stated = _INSTALL_PATH.search(system.read(_INSTALL_INFO))
-    file = f"{stated.group(1).rstrip('/') if stated else '/usr/local/Ascend'}/driver/version.info"
-    text = system.read(file)
-    version = _field(text, "package_version") or _field(text, "Version")
+    file, version = driver_version(system.read)
     if version:
         yield Finding(AREA, "driver", OK, f"{version} ({file})")
         return
@@ -60,11 +56,6 @@ def check_driver(system: System) -> Iterator[Finding]:
         yield Finding(AREA, "driver", WARNING, f"{file} has no version or cannot be read", remedy)
     else:
         yield Finding(AREA, "driver", ABSENT, f"there is no {file}", remedy)
-
-
-def _field(text: str, key: str) -> str:
-    match = re.search(rf"^[ \t]*{key}[ \t]*=[ \t]*(\S+)", text, re.MULTILINE)
-    return match.group(1) if match else ""
 
 
 def check_npu_smi(system: System) -> Iterator[Finding]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.installed import installed_cann
+from pytest_npudump.config.acl.installed import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
+from pytest_npudump.golden.origin import installed, processor
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden
 from pytest_npudump.golden.text import EMPTY, UNWRITTEN, Golden, unwritable
 
@@ -95,7 +94,7 @@ class Goldens:
         Raises:
             GoldenError: it cannot be written; the old file is as it was.
         """
-        facts = self._facts(producer)
+        facts = self.facts(producer)
         dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())} - known.keys()
         kept = previous.extra if previous else {}
         extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
@@ -105,12 +104,18 @@ class Goldens:
         metadata = tensors.metadata(golden)
         return pair.stage_pair(golden, tensors.tensors, metadata, tensors.left_out)
 
-    def _facts(self, producer: Mapping[str, str]) -> dict[str, str]:
+    def facts(self, producer: Mapping[str, str]) -> dict[str, str]:
+        """Return what a golden records of its origin: ``producer``, what is installed, and what was asked.
+
+        Args:
+            producer: what the runtime says of itself.
+        """
         facts = dict(producer)
         if facts.get("runtime") == "emulator":
-            facts |= _installed("onnxruntime")
-        elif cann := installed_cann():
-            facts["cann"] = cann
+            facts |= installed("onnxruntime") | processor()
+        else:
+            found = {"cann": installed_cann(), "driver": installed_driver()}
+            facts |= {name: value for name, value in found.items() if value}
         return facts | self._asked
 
     def foreign(self, golden: Golden) -> tuple[str, ...]:
@@ -142,7 +147,7 @@ class Goldens:
 
     def differences(self, golden: Golden, producer: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         """Facts of origin in which the golden and this run differ, as ``name: (golden, this run)``."""
-        now = self._facts(producer)
+        now = self.facts(producer)
         before = {name: str(value) for name, value in golden.producer.items() if name != "digits"}
         names = dict.fromkeys([*before, *now])
         return {
@@ -150,12 +155,3 @@ class Goldens:
             for name in names
             if before.get(name, "-") != now.get(name, "-")
         }
-
-
-@cache
-def _installed(package: str) -> dict[str, str]:
-    # Each answer reads and parses the package's metadata, which takes longer than comparing small goldens.
-    try:
-        return {package: version(package)}
-    except PackageNotFoundError:
-        return {}

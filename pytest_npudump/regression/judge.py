@@ -28,6 +28,7 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.diagnose import explain_empty, full_words, notes_of
 from pytest_npudump.regression.empty_operators import changed, empty_operators, notes_on
 from pytest_npudump.regression.golden_elements import judge_elements
+from pytest_npudump.regression.numerics import changes, numerics_for
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.regression.printed import as_recorded, is_printed
 from pytest_npudump.regression.ranks import judge_parts, shared
@@ -220,15 +221,17 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
         problem = str(GoldenMissingError(f"no golden file {case.goldens.path}"))
         path, word = case.goldens.path, status.MISSING_GOLDEN
         return FirstRun(Outcome(word, path, problems=(problem,), tensors=len(table)), dump)
-    comparison = compare_runs(golden.table, table, case.tolerances)
+    numerics = numerics_for(case, golden)
+    tolerances = case.tolerances.under(numerics.bounds)
+    comparison = compare_runs(golden.table, table, tolerances)
     if comparison.count(EXTRA):  # the golden knows no raw names for them
         dump = _told_by_raw_names(case, golden, dump)
-        comparison = compare_runs(golden.table, StatsTable.from_records(dump.records), case.tolerances)
+        comparison = compare_runs(golden.table, StatsTable.from_records(dump.records), tolerances)
     lost: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
     if kept := case.request.golden_tensors:
         stored = stored_tensors(golden)
-        comparison = judge_elements(comparison, stored, kept, dump.records, case.tolerances)
+        comparison = judge_elements(comparison, stored, kept, dump.records, tolerances)
         lost = _lost_tensors(golden, missing_tensors(golden, stored, kept))
         doubtful = left_out_notes(left_out(golden))
     dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
@@ -240,6 +243,7 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
         *changed(golden, silent),
         *_problems(case, dump, table, known),
         *lost,
+        *changes(case, comparison),
     )
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
@@ -255,6 +259,7 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
         + doubtful
         + comparison.notes,
         tensors=len(table),
+        numerics=numerics,
         environment=case.goldens.differences(golden, case.runtime.producer()),
     )
     return FirstRun(outcome, dump)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.describe import TensorDescription
     from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.reference.result import ReferenceResult
@@ -50,6 +51,7 @@ class Outcome:
         problems: what went wrong besides verdicts, in words; any of them fails the test.
         notes: what a reader of the report should know.
         tensors: number of tensors that were dumped and selected.
+        numerics: which bounds fit the golden and this run; None where nothing was compared.
         environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
         findings: what scenes other than ``model`` and ``op`` found, in execution order.
         reference: the comparison with an ONNX model; None where the test names none.
@@ -62,6 +64,7 @@ class Outcome:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tensors: int = 0
+    numerics: Numerics | None = None
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     findings: tuple[SceneFinding, ...] = ()
     reference: ReferenceResult | None = None

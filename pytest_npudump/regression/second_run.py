@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
@@ -155,8 +156,10 @@ def _findings(
     layers = {sanitise(layer) for layer in plan.layers}
     failing = [key for key in failing_keys(first.outcome) if sanitise(key.layer) in layers]
     disagreements = _disagreements(case, first, failing, records)
+    numerics = first.outcome.numerics
+    tolerances = case.tolerances.under(numerics.bounds) if numerics is not None else case.tolerances
     return tuple(
-        _finding(case, key, records.get(str(key.sanitised)), disagreements, tensors) for key in failing
+        _finding(tolerances, key, records.get(str(key.sanitised)), disagreements, tensors) for key in failing
     )
 
 
@@ -181,7 +184,7 @@ def _disagreements(
 
 
 def _finding(
-    case: Case,
+    tolerances: Tolerances,
     key: TensorKey,
     record: TensorRecord | None,
     disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
@@ -203,5 +206,5 @@ def _finding(
     if golden.shape != actual.shape or golden.dtype != actual.dtype:
         shapes = f"{golden.dtype} {list(golden.shape)}, this one {actual.dtype} {list(actual.shape)}"
         return replace(finding, description=describe_tensor(actual), note=f"the golden tensor is {shapes}")
-    rtol, atol = case.tolerances.elements(record.key.layer, record.dtype)
+    rtol, atol = tolerances.elements(record.key.layer, record.dtype)
     return replace(finding, difference=compare_tensors(golden, actual, rtol=rtol, atol=atol))

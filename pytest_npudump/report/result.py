@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _NOTES = 5
 _NOTE = 300
+_COUNTS = ("expected", "compared", "passed", "unjudged", "identical", "changed")
 
 
 def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
@@ -29,10 +30,13 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
     }
     if outcome.comparison is not None:
         comparison = outcome.comparison
-        told |= {name: getattr(comparison, name) for name in ("expected", "compared", "passed", "unjudged")}
+        told |= {name: getattr(comparison, name) for name in _COUNTS}
         told |= {name: comparison.count(name) for name in (FAIL, MISSING, EXTRA)}
         first = comparison.first
         told["first"] = str(first.key) if first else None
+        told["first_change"] = str(comparison.first_change) if comparison.differing else None
+    if outcome.numerics is not None:
+        told["bounds"] = outcome.numerics.bounds
     if outcome.reference is not None:
         told["reference"] = outcome.reference.summary()
         told["first"] = told.get("first") or told["reference"]["first"]
@@ -77,6 +81,7 @@ def full_json(result: Result) -> dict[str, Any]:
         "golden": str(outcome.golden) if outcome.golden else None,
         "problems": list(outcome.problems),
         "notes": list(outcome.notes),
+        "numerics": outcome.numerics.to_json() if outcome.numerics else None,
         "environment": {name: list(pair) for name, pair in outcome.environment.items()},
         "findings": [finding.to_json() for finding in outcome.findings],
         "comparison": outcome.comparison.to_json() if outcome.comparison else None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first import explain_first
+from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.elements import finding_lines
@@ -36,8 +38,8 @@ FINDINGS = 2
 LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
 _FEWEST_ROWS = 2
-_FIXED = 8
-"""Lines around the rows: first, golden, recorded elsewhere, header, rest, rule, details, way out."""
+_FIXED = 9
+"""Lines around the rows: first, changed, golden, bounds, header, rest, rule, details, way out."""
 
 
 def headline(result: Result) -> str:
@@ -140,15 +142,29 @@ def _comparison_lines(outcome: Outcome, rows: int) -> list[str]:
         f"first:      {explain_first(comparison)}",
         f"golden:     {len(failing)} of {comparison.expected} tensors fail against {shown(outcome.golden)}",
     ]
-    if outcome.environment:
-        changed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in outcome.environment.items())
-        lines.append(f"            it was recorded elsewhere: {changed}")
+    lines[1:1] = _first_change(outcome)
+    if outcome.numerics is not None:
+        lines.append(f"bounds:     {outcome.numerics.describe()}")
     lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)
     if len(failing) > rows:
         lines.append(f"  ... and {len(failing) - rows} more{', all in report.json' * (rows == MOST_ROWS)}")
     first = comparison.first
     rule = next((reason.rule for reason in first.reasons if reason.rule), "") if first else ""
     return [*lines, f"rule:       {rule}"] if rule else lines
+
+
+def _first_change(outcome: Outcome) -> list[str]:
+    """Return where values begin to differ at all, if that is before what is outside of its tolerance.
+
+    Of runs of the same numerics that is the layer to look at; others differ everywhere.
+    """
+    comparison = outcome.comparison
+    assert comparison is not None  # noqa: S101 - checked by the caller
+    change, first = comparison.first_change, comparison.first
+    same = outcome.numerics is not None and outcome.numerics.bounds == SAME
+    if not same or change is None or first is None or first.status != FAIL or change == first.key:
+        return []
+    return [f"changed:    {change} is the first that is not the golden's digit for digit: look there first"]
 
 
 def _escalation_lines(result: Result, escalation: Escalation, limit: int | None) -> list[str]:

@@ -24,6 +24,8 @@ NOT_DEFAULT = {
     "keep-dumps": "all",
     "isolation": "process",
     "isolation-timeout": "90.5",
+    "numerics": "other",
+    "fail-on": "change",
 }
 STANDING = [option for option in OPTIONS if option.standing]
 APPROVING = [option for option in OPTIONS if not option.standing]

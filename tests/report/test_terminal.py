@@ -10,6 +10,7 @@ import pytest
 
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.compare.tolerances.numerics import Numerics
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding
@@ -81,7 +82,7 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lin
         escalation=escalation,
         problems=tuple(f"unreadable file number {number}" for number in range(1000)),
         notes=tuple(f"note number {number}" for number in range(1000)),
-        environment={"soc": ("Ascend910B3", "Ascend310P3")},
+        numerics=Numerics("other", {"soc": ("Ascend910B3", "Ascend310P3")}),
     )
     lines = text_of(test)
     assert len(lines) <= LINES
@@ -92,7 +93,7 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lin
     assert "also: ... and 998 more" in text
     assert "note: ... and 998 more" in text
     assert ("the failure reproduced" in text) is reproduced
-    assert "it was recorded elsewhere: soc Ascend910B3 -> Ascend310P3" in text
+    assert "bounds:     for other numerics: soc Ascend910B3 -> Ascend310P3" in text
     assert lines[-1] == "to approve: pytest --npudump-update-golden 'test_a.py::test_b'"
 
 

@@ -59,12 +59,16 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
         return
     if not failing:
         yield counted + (", the rest could not be read" if result.problems else ", all within tolerance")
+        if comparison.changed:
+            yield f"{comparison.changed} changed within tolerance, first {comparison.first_change}"
         return
     yield f"{counted}: {len(failing)} differ"
     elements = _by_key(result) if compared else {}
     if comparison.first is not None:
         first = sentence(comparison.first, elements.get(comparison.first.key))
         yield f"first diverging layer: {first}"
+        if comparison.first_change != comparison.first.key and comparison.differing:
+            yield f"first change: {comparison.first_change} is the first that is not equal digit for digit"
     shown = failing if verbose else failing[:_SHOWN]
     yield from _table(shown, elements)
     if len(failing) > len(shown):

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.pairing import Pairs
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+    from pytest_npudump.dump.table import StatsTable
 
+_AVG = STATISTICS.index("avg")
 _L2NORM = STATISTICS.index("l2norm")
 _ROUNDING = 1e-12
 """Relative difference between ways to sum integers in float64: numpy's result depends on the CPU."""
@@ -87,6 +89,42 @@ def _judge(
         yield int(rows[index]), int(columns[index]), float(allowed[index]), rules[index]
 
 
+def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Pairs, (m,), of which a judged statistic is not the golden's, digit for digit as either side tells it.
+
+    A value in full precision is the same as a printed one that it rounds to. What a mean or norm of integers
+    differs by for being summed in another order is no change.
+
+    Args:
+        pairs: the m tensors.
+        judged: bool (m, 7), the cells to look at.
+    """
+    here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
+    unequal = judged & ~((here == there) | (np.isnan(here) & np.isnan(there)))
+    for row, column in _wide_cells(pairs, judged):
+        golden, actual = pairs.values(row, column)
+        unequal[row, column] = golden != actual
+    rows, columns = np.nonzero(unequal)
+    golden_cells, actual_cells = here[rows, columns], there[rows, columns]
+    exact = np.fromiter((is_exact(pairs.dtype(row)) for row in rows.tolist()), np.bool_, len(rows))
+    digits = [table.digits[at[rows]] for table, at in _sides(pairs)]
+    printed = [np.where((columns >= MEASURED) | (exact & (columns < EXTREMES)), 0, d) for d in digits]
+    one_printed = (printed[0] > 0) ^ (printed[1] > 0)
+    units = half_unit(golden_cells, printed[0]) + half_unit(actual_cells, printed[1])
+    computed = exact & (columns >= EXTREMES) & (columns < MEASURED)
+    with np.errstate(over="ignore", invalid="ignore"):
+        slack = np.where(one_printed | (printed[0] != printed[1]), units, 0.0)
+        slack += np.where(computed, _ROUNDING * _scales(pairs, golden_cells, rows, columns), 0.0)
+        close = np.abs(actual_cells - golden_cells) <= slack
+    found = np.zeros(len(here), dtype=np.bool_)
+    found[rows[~close]] = True
+    return found
+
+
+def _sides(pairs: Pairs) -> tuple[tuple[StatsTable, NDArray[np.intp]], tuple[StatsTable, NDArray[np.intp]]]:
+    return (pairs.golden, pairs.here), (pairs.actual, pairs.there)
+
+
 def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:
     """Pairs, (m,), whose statistics differ and whose golden extremes are within the absolute tolerance of 0.
 
@@ -122,13 +160,23 @@ def half_unit(values: NDArray[np.float64], digits: NDArray[np.integer]) -> NDArr
 def _scales(
     pairs: Pairs, golden: NDArray[np.float64], rows: NDArray[np.intp], columns: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Magnitude of each cell's golden tensor: of its finite extremes, for a norm (or without any) its own."""
+    """Scale of each cell, by its golden tensor.
+
+    The greatest finite magnitude of its extremes; for an average its root mean square, where the norm is
+    known: noise of an average keeps in step with that, five times as closely as with the extremes. For a
+    norm, or without finite extremes, the value itself.
+    """
     table, at = pairs.golden, pairs.here[rows]
     extremes = np.abs(table.values[at, :EXTREMES])
     usable = table.known[at, :EXTREMES] & np.isfinite(extremes)
     own = np.where(np.isfinite(golden), np.abs(golden), 0.0)
     magnitude = np.where(usable, extremes, 0.0).max(axis=1)
-    return np.where((columns == _L2NORM) | ~usable.any(axis=1), own, magnitude)
+    norm = np.where(table.known[at, _L2NORM], table.values[at, _L2NORM], np.nan)
+    counts = np.array([table.counts[row] or 0 for row in at.tolist()], dtype=np.float64)
+    averaged = (columns == _AVG) & np.isfinite(norm) & (norm > 0) & (counts > 0)
+    square = np.where(averaged, norm / np.sqrt(np.maximum(counts, 1.0)), 0.0)
+    scale = np.where((columns == _L2NORM) | ~usable.any(axis=1), own, magnitude)
+    return np.where(averaged, square, scale)
 
 
 def _on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArray[np.bool_]:

@@ -15,7 +15,7 @@ import numpy as np
 from pytest_npudump.compare.stats.digests import compare_digests
 from pytest_npudump.compare.stats.doubts import doubts_of, hidden_by_print
 from pytest_npudump.compare.stats.first import first_divergence, origin_of
-from pytest_npudump.compare.stats.numbers import below_atol, differing
+from pytest_npudump.compare.stats.numbers import below_atol, changed, differing
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.pairing import Pairs
 from pytest_npudump.compare.stats.verdict import (
@@ -85,6 +85,8 @@ def compare_tables(
     first = first_divergence(failing)
     agree = np.ones(len(pairs.here), dtype=np.bool_)
     agree[list(reasons)] = False
+    positions = np.flatnonzero(both)
+    unequal = changed(pairs, judged) | digests.differ | ~agree
     return Comparison(
         golden=golden,
         actual=actual,
@@ -103,8 +105,9 @@ def compare_tables(
             hidden=hidden,
             digests=digests,
             small=below_atol(pairs, judged, tolerances),
-            positions=np.flatnonzero(both),
+            positions=positions,
         ),
+        differing=frozenset(positions[unequal].tolist()),
     )
 
 

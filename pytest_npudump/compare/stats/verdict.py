@@ -69,15 +69,17 @@ class Verdict:
         op_type: operator type; "" where unknown.
         status: ``pass``, ``fail``, ``missing`` (only the golden has it) or ``extra`` (only the dump).
         reasons: why it fails; empty for the other three.
+        changed: whether it passes, and is not the golden's digit for digit.
     """
 
     key: TensorKey
     op_type: str
     status: str
     reasons: tuple[Reason, ...] = ()
+    changed: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON data; ``key`` is there only where layer, io and slot do not tell the tensor."""
+        """Plain JSON data; ``key`` and ``changed`` are there only where they tell something."""
         key = self.key
         data: dict[str, Any] = {
             "layer": key.layer,
@@ -87,6 +89,8 @@ class Verdict:
             "status": self.status,
             "reasons": [str(reason) for reason in self.reasons],
         }
+        if self.changed:
+            data["changed"] = True
         if key != TensorKey(key.layer, key.io, key.slot):
             data["key"] = str(key)
         return data
@@ -108,6 +112,8 @@ class Comparison:
             see :func:`pytest_npudump.compare.stats.first.explain_first`; "" where nothing diverges.
         remarks: what was decided about pairing, and which statistics were not compared.
         doubts: what was not judged, or not in full.
+        differing: positions in the alignment of tensors both sides have that are not the same digit for
+            digit, whether they pass or fail.
         own_keys: keys of the dump as read, by the key they got here where eager calls were numbered as the
             golden's, see :mod:`pytest_npudump.compare.stats.calls`.
     """
@@ -123,6 +129,7 @@ class Comparison:
     origin: str
     remarks: tuple[str, ...]
     doubts: tuple[Doubt, ...] = ()
+    differing: frozenset[int] = frozenset()
     own_keys: Mapping[TensorKey, TensorKey] = field(default_factory=dict)
 
     @property
@@ -134,6 +141,26 @@ class Comparison:
     def unjudged(self) -> int:
         """Those of ``passed`` of whose values nothing was judged, neither statistics nor elements."""
         return len(frozenset[int]().union(*(doubt.unjudged for doubt in self.doubts)))
+
+    @property
+    def changed(self) -> int:
+        """Those of ``passed`` that are not the golden's digit for digit."""
+        return len(self.differing) - self.count(FAIL)
+
+    @property
+    def identical(self) -> int:
+        """Those of ``passed`` that are the golden's digit for digit, in all that was judged of them."""
+        unseen = frozenset[int]().union(*(doubt.unjudged for doubt in self.doubts)) - self.differing
+        return self.passed - self.changed - len(unseen)
+
+    @property
+    def first_change(self) -> TensorKey | None:
+        """The first tensor in execution order that is not the golden's digit for digit, passing or not."""
+        if not self.differing:
+            return None
+        at = min(self.differing)
+        here, there = int(self.alignment.golden[at]), int(self.alignment.actual[at])
+        return key_at(self.golden, self.actual, here, there)
 
     @property
     def nothing_judged(self) -> bool:
@@ -157,8 +184,9 @@ class Comparison:
     def verdicts(self) -> Iterator[Verdict]:
         """All verdicts in execution order."""
         failing = {verdict.key: verdict for verdict in self.failing}
-        for key, op_type in aligned_keys(self.golden, self.actual, self.alignment):
-            yield failing.get(key) or Verdict(key, op_type, PASS)
+        rows = aligned_keys(self.golden, self.actual, self.alignment)
+        for position, (key, op_type) in enumerate(rows):
+            yield failing.get(key) or Verdict(key, op_type, PASS, changed=position in self.differing)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data: summary, first divergence and all verdicts."""
@@ -171,13 +199,18 @@ class Comparison:
                 "missing": self.count(MISSING),
                 "extra": self.count(EXTRA),
                 "unjudged": self.unjudged,
+                "identical": self.identical,
+                "changed": self.changed,
                 "notes": list(self.notes),
             },
-            "first_divergence": None
-            if self.first is None
-            else {"layer": self.first.key.layer, "io": self.first.key.io, "slot": self.first.key.slot},
+            "first_divergence": None if self.first is None else _place(self.first.key),
+            "first_change": None if (change := self.first_change) is None else _place(change),
             "verdicts": [verdict.to_json() for verdict in self.verdicts()],
         }
+
+
+def _place(key: TensorKey) -> dict[str, Any]:
+    return {"layer": key.layer, "io": key.io, "slot": key.slot}
 
 
 def aligned_keys(

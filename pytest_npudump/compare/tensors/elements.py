@@ -70,6 +70,7 @@ def with_elements(
     told: set[int] = set()
     small: dict[int, str] = {}
     loose: dict[int, str] = {}
+    differing = set(comparison.differing)
     newly = 0
     rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
     for position, (key, op_type) in enumerate(rows):
@@ -80,6 +81,8 @@ def with_elements(
             rule = tolerances.decide(key.layer, dtype, "max")
             reasons = element_reasons(found, rule)
             told.add(position)
+            if reasons or _differ(found):
+                differing.add(position)
             if not reasons and found.difference is not None:
                 if _is_below_atol(found.difference, rule):
                     small[position] = str(key)
@@ -93,7 +96,14 @@ def with_elements(
     doubts = [one.without(told) for one in comparison.doubts]
     doubts += [Doubt(BELOW_ATOL, small, frozenset(), ATOL_ADVICE), Doubt(_LOOSE, loose, frozenset())]
     summed = _summed(comparison, tuple(failing), newly)
-    return replace(summed, doubts=tuple(doubt for doubt in doubts if doubt.keys))
+    kept = tuple(doubt for doubt in doubts if doubt.keys)
+    return replace(summed, doubts=kept, differing=frozenset(differing))
+
+
+def _differ(found: Elements) -> bool:
+    """Whether any element is not the golden's; a zero is one of either sign."""
+    difference = found.difference
+    return bool(found.unequal_bytes) or (difference is not None and difference.max_abs > 0)
 
 
 def _is_below_atol(difference: TensorDifference, rule: Rule) -> bool:

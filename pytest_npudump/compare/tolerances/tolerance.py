@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 ANY = "*"
 _WILD = ("*", "?", "[")
 SIDES = ("both", "above", "below")
+DEFAULT = "default"
+"""The preset that stands for the one that fits the numerics of both sides."""
 GOLDEN = "golden"
 REFERENCE = "reference"
 AGAINST = (GOLDEN, REFERENCE)
@@ -106,7 +108,7 @@ class Tolerances:
         rules: in the order they were given.
     """
 
-    preset: str = "default"
+    preset: str = DEFAULT
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
@@ -118,6 +120,10 @@ class Tolerances:
     def extended(self, rules: Iterable[Rule]) -> Tolerances:
         """The same with ``rules`` behind the present ones, which they override."""
         return replace(self, rules=(*self.rules, *rules))
+
+    def under(self, bounds: str) -> Tolerances:
+        """The same, with the preset ``bounds`` in place of ``default``; a preset that was named stays."""
+        return replace(self, preset=bounds) if self.preset == DEFAULT else self
 
     def decide(self, layer: str, dtype: str, statistic: str) -> Rule:
         """The rule for one statistic of a layer's tensors; the preset's where no other matches."""

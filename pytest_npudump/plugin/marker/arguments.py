@@ -117,6 +117,7 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "rtol": _tolerance,
         "atol": _tolerance,
         "preset": _text,
+        "numerics": _one_of("auto", "same", "other", "hf32"),
         "tolerances": _rules,
         "escalate": _switch,
         "isolation": _one_of("process", "none"),

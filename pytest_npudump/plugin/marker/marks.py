@@ -27,6 +27,7 @@ ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "golden_tensors": "layers whose tensors are kept beside the golden",
         "rtol, atol": "tolerance of floating-point statistics; one alone makes the other 0",
         "preset": "name of a tolerance preset",
+        "numerics": "'same', 'other' or 'hf32': the bounds that the preset 'default' stands for",
         "tolerances": "rules such as [{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}]",
         "escalate": "False: no second run with the tensors of failing layers",
         "isolation, timeout": "'process' for a child process or 'none', and the seconds it may run",

@@ -32,6 +32,10 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approves: bool = False
     unjudged = sum(result.get("unjudged", 0) for result in results)
     if unjudged:
         parts.append(f"{unjudged} tensors without finite statistics (values not judged)")
+    if changed := [result for result in results if result.get("changed")]:
+        count = sum(result["changed"] for result in changed)
+        first = changed[0]["first_change"]
+        parts.append(f"{count} of {expected} tensors changed within tolerance, first {first}")
     first = next((result["first"] for result in results if result.get("first")), None)
     if first:
         parts.append(f"first divergence {first}")

@@ -32,6 +32,7 @@ from pytest_npudump.runtime.torch_npu.activity import TorchNpuActivity
 from pytest_npudump.runtime.torch_npu.client import UTILS, call
 from pytest_npudump.runtime.torch_npu.device import initialising_with, other_devices
 from pytest_npudump.runtime.torch_npu.released import DumpOfTest
+from pytest_npudump.runtime.torch_npu.switches import switches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +79,9 @@ class TorchNpuRuntime(AclJson):
     _threads: ThreadsOfTest = field(default_factory=ThreadsOfTest)
 
     def producer(self) -> Mapping[str, str]:
-        """Return runtime, SoC name and the version of torch_npu, as a golden records them."""
+        """Return runtime, SoC name, versions and switches, as a golden records them."""
         facts = {"runtime": self.name, "torch_npu": str(self.torch_npu.__version__)}
+        facts |= switches(self.torch_npu)
         # Without a device it would ask for the current one, and initialise the NPU for that.
         with suppress(RuntimeError, AssertionError):  # a fact for the reader, on which nothing depends
             facts["soc"] = str(self.torch_npu.npu.get_device_name(self.device))

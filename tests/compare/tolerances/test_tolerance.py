@@ -35,7 +35,12 @@ def test_exact_types_and_counts_have_no_tolerance(preset: str, dtype: str) -> No
 @pytest.mark.parametrize(
     ("preset", "dtype", "expected"),
     [
-        ("default", "float32", (1e-4, 2.0**-30)),
+        ("default", "float32", (2e-5, 2.0**-30)),
+        ("same", "float32", (2e-5, 2.0**-30)),
+        ("other", "float32", (2e-5, 2.0**-30)),
+        ("other", "float16", (1.2e-2, 2.0**-20)),
+        ("other", "bfloat16", (7e-2, 2.0**-20)),
+        ("hf32", "float32", (1.2e-2, 2.0**-30)),
         ("default", "float16", (1e-3, 2.0**-20)),
         ("default", "bfloat16", (8e-3, 2.0**-20)),
         ("torch", "float32", (1.3e-6, 1e-5)),
@@ -54,6 +59,29 @@ def test_the_default_is_about_one_step_of_the_format(dtype: str) -> None:
     import ml_dtypes
 
     assert bound("default", dtype, "max")[0] == pytest.approx(float(ml_dtypes.finfo(dtype).eps), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("preset", "dtype", "statistic", "expected"),
+    [
+        ("same", "float32", "avg", 5e-6),
+        ("same", "float32", "l2norm", 1e-5),
+        ("hf32", "float32", "avg", 7e-3),
+        ("other", "float16", "avg", 4e-3),
+        ("other", "bfloat16", "l2norm", 3e-2),
+        ("torch", "float32", "avg", 1.3e-6),
+    ],
+)
+def test_statistics_in_which_rounding_averages_out_have_bounds_of_their_own(
+    preset: str, dtype: str, statistic: str, expected: float
+) -> None:
+    assert bound(preset, dtype, statistic)[0] == expected
+
+
+@pytest.mark.parametrize("bounds", ["same", "other", "hf32"])
+def test_the_default_gives_way_to_what_fits_and_a_named_preset_does_not(bounds: str) -> None:
+    assert Tolerances().under(bounds).preset == bounds
+    assert Tolerances("torch").under(bounds).preset == "torch"
 
 
 def test_coarse_formats_have_tighter_means() -> None:
@@ -126,7 +154,7 @@ def test_rules_that_match_nothing_are_told(make_table: Callable[..., StatsTable]
 
 def test_elements_have_the_bound_of_extremes() -> None:
     tolerances = Tolerances(rules=(rule(layer="conv*", statistic="avg"),))
-    assert tolerances.elements("conv1", "float32") == (1e-4, 2.0**-30)
+    assert tolerances.elements("conv1", "float32") == (2e-5, 2.0**-30)
     assert tolerances.extended([rule(layer="conv*")]).elements("conv1", "float32") == (0.5, 0.25)
 
 

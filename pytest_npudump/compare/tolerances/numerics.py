@@ -1,0 +1,93 @@
+"""Whether a run computes as its golden did: the same numerics, or other ones, which round otherwise.
+
+A run of the same runtime, SoC, CANN, driver, frameworks and switches repeats the golden, but for operators
+that are not deterministic. Any other one may sum in another order, fuse, or use another kernel, and all its
+layers differ a little. One bound cannot serve both: what passes the second hides faults from the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SAME = "same"
+OTHER = "other"
+HF32 = "hf32"
+AUTO = "auto"
+CHOICES = (AUTO, SAME, OTHER, HF32)
+"""What ``--npudump-numerics`` and the marker's ``numerics`` may say."""
+
+UNKNOWN = "-"
+"""What a fact that one side does not tell is written as."""
+_ASKED = ("scene", "dump_mode")
+"""Facts of a golden that are about what is dumped, not about how it is computed."""
+_SWITCHES = ("hf32",)
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """Which bounds a comparison goes by where its preset is ``default``.
+
+    Attributes:
+        bounds: ``same``, ``other`` or ``hf32``, each a preset.
+        differs: facts that both sides tell and in which they differ, as ``name: (golden, this run)``.
+        untold: facts that one side only tells.
+        fixed: who chose the bounds, ``marker`` or ``option``; "" where the facts decided.
+    """
+
+    bounds: str = SAME
+    differs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    untold: tuple[str, ...] = ()
+    fixed: str = ""
+
+    def describe(self) -> str:
+        """The decision and its reason in one line."""
+        differs = ", ".join(f"{name} {golden} -> {now}" for name, (golden, now) in self.differs.items())
+        untold = f"; not told by both: {', '.join(self.untold)}" if self.untold else ""
+        words = {SAME: "for the same numerics", OTHER: "for other numerics", HF32: "for HF32 numerics"}
+        if self.fixed:
+            return f"{words[self.bounds]}, as the {self.fixed} says" + (f" ({differs})" if differs else "")
+        return f"{words[self.bounds]}: {differs or 'the producers are alike'}{untold}"
+
+    def to_json(self) -> dict[str, object]:
+        """Plain JSON data."""
+        return {
+            "bounds": self.bounds,
+            "differs": {name: list(pair) for name, pair in self.differs.items()},
+            "untold": list(self.untold),
+            "fixed_by": self.fixed or None,
+        }
+
+
+def numerics_of(
+    differences: Mapping[str, tuple[str, str]],
+    switches: Mapping[str, str],
+    *,
+    marker: str | None = None,
+    option: str = AUTO,
+) -> Numerics:
+    """Decide by the facts of origin in which a golden and a run differ.
+
+    A fact that one side does not tell decides nothing: bounds are the tight ones unless something is known to
+    differ.
+
+    Args:
+        differences: those facts, as ``name: (golden, this run)``, :data:`UNKNOWN` for one not told.
+        switches: facts of this run, of which ``hf32`` is looked at.
+        marker: the marker's choice; None for none.
+        option: the run's choice.
+    """
+    told = {name: pair for name, pair in differences.items() if name not in _ASKED}
+    differs = {name: pair for name, pair in told.items() if UNKNOWN not in pair}
+    untold = tuple(name for name in told if name not in differs)
+    for choice, who in ((marker, "marker"), (option, "option --npudump-numerics")):
+        if choice and choice != AUTO:
+            return Numerics(choice, differs, untold, who)
+    values = [*(value for name in _SWITCHES for value in differs.get(name, ()))]
+    values += [switches[name] for name in _SWITCHES if name in switches]
+    on = any(value not in {"off", UNKNOWN} for value in values)
+    bounds = SAME if not differs else HF32 if on else OTHER
+    return Numerics(bounds, differs, untold)

@@ -1,0 +1,42 @@
+"""Which bounds hold between a test's golden and its run, and what is said of values that merely changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
+
+if TYPE_CHECKING:
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.regression.case import Case
+
+CHANGE = "change"
+"""The value of ``--npudump-fail-on`` with which a value that is not the golden's fails its test."""
+
+
+def numerics_for(case: Case, golden: Golden) -> Numerics:
+    """Decide by what produced the golden and this run; the marker, then the option, may have decided."""
+    producer = case.runtime.producer()
+    return numerics_of(
+        case.goldens.differences(golden, producer),
+        case.goldens.facts(producer),
+        marker=case.request.numerics,
+        option=case.settings.numerics or AUTO,
+    )
+
+
+def change_words(comparison: Comparison) -> str:
+    """Say how many tensors pass that are not the golden's digit for digit; "" where none is."""
+    if not comparison.changed:
+        return ""
+    words = f"{comparison.changed} of {comparison.expected} tensors changed within tolerance"
+    return f"{words}, first {comparison.first_change}"
+
+
+def changes(case: Case, comparison: Comparison) -> tuple[str, ...]:
+    """Return the problem that changes are where the run is to fail for them."""
+    words = change_words(comparison)
+    if case.settings.fail_on != CHANGE or not words:
+        return ()
+    return (f"{words}; --npudump-fail-on=change lets nothing pass but the golden's own digits",)
