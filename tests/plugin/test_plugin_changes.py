@@ -69,7 +69,7 @@ def test_a_failure_says_which_bounds_it_went_by_and_why(
 def test_the_marker_fixes_the_bounds(project: Project) -> None:
     project.marked('numerics="hf32"')
     project.record()
-    project.model(change=0.002)
+    project.model(change=0.0005)
     project.run().assert_outcomes(passed=1)
     project.marked('numerics="same"')
     project.run().assert_outcomes(failed=1)
