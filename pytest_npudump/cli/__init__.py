@@ -21,6 +21,7 @@ COMMANDS = {
     "stats": "print the statistics of every tensor of a dump, in execution order",
     "compare": "compare two dumps, or a golden file and a dump, element by element where both hold tensors",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
+    "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
     "overflow": "say what the overflow records of a dump report, and of which layer",
     "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would, or show a test's",
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",
@@ -32,7 +33,7 @@ The folder of each has ``configure(parser)``, which imports nothing that a comma
 ``command`` what does it: ``run(arguments) -> exit code``.
 """
 
-_READING = frozenset({"ls", "stats", "compare", "convert", "overflow"})
+_READING = frozenset({"ls", "stats", "compare", "convert", "overflow", "tolerance"})
 """Commands that read dumps and start no other program."""
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"

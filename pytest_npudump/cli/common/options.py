@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output_file import output_name
@@ -14,6 +15,10 @@ LAYOUTS = (
     *("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC", "NCL", "CN", "NC"),
 )
 """Host layouts, as :mod:`pytest_npudump.dump.arrays.layouts` knows them, which needs numpy."""
+
+
+NUMERICS = ("same", "other", "hf32")
+"""Bounds, as :mod:`pytest_npudump.compare.tolerances.numerics` knows them."""
 
 
 def add_executor_option(parser: argparse.ArgumentParser) -> None:
@@ -49,3 +54,16 @@ def add_layout_option(parser: argparse.ArgumentParser) -> None:
 def add_latest_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--latest``."""
     parser.add_argument("--latest", action="store_true", help="of several runs in a directory take the last")
+
+
+def add_tolerance_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--preset``, ``--numerics`` and ``--tolerances``."""
+    parser.add_argument("--preset", help="tolerance preset (default, exact, torch, ...)")
+    parser.add_argument(
+        "--numerics",
+        choices=NUMERICS,
+        default=NUMERICS[0],
+        help="which bounds the preset 'default' stands for: those for two runs of the same numerics (the "
+        "default), of other ones, or of other ones of which one may compute in HF32",
+    )
+    parser.add_argument("--tolerances", type=Path, metavar="FILE", help="YAML file of tolerance rules")

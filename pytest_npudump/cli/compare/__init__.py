@@ -14,6 +14,7 @@ from pytest_npudump.cli.common.options import (
     add_json_option,
     add_latest_option,
     add_layout_option,
+    add_tolerance_options,
 )
 
 if TYPE_CHECKING:
@@ -35,10 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "actual", type=Path, metavar="ACTUAL", help="a dump's directory, or one file of a dump"
     )
-    parser.add_argument("--preset", help="tolerance preset (default, exact, torch, ...)")
+    add_tolerance_options(parser)
     parser.add_argument("--rtol", type=float, help="relative tolerance of floating-point values")
     parser.add_argument("--atol", type=float, help="absolute tolerance of floating-point values")
-    parser.add_argument("--tolerances", type=Path, metavar="FILE", help="YAML file of tolerance rules")
     parser.add_argument("-v", "--verbose", action="store_true", help="list every failing tensor")
     parser.add_argument(
         "--inputs",

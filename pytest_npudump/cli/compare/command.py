@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.cli.common.reading import report_problems
+from pytest_npudump.cli.common.tolerances import chosen_tolerances
 from pytest_npudump.cli.compare.engine import compare_sides
 from pytest_npudump.cli.compare.report import as_json, lines
 from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
-from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.compare.tolerances.tolerance import Rule
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     import argparse
+
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,12 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tolerances(arguments: argparse.Namespace) -> Tolerances:
-    base = Tolerances()
-    if arguments.tolerances:
-        from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
-
-        base = load_tolerances(arguments.tolerances)
-    tolerances = Tolerances(arguments.preset or base.preset, base.rules)
+    tolerances = chosen_tolerances(arguments)
     for name in ("rtol", "atol"):
         value = getattr(arguments, name)
         if value is not None and not 0 <= value < float("inf"):

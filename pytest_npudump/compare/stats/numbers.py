@@ -70,7 +70,7 @@ def _judge(
     rules = _rules(pairs, rows, columns, dtypes, tolerances)
     rtol = np.array([rule.rtol for rule in rules])
     atol = np.array([rule.atol for rule in rules])
-    scale = _scales(pairs, golden, rows, columns)
+    scale = scales(pairs, golden, rows, columns)
     printed = [
         np.where((columns >= MEASURED) | (exact & (columns < EXTREMES)), 0, digits)
         for digits in (pairs.golden.digits[pairs.here[rows]], pairs.actual.digits[pairs.there[rows]])
@@ -114,7 +114,7 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     computed = exact & (columns >= EXTREMES) & (columns < MEASURED)
     with np.errstate(over="ignore", invalid="ignore"):
         slack = np.where(one_printed | (printed[0] != printed[1]), units, 0.0)
-        slack += np.where(computed, _ROUNDING * _scales(pairs, golden_cells, rows, columns), 0.0)
+        slack += np.where(computed, _ROUNDING * scales(pairs, golden_cells, rows, columns), 0.0)
         close = np.abs(actual_cells - golden_cells) <= slack
     found = np.zeros(len(here), dtype=np.bool_)
     found[rows[~close]] = True
@@ -157,7 +157,7 @@ def half_unit(values: NDArray[np.float64], digits: NDArray[np.integer]) -> NDArr
     return np.where(rounded, 0.5 * unit, 0.0)
 
 
-def _scales(
+def scales(
     pairs: Pairs, golden: NDArray[np.float64], rows: NDArray[np.intp], columns: NDArray[np.intp]
 ) -> NDArray[np.float64]:
     """Scale of each cell, by its golden tensor.
@@ -221,7 +221,7 @@ def _judge_integers(
         return
     rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), STATISTICS[column])
     at = np.array([row]), np.array([column])
-    scale = float(_scales(pairs, pairs.golden.values[pairs.here[at[0]], column], *at)[0])
+    scale = float(scales(pairs, pairs.golden.values[pairs.here[at[0]], column], *at)[0])
     allowed = min(rule.atol + rule.rtol * scale, _LARGEST)
     skipped = {"above": actual < golden, "below": actual > golden}.get(rule.one_sided, False)
     finite = math.isfinite(golden) and math.isfinite(actual)

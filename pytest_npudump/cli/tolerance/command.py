@@ -1,0 +1,101 @@
+"""``npudump tolerance explain``: which bound each statistic of a golden has, and how wide it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.cli.common.tolerances import chosen_tolerances
+from pytest_npudump.compare.stats.allowances import allowances
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.selection import suggest
+from pytest_npudump.dump.table import layer_of
+from pytest_npudump.errors import RequestError
+from pytest_npudump.golden.store import read_golden
+from pytest_npudump.report.verdicts import number
+from pytest_npudump.request import matches_any
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from pytest_npudump.compare.stats.allowances import Allowance
+    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+    from pytest_npudump.golden.text import Golden
+
+_EACH = ("tensor", "dtype", "statistic", "golden", "allowed", "steps", "% of tensor", "rule")
+_RULES = ("tensors", "dtype", "statistic", "widest for", "allowed", "steps", "% of tensor", "rule")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the bounds, or write JSON; 0."""
+    golden = read_golden(arguments.golden)
+    tolerances = _tolerances(arguments, golden)
+    found = list(allowances(golden.table, tolerances, lambda layer: _is_wanted(arguments.layer, layer)))
+    if arguments.layer and not found:
+        layers = dict.fromkeys(map(layer_of, golden.table.keys))
+        hint = suggest(arguments.layer, layers)
+        raise RequestError(f"{arguments.golden} has no layer {arguments.layer!r} with a finite value; {hint}")
+    if arguments.json:
+        write_json([_as_json(allowance) for allowance in found], arguments.json)
+    if arguments.json != "-":
+        emit(_lines(found, each=bool(arguments.layer)))
+    return 0
+
+
+def _tolerances(arguments: argparse.Namespace, golden: Golden) -> Tolerances:
+    tolerances = chosen_tolerances(arguments)
+    for rule in tolerances.unmatched(golden.table):
+        raise RequestError(
+            f"tolerance rule {rule.describe()} matches nothing in {arguments.golden}: correct its layer, "
+            f"dtype or statistic, or remove it"
+        )
+    return tolerances
+
+
+def _is_wanted(pattern: str, layer: str) -> bool:
+    return not pattern or matches_any([pattern, sanitise(pattern)], layer, sanitise(layer))
+
+
+def _lines(found: list[Allowance], *, each: bool) -> Iterator[str]:
+    yield from columns([*map(_row, found)] if each else [*_by_rule(found)], _EACH if each else _RULES)
+    yield "counts of NaN and infinities, dtypes and shapes must be equal"
+    blind = list(dict.fromkeys(allowance.key for allowance in found if allowance.blind))
+    if blind:
+        yield f"zeros would pass in a statistic of {len(blind)} tensors (first: {blind[0]})"
+
+
+def _by_rule(found: Iterable[Allowance]) -> Iterator[tuple[str, ...]]:
+    groups: dict[tuple[Rule, str, str], list[Allowance]] = {}
+    for allowance in found:
+        groups.setdefault((allowance.rule, allowance.dtype, allowance.statistic), []).append(allowance)
+    for (rule, dtype, statistic), members in groups.items():
+        widest = max(members, key=lambda one: one.share or 0.0)
+        yield (str(len(members)), dtype, statistic, widest.key, *_width(widest), rule.describe())
+
+
+def _row(allowance: Allowance) -> tuple[str, ...]:
+    one = allowance
+    return (one.key, one.dtype, one.statistic, number(one.value), *_width(one), one.rule.describe())
+
+
+def _width(allowance: Allowance) -> tuple[str, str, str]:
+    steps, share = allowance.steps, allowance.share
+    printed = f" + {number(allowance.printed)} (digits)" if allowance.printed else ""
+    percent = "-" if share is None else f"{100 * share:.3g}"
+    return (number(allowance.allowed) + printed, "-" if steps is None else f"{steps:.3g}", percent)
+
+
+def _as_json(allowance: Allowance) -> dict[str, Any]:
+    return {
+        "key": allowance.key,
+        "dtype": allowance.dtype,
+        "statistic": allowance.statistic,
+        "golden": allowance.value,
+        "allowed": allowance.allowed,
+        "printed": allowance.printed,
+        "steps": allowance.steps,
+        "share": allowance.share,
+        "rule": allowance.rule.describe(),
+        "blind": allowance.blind,
+    }

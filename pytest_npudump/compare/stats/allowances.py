@@ -1,0 +1,114 @@
+"""What each statistic of a golden may differ by, and how much that is of its tensor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.stats.numbers import half_unit, scales
+from pytest_npudump.compare.stats.pairing import Pairs
+from pytest_npudump.dump.table import EXTREMES, MEASURED, STATISTICS, layer_of
+from pytest_npudump.dump.values.dtypes import is_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+    from pytest_npudump.dump.table import StatsTable
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What one statistic of one tensor may differ by.
+
+    Attributes:
+        key: the tensor's key.
+        dtype: its type.
+        statistic: ``max``, ``min``, ``avg`` or ``l2norm``.
+        value: the golden's.
+        allowed: greatest difference that passes, by ``rule``.
+        printed: half a unit of the last digit that the golden prints, which is allowed on top; 0 where it
+            prints all.
+        magnitude: the greatest finite magnitude of the tensor's extremes; 0 where none is known.
+        rule: the rule that decides.
+    """
+
+    key: str
+    dtype: str
+    statistic: str
+    value: float
+    allowed: float
+    printed: float
+    magnitude: float
+    rule: Rule
+
+    @property
+    def share(self) -> float | None:
+        """``allowed`` by the tensor's magnitude; None where that is 0."""
+        return self.allowed / self.magnitude if self.magnitude else None
+
+    @property
+    def steps(self) -> float | None:
+        """``allowed`` in steps of the tensor's type at its magnitude; None for types without any."""
+        epsilon = step(self.dtype)
+        if not epsilon or not self.magnitude:
+            return None
+        return self.allowed / (epsilon * 2.0 ** math.floor(math.log2(self.magnitude)))
+
+    @property
+    def blind(self) -> bool:
+        """Whether a tensor of zeros would pass in this statistic."""
+        return 0 < abs(self.value) <= self.allowed
+
+
+def allowances(
+    table: StatsTable, tolerances: Tolerances, wanted: Callable[[str], bool]
+) -> Iterator[Allowance]:
+    """Yield what the measured statistics of a golden may differ by, in its order; counts must be equal.
+
+    Args:
+        table: the golden's statistics.
+        tolerances: the rules.
+        wanted: whether the layer of a name is asked for.
+    """
+    every = np.arange(len(table), dtype=np.intp)
+    rows = np.array([row for row in every.tolist() if wanted(layer_of(table.keys[row]))], dtype=np.intp)
+    pairs = Pairs(table, table, every, every)
+    told = table.known[:, :MEASURED] & np.isfinite(table.values[:, :MEASURED])
+    extremes = np.where(told[:, :EXTREMES], np.abs(table.values[:, :EXTREMES]), 0.0).max(axis=1, initial=0.0)
+    for row in rows.tolist():
+        columns = np.flatnonzero(told[row])
+        at = np.full(len(columns), row)
+        values = table.values[at, columns]
+        scale = scales(pairs, values, at, columns)
+        whole = is_exact(table.dtypes[row]) & (columns < EXTREMES)
+        printed = half_unit(values, np.where(whole, 0, table.digits[at]))
+        for index, column in enumerate(columns.tolist()):
+            rule = tolerances.decide(layer_of(table.keys[row]), table.dtypes[row], STATISTICS[column])
+            yield Allowance(
+                table.keys[row],
+                table.dtypes[row],
+                STATISTICS[column],
+                float(values[index]),
+                float(rule.atol + rule.rtol * scale[index]),
+                float(printed[index]),
+                float(extremes[row]),
+                rule,
+            )
+
+
+@lru_cache(maxsize=64)
+def step(dtype: str) -> float:
+    """The relative step of a floating-point format at a power of two; 0 for types without one."""
+    import ml_dtypes  # noqa: PLC0415 - knows the formats numpy has not, and takes time to load
+
+    name = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}.get(dtype, dtype)
+    try:
+        kind = np.dtype(getattr(ml_dtypes, name, name))
+        return float(ml_dtypes.finfo(kind).eps)  # type: ignore[no-untyped-call]
+    except (TypeError, ValueError):
+        return 0.0

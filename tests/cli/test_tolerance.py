@@ -1,0 +1,87 @@
+"""``npudump tolerance explain``: the bound of each statistic, where it comes from, and how wide it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., Any]
+
+GOLDEN = """npudump-golden: 1
+test: test_a.py::test_a
+producer: {runtime: acl, digits: 6}
+columns: tensor dtype shape max min avg l2norm nan -inf +inf
+tensors: |
+  net/conv:output.0 float32 4 2 -1 0.5 4 0 0 0
+  net/cast:output.0 float16 4 1.5 -1 0.5 - 0 0 0
+  net/tiny:output.0 float32 4 1e-10 0 5e-11 1e-10 0 0 0
+  net/shape:output.0 int64 4 96 1 40.25 - 0 0 0
+"""
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    path = tmp_path / "golden.yaml"
+    path.write_text(GOLDEN, "utf-8")
+    return path
+
+
+def test_each_statistic_of_a_layer_has_its_bound_by_its_own_scale(run: Run, golden: Path) -> None:
+    rows = {
+        row["statistic"]: row for row in run("tolerance", "explain", golden, "net/conv", "--json", "-").json
+    }
+    atol = 2.0**-30
+    assert rows["max"]["allowed"] == rows["min"]["allowed"] == pytest.approx(2e-5 * 2 + atol)
+    assert rows["avg"]["allowed"] == pytest.approx(5e-6 * (4 / 4**0.5) + atol)  # rms
+    assert rows["l2norm"]["allowed"] == pytest.approx(1e-5 * 4 + atol)
+    assert rows["max"]["steps"] == pytest.approx((2e-5 * 2 + atol) / 2.0**-22)
+    assert rows["max"]["share"] == pytest.approx(2e-5, rel=1e-4)
+    assert rows["max"]["printed"] == 5e-6
+
+
+@pytest.mark.parametrize(("numerics", "rtol"), [("same", 1e-3), ("other", 1.2e-2), ("hf32", 1.2e-2)])
+def test_the_bounds_are_those_of_the_numerics(run: Run, golden: Path, numerics: str, rtol: float) -> None:
+    done = run("tolerance", "explain", golden, "net/cast", "--numerics", numerics, "--json", "-")
+    assert done.json[0]["allowed"] == pytest.approx(1.5 * rtol + 2.0**-20)
+    assert f"(preset {numerics})" in done.json[0]["rule"]
+
+
+def test_without_a_layer_there_is_a_line_for_each_rule_with_the_tensor_it_is_widest_for(
+    run: Run, golden: Path
+) -> None:
+    done = run("tolerance", "explain", golden)
+    lines = done.out.splitlines()
+    assert lines[0].split()[:4] == ["tensors", "dtype", "statistic", "widest"]
+    assert lines[1].split()[:4] == ["2", "float32", "max", "net/tiny:output.0"]
+    assert sum(line.split()[1] == "float32" for line in lines[1:5]) == 4
+    assert lines[-1] == "zeros would pass in a statistic of 1 tensors (first: net/tiny:output.0)"
+
+
+def test_a_rule_is_quoted_with_its_reason_and_one_that_matches_nothing_is_refused(
+    run: Run, golden: Path, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: [{layer: net/conv, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
+    (row, *_) = run("tolerance", "explain", golden, "net/conv", "--tolerances", rules, "--json", "-").json
+    assert row["allowed"] == pytest.approx(0.2)
+    assert "a new kernel" in row["rule"]
+    rules.write_text("rules: [{layer: net/conf, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
+    done = run("tolerance", "explain", golden, "--tolerances", rules)
+    assert done.code == 2
+    assert "matches nothing" in done.err
+
+
+def test_a_layer_that_is_not_there_is_an_error_with_the_nearest_names(run: Run, golden: Path) -> None:
+    done = run("tolerance", "explain", golden, "net/con")
+    assert done.code == 2
+    assert "net/conv" in done.err
+
+
+def test_integers_have_steps_of_no_float_format(run: Run, golden: Path) -> None:
+    rows = run("tolerance", "explain", golden, "net/shape", "--json", "-").json
+    assert [(row["allowed"], row["steps"], row["printed"]) for row in rows[:2]] == [(0.0, None, 0.0)] * 2
