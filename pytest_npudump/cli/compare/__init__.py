@@ -1,7 +1,7 @@
 """``npudump compare``.
 
 ``command`` is the verb; ``sides`` reads what it is given, ``engine`` judges it, ``report`` and ``words`` say
-it; ``reference`` is the comparison with an ONNX model.
+it; ``what_if`` tries other tolerances; ``reference`` is the comparison with an ONNX model.
 """
 
 from __future__ import annotations
@@ -37,6 +37,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "actual", type=Path, metavar="ACTUAL", help="a dump's directory, or one file of a dump"
     )
     add_tolerance_options(parser)
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="PRESET",
+        help="say what other tolerances, a preset or a YAML file of rules, would have missed or caught; may "
+        "be given several times, and decides nothing",
+    )
     parser.add_argument("--rtol", type=float, help="relative tolerance of floating-point values")
     parser.add_argument("--atol", type=float, help="absolute tolerance of floating-point values")
     parser.add_argument("-v", "--verbose", action="store_true", help="list every failing tensor")

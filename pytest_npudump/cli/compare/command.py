@@ -8,9 +8,11 @@ from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.cli.common.reading import report_problems
 from pytest_npudump.cli.common.tolerances import chosen_tolerances
+from pytest_npudump.cli.compare import what_if
 from pytest_npudump.cli.compare.engine import compare_sides
 from pytest_npudump.cli.compare.report import as_json, lines
 from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
+from pytest_npudump.cli.compare.what_if import Alternative, other_tolerances
 from pytest_npudump.compare.tolerances.tolerance import Rule
 from pytest_npudump.errors import RequestError
 
@@ -29,14 +31,21 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.inputs or arguments.map:
         raise RequestError("--inputs and --map: only with an ONNX model in place of GOLDEN")
     tolerances = _tolerances(arguments)
+    others = {name: other_tolerances(name).under(arguments.numerics) for name in arguments.what_if}
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)
         result = compare_sides(golden, actual, tolerances, workers, layout=arguments.layout)
+        alternatives = []
+        for name, other in others.items():
+            tried = compare_sides(golden, actual, other, workers, layout=arguments.layout)
+            alternatives.append(Alternative.of(name, result.comparison, tried.comparison))
     if arguments.json:
-        write_json(as_json(result), arguments.json)
+        told = {"what_if": [one.to_json() for one in alternatives]} if alternatives else {}
+        write_json(as_json(result) | told, arguments.json)
     if arguments.json != "-":
         emit(lines(result, verbose=arguments.verbose))
+        emit(what_if.lines(alternatives))
     report_problems(result.problems)
     if result.problems or result.comparison.nothing_judged:
         return 2

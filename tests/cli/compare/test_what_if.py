@@ -1,0 +1,61 @@
+"""What other tolerances would have missed or caught, beside the verdict that counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., Any]
+
+VALUES = np.linspace(-3, 5, 4096, dtype=np.float32)
+
+
+@pytest.fixture
+def sides(tmp_path: Path, dump_file: Run) -> tuple[Path, Path]:
+    """Three layers: equal, off by 2e-6 of the magnitude, and off by 2e-3 of it."""
+    for number, (layer, near, far) in enumerate([("same", 0, 0), ("near", 0, 1e-5), ("far", 0, 1e-2)]):
+        dump_file(tmp_path / "a", layer, VALUES + np.float32(near), number=number)
+        dump_file(tmp_path / "b", layer, VALUES + np.float32(far), number=number)
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_each_says_what_it_misses_and_catches_and_decides_nothing(run: Run, sides: tuple[Path, Path]) -> None:
+    done = run("compare", *sides, "--what-if", "hf32", "--what-if", "exact", "--what-if", "same")
+    assert done.code == 1
+    assert done.out.splitlines()[-3:] == [
+        "what if hf32: 0 would differ; it misses 1 (far:output.0)",
+        "what if exact: 2 would differ; it catches 1 (near:output.0)",
+        "what if same: 1 would differ, the same ones",
+    ]
+    assert run("compare", *sides).code == 1
+
+
+def test_a_pass_stays_one(run: Run, sides: tuple[Path, Path]) -> None:
+    done = run("compare", *sides, "--preset", "hf32", "--what-if", "exact", "--json", "-")
+    assert done.code == 0
+    (found,) = done.json["what_if"]
+    assert found == {
+        "tolerances": "exact",
+        "failing": 2,
+        "missed": [],
+        "caught": ["near:output.0", "far:output.0"],
+    }
+
+
+def test_a_file_of_rules_is_tried_too(run: Run, sides: tuple[Path, Path], tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: [{layer: far, rtol: 0.1, atol: 0, reason: a new kernel}]\n", "utf-8")
+    done = run("compare", *sides, "--what-if", rules)
+    assert done.out.splitlines()[-1] == f"what if {rules}: 0 would differ; it misses 1 (far:output.0)"
+
+
+def test_what_is_neither_preset_nor_file_is_refused(run: Run, sides: tuple[Path, Path]) -> None:
+    done = run("compare", *sides, "--what-if", "loose")
+    assert done.code == 2
+    assert "--what-if loose: neither a file nor a preset" in done.err
