@@ -55,7 +55,8 @@ def add_options(parser: pytest.Parser) -> None:
             parser.addini(option.dest, option.help, type="bool", default=option.default)
             continue
         shown = f"{text}; default {option.default}" if option.default else text
-        extra: dict[str, Any] = {"choices": _choices(option)} if option.choices else {"metavar": option.metavar}
+        choices = _choices(option)
+        extra: dict[str, Any] = {"choices": choices} if choices else {"metavar": option.metavar}
         group.addoption(option.flag, dest=option.dest, default=None, help=shown, **extra)
         parser.addini(option.dest, option.help, default=option.default)
 
@@ -113,8 +114,9 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
     if not option.standing:
         return bool(given)
     value = config.getini(option.dest) if given is None else given
-    if option.choices and value not in _choices(option):
-        allowed = ", ".join(option.choices)
+    choices = _choices(option)
+    if choices and value not in choices:
+        allowed = ", ".join(choices)
         raise RequestError(f"ini key {option.dest} is {value!r}, expected one of {allowed}")
     return value
 

@@ -1,6 +1,6 @@
 """What a test on the emulator costs beside onnxruntime itself, and a session of many tests.
 
-Run by hand: ``python tests/benchmarks/bench_emulator.py [--old TREE] [--tests 1000] [--work DIR]``.
+Run by hand: ``python tests/benchmarks/bench_emulator.py [--against TREE] [--tests 1000] [--work DIR]``.
 TREE is a checkout of another state of this package, which is run in turn with this one. ``onnxruntime`` is a
 session of the same graph, not optimised, that hands out every tensor: built and run once; nothing is written.
 A test on the emulator sets a dump, loads the model, runs it once, unloads it and ends the dump; ``first`` is
@@ -242,7 +242,7 @@ def row(*cells: object) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--old", type=Path, help="a checkout to compare with")
+    parser.add_argument("--against", type=Path, help="a checkout to compare with")
     parser.add_argument("--tests", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--work", type=Path, help="where dumps of the first table go; a tmpfs by preference")
@@ -252,7 +252,7 @@ def main() -> None:
         path, shape, mode, work = given.worker
         worker(Path(path), tuple(json.loads(shape)), mode, given.rounds, Path(work))
         return
-    trees = [*([given.old.resolve()] if given.old else []), HERE]
+    trees = [*([given.against.resolve()] if given.against else []), HERE]
     heads = ["before", "here"][-len(trees) :]
     with tempfile.TemporaryDirectory(dir=given.work) as folder:
         work = Path(folder)

@@ -1,10 +1,10 @@
 """What starting costs: a command, and pytest with this plugin loaded and not used.
 
-    python tests/benchmarks/bench_start.py [--before TREE] [--runs N]
+    python tests/benchmarks/bench_start.py [--against TREE] [--runs N]
 
 TREE is another checkout of this repository; its figures are of the same minutes, run by run in turn. All are
-user and system seconds of a whole process, of N runs the fastest; of pytest the difference between the fastest
-with the plugin and the fastest with an empty one in its place, no other being loaded.
+user and system seconds of a whole process, of N runs the fastest; of pytest the difference between the
+fastest with the plugin and the fastest with an empty one in its place, no other being loaded.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def row(title: str, seconds: dict[str, float]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", type=Path, metavar="TREE", help="another checkout, for paired runs")
+    parser.add_argument("--against", type=Path, metavar="TREE", help="another checkout, for paired runs")
     parser.add_argument("--runs", type=int, default=15)
     arguments = parser.parse_args()
-    trees = {"before": arguments.before.absolute()} if arguments.before else {}
+    trees = {"before": arguments.against.absolute()} if arguments.against else {}
     trees["now"] = ROOT
     with tempfile.TemporaryDirectory() as folder:
         bench_commands(trees, Path(folder), arguments.runs)

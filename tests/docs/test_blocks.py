@@ -2,7 +2,7 @@
 
 A page is a story: its blocks run in order, in one folder, by one test. What a block is:
 
-* a Python, YAML or ini block is the file that its first line, a comment, names; a Python file has to be run;
+* a Python, YAML, TOML or ini block is the file that its first line, a comment, names; Python has to be run;
 * a console block is one session of bash, and each line behind ``$`` a command. Lines below it have to be its
   output, all of it unless a line ``...`` says where there is more; ``...`` inside a line stands for any text,
   and numbers with a fraction may differ by 1 %. A command that shows no output has to end with 0;
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FILES = ("python", "yaml", "ini")
+FILES = ("python", "yaml", "ini", "toml")
 RUN = ("console", *FILES)
 OTHER = ("text", "json", "{toctree}", "{eval-rst}", "{image}", "{include}", "{note}")
 """Kinds of blocks that are nothing to run: excerpts, and what Sphinx is told."""

@@ -18,7 +18,7 @@ import pytest
 
 import pytest_npudump
 from pytest_npudump.cli import COMMANDS, _parser
-from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS
+from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
 from pytest_npudump.golden.text import parse as parse_golden
 
 if TYPE_CHECKING:
@@ -149,6 +149,17 @@ def test_presets_are_listed_with_their_bounds_and_sources() -> None:
             assert told == PRESETS[names(name)[0]][dtype], (name, dtype)
 
 
+def test_finer_bounds_of_mean_and_norm_are_listed() -> None:
+    dtypes = ("float32", "float16", "bfloat16")
+    header = f"| preset | {' | '.join(f'{dtype}: avg, l2norm' for dtype in dtypes)} |"
+    table = rows("reference/tolerances.md", header)
+    assert [names(cells[0])[0] for cells in table] == ["same", "other", "hf32"]
+    for name, *cells in table:
+        for dtype, cell in zip(dtypes, cells, strict=True):
+            expected = [bound(names(name)[0], dtype, statistic)[0] for statistic in ("avg", "l2norm")]
+            assert [float(one) for one in cell.split(", ")] == expected, (name, dtype)
+
+
 def test_the_marker_s_page_names_every_preset() -> None:
     (cell,) = [
         cells[1] for cells in rows("reference/marker.md", "| argument | meaning |") if cells[0] == "`preset`"
@@ -207,7 +218,7 @@ def test_the_keys_of_report_json_are_those_of_the_page(failure: Any) -> None:
 def test_the_keys_of_a_comparison_and_of_a_verdict_are_those_of_the_page(failure: Any) -> None:
     assert list(failure["comparison"]) == keys(1)
     verdicts = failure["comparison"]["verdicts"]
-    assert [*verdicts[0], "key", "elements"] == keys(2)
+    assert [*verdicts[0], "key", "changed", "elements"] == keys(2)
     (summary,) = [
         cells[1] for cells in rows("reference/json.md", "| key | value |", 1) if cells[0] == "`summary`"
     ]
