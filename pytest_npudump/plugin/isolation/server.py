@@ -37,11 +37,14 @@ _MESSAGE = 1 << 16
 def main() -> None:
     """Serve until the parent closes the connection; in each child, run its task and exit as pytest does."""
     connection = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        parent = os.pidfd_open(os.getppid())
+    except (AttributeError, OSError) as error:
+        _say(connection, ready=False, why=f"this system cannot wait for several processes at once: {error}")
+        return
     why_not = _prepare(sys.argv[2:])
     _say(connection, ready=not why_not, why=why_not)
-    if why_not:
-        return
-    task = _serve(connection)
+    task = None if why_not else _serve(connection, parent)
     if task is not None:
         run_task(*task)
 
@@ -52,10 +55,6 @@ def _prepare(modules: Sequence[str]) -> str:
         importlib.import_module(module)
     if clients := _CLIENTS & sys.modules.keys():
         return f"{', '.join(sorted(clients))} is imported, which may have touched a device"
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except (AttributeError, OSError) as error:
-        return f"this system cannot wait for a process and its parent at once: {error}"
     child = os.fork()  # libraries end their threads before it
     if not child:
         os._exit(0)
@@ -68,9 +67,12 @@ def _threads() -> str:
     return f"the prepared process has {number} threads" if number > 1 else ""
 
 
-def _serve(connection: socket.socket) -> tuple[Path, int] | None:
+def _serve(connection: socket.socket, parent: int) -> tuple[Path, int] | None:
     """Fork a child for each task; return its task in the child, None once the parent is gone."""
+    waiting: list[Any] = [connection, parent]
     while True:
+        if parent in select.select(waiting, [], [])[0]:  # others may hold its end of the connection
+            return None
         message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE, 3)
         if not message:
             return None
@@ -81,13 +83,14 @@ def _serve(connection: socket.socket) -> tuple[Path, int] | None:
         child = os.fork()
         if not child:
             connection.close()
+            os.close(parent)
             return Path(asked["task"]), _become(asked["cwd"], descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         with suppress(OSError):  # the child does the same: whoever comes first
             os.setpgid(child, child)
         _say(connection, child=child)
-        code = _wait(connection, child)
+        code = _wait([connection, parent], child)
         if code is None:
             return None
         _say(connection, code=code)
@@ -107,12 +110,11 @@ def _become(cwd: str, descriptors: list[int]) -> int:
     return descriptors[2]
 
 
-def _wait(connection: socket.socket, child: int) -> int | None:
+def _wait(others: list[Any], child: int) -> int | None:
     """Wait for the end of a child and of all it started; return its exit code, None if the parent is gone."""
     ended = os.pidfd_open(child)
     try:
-        waiting: list[Any] = [connection, ended]
-        gone = connection in select.select(waiting, [], [])[0]
+        gone = ended not in select.select([*others, ended], [], [])[0]
     finally:
         os.close(ended)
     code = _end_group(child)
