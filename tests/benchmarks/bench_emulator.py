@@ -187,8 +187,8 @@ NET = Path(__file__).with_name("net.onnx")
 @pytest.mark.parametrize("number", range({count}))
 def test_it(npu_dump, number):
     with npu_dump.load_model(NET) as model:
-        (y,) = model.run(np.full(8, number, np.float32))
-    np.testing.assert_array_equal(y, np.full(8, number, np.float32) + {added})
+        (y,) = model.run(np.full(8, number % 7, np.float32))
+    np.testing.assert_array_equal(y, np.full(8, number % 7, np.float32) + {added})
 """
 
 
@@ -222,7 +222,7 @@ def bench_session(trees: list[Path], work: Path, count: int, rounds: int) -> Non
     folder.mkdir()
     recorded = session(trees[-1], folder, count, 1.0, "--npudump-update-golden")[2]
     assert f"{count} passed" in recorded, recorded
-    assert f"{count} failed" in session(trees[-1], folder, count, 1.01)[2], "other numbers are not noticed"
+    assert f"{count} failed" in session(trees[-1], folder, count, 1.5)[2], "other numbers are not noticed"
     every: dict[Path, list[tuple[float, float]]] = {tree: [] for tree in trees}
     for _ in range(rounds):
         for tree in trees:
