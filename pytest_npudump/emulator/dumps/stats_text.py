@@ -38,6 +38,7 @@ _COLUMNS = (
 )
 _COUNT_AFTER = 3
 _EPSILON = sys.float_info.epsilon
+_SMALLEST = math.ulp(0.0)
 _BLOCK = 1024
 """Values that are added up at once, to know the sum of the first ones as well."""
 _LAST_NAMED_TYPE = 25
@@ -195,6 +196,7 @@ def running_mean(values: Array, largest: Any, smallest: Any) -> float:
         return 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         mean, bound = _fast_mean(values, magnitude)
+    bound += _SMALLEST * values.size  # what is rounded below the normal numbers
     if math.isfinite(mean) and math.isfinite(bound) and f"{mean - bound:g}" == f"{mean + bound:g}":
         return mean
     mean = 0.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -106,6 +106,7 @@ def test_text_is_that_of_the_loop_it_replaces(values: np.ndarray[Any, Any]) -> N
 
 
 @given(scale=st.floats(-1e300, 1e300), count=st.integers(1, 3000), seed=st.integers(0, 2**32 - 1))
+@example(scale=5e-324, count=10, seed=15)
 def test_mean_of_many_doubles_is_that_of_the_loop(scale: float, count: int, seed: int) -> None:
     values = np.random.default_rng(seed).standard_normal(count) * scale
     mean = 0.0
