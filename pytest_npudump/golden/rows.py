@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.table import (
-    EXACT_LIMIT,
-    MEASURED,
-    STATISTICS,
-    StatsTable,
-    is_integral,
-    shape_count,
-)
+from pytest_npudump.dump.table import EXACT_LIMIT, MEASURED, STATISTICS, StatsTable, is_integral, shape_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

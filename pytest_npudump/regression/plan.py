@@ -6,20 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.selection import (
-    both_spellings,
-    resolve_raw_names,
-)
+from pytest_npudump.dump.selection import both_spellings, resolve_raw_names
 from pytest_npudump.errors import DumpError
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, FirstRun
-from pytest_npudump.regression.record import (
-    needs_processes,
-)
-from pytest_npudump.regression.second_run_reference import (
-    failing_layers,
-    known_keys,
-)
+from pytest_npudump.regression.record import needs_processes
+from pytest_npudump.regression.second_run_reference import failing_layers, known_keys
 from pytest_npudump.regression.unwritten import read_probe
 from pytest_npudump.request import matches_any
 

@@ -17,13 +17,7 @@ from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, shown,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_npudump.regression.outcome import (
-        Escalation,
-        Finding,
-        Outcome,
-        Result,
-        SceneFinding,
-    )
+    from pytest_npudump.regression.outcome import Escalation, Finding, Outcome, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
 
 LINES = 30

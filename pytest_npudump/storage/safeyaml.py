@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from pytest_npudump.storage.regular_file import open_regular
-from pytest_npudump.storage.yaml_scalars import (
-    FLOAT,
-    INTEGER,
-    NUMBER_STARTS,
-    plain_value,
-)
+from pytest_npudump.storage.yaml_scalars import FLOAT, INTEGER, NUMBER_STARTS, plain_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

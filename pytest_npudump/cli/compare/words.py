@@ -5,14 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.tensors.elements import (
-    BYTES,
-    ELEMENTS,
-    MAX_ABS,
-    RELATIVE_L2,
-    SPECIAL,
-    specials,
-)
+from pytest_npudump.compare.tensors.elements import BYTES, ELEMENTS, MAX_ABS, RELATIVE_L2, SPECIAL, specials
 from pytest_npudump.report import verdicts
 from pytest_npudump.report.verdicts import COLUMNS, excess, number, worst
 

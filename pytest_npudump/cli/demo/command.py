@@ -8,12 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.output import (
-    byte_size,
-    emit,
-    end_output,
-    to_stderr,
-)
+from pytest_npudump.cli.common.output import byte_size, emit, end_output, to_stderr
 from pytest_npudump.demo.project import CHANGED, LAYER, ORIGINAL, break_model, write_project
 
 if TYPE_CHECKING:

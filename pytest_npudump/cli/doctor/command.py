@@ -6,11 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.output import (
-    columns,
-    emit,
-    write_json,
-)
+from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.doctor.examine import examine
 from pytest_npudump.doctor.finding import OK
 from pytest_npudump.doctor.place import DumpPlace, dump_place

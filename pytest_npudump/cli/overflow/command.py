@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.executors import (
-    Workers,
-    open_workers,
-    run_tasks,
-)
-from pytest_npudump.cli.common.output import (
-    columns,
-    emit,
-    write_json,
-)
+from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
+from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.reading import report_problems
 from pytest_npudump.dump.files.container import read_container

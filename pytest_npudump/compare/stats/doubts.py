@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.stats.verdict import Doubt
-from pytest_npudump.dump.table import (
-    EXTREMES,
-    MEASURED,
-    NEEDED,
-    STATISTICS,
-)
+from pytest_npudump.dump.table import EXTREMES, MEASURED, NEEDED, STATISTICS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.table import (
-    EXTREMES,
-    MEASURED,
-    STATISTICS,
-)
+from pytest_npudump.dump.table import EXTREMES, MEASURED, STATISTICS
 from pytest_npudump.dump.values.dtypes import is_exact
 
 if TYPE_CHECKING:

@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.doubts import ATOL_ADVICE, BELOW_ATOL
 from pytest_npudump.compare.stats.first import first_divergence, origin_of
 from pytest_npudump.compare.stats.order import ABSENT
-from pytest_npudump.compare.stats.verdict import (
-    FAIL,
-    Comparison,
-    Doubt,
-    Reason,
-    Verdict,
-    aligned_keys,
-)
+from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Doubt, Reason, Verdict, aligned_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

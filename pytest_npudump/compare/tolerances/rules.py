@@ -10,14 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.presets import bound
-from pytest_npudump.compare.tolerances.tolerance import (
-    AGAINST,
-    ANY,
-    GOLDEN,
-    SIDES,
-    Rule,
-    Tolerances,
-)
+from pytest_npudump.compare.tolerances.tolerance import AGAINST, ANY, GOLDEN, SIDES, Rule, Tolerances
 from pytest_npudump.dump.table import MEASURED, STATISTICS
 from pytest_npudump.dump.values.dtypes import ALL, UNKNOWN
 from pytest_npudump.errors import RequestError

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.adump_keys import (
-    BLACKLIST_KEYS,
-    EXAMPLES,
-    OPTIONS,
-    RANGE_KEYS,
-    STRING_KEYS,
-)
+from pytest_npudump.config.acl.adump_keys import BLACKLIST_KEYS, EXAMPLES, OPTIONS, RANGE_KEYS, STRING_KEYS
 from pytest_npudump.config.verdict import Reason, shown
 
 if TYPE_CHECKING:

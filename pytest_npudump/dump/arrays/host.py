@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.arrays.layouts import (
-    HOST_AXES,
-    JoinedTensor,
-    LayoutError,
-    in_host_layout,
-)
+from pytest_npudump.dump.arrays.layouts import HOST_AXES, JoinedTensor, LayoutError, in_host_layout
 
 if TYPE_CHECKING:
     import numpy as np
