@@ -233,3 +233,51 @@ def test_another_form_of_what_is_said_of_the_tensors_is_refused(recording: Make,
     golden.path.write_text(text)
     with pytest.raises(GoldenError, match=r"golden_tensors is .*expected a mapping.*update-golden"):
         left_out(read_golden(golden.path))
+
+
+def beside(path: Path) -> set[str]:
+    return {found.name for found in path.iterdir()}
+
+
+def test_a_recording_counts_when_it_is_committed(tmp_path: Path, recording: Make) -> None:
+    stage_pair(*recording(1.0), {}).commit()
+    old = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    found = stage_pair(*recording(2.0), {})
+    assert held(tmp_path / "a.yaml") == 1.0
+    assert {name: (tmp_path / name).read_bytes() for name in old} == old
+    found.commit()
+    assert held(tmp_path / "a.yaml") == 2.0
+    assert beside(tmp_path) == set(old)
+
+
+def test_a_recording_that_is_discarded_leaves_nothing(tmp_path: Path, recording: Make) -> None:
+    stage_pair(*recording(1.0), {}).discard()
+    assert beside(tmp_path) == set()
+    stage_pair(*recording(1.0), {}).commit()
+    stage_pair(*recording(2.0), {}).discard()
+    assert held(tmp_path / "a.yaml") == 1.0
+    assert beside(tmp_path) == {"a.yaml", "a.safetensors"}
+
+
+def test_what_an_earlier_recording_left_is_swept_by_the_next_and_cannot_be_committed(
+    tmp_path: Path, recording: Make
+) -> None:
+    lost = stage_pair(*recording(2.0), {})
+    stage_pair(*recording(1.0), {}).commit()
+    assert beside(tmp_path) == {"a.yaml", "a.safetensors"}
+    with pytest.raises(GoldenError, match=r"a\.yaml: what was recorded is not there any more: another run"):
+        lost.commit()
+    lost.discard()
+    assert held(tmp_path / "a.yaml") == 1.0
+
+
+def test_a_directory_that_took_the_golden_s_place_meanwhile_is_refused(
+    tmp_path: Path, recording: Make
+) -> None:
+    found = stage_pair(*recording(1.0), {})
+    (tmp_path / "a.yaml").mkdir()
+    with pytest.raises(
+        GoldenError, match=r"a\.yaml: cannot be written: it is a directory; move it elsewhere"
+    ):
+        found.commit()
+    assert (tmp_path / "a.yaml").is_dir()
