@@ -38,7 +38,7 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
             problem = f"nothing was recorded: the test's {failed.when if failed else 'subtest'} did not pass"
             _not_recorded(item, test, reports, problem)
             (failed or reports[-1]).sections.append(("npudump", problem))
-    elif good and any(report.when == "call" and not report.passed for report in reports):
+    elif good and any(report.when == "call" and _did_not_pass(report) for report in reports):
         _amend(item, reports, status.ERROR)
 
 
@@ -53,8 +53,9 @@ def _commit(item: pytest.Item, test: CaseSession, reports: Sequence[pytest.TestR
 
 
 def _did_not_pass(report: pytest.TestReport) -> bool:
-    # Those of a process of its own have the reports of subtests, which have a context, among them.
-    return _part_failed(report) if hasattr(report, "context") else not report.passed
+    # Those of a process of its own have the reports of subtests, which have a context, among them. A phase
+    # that a plugin has repeated has an outcome of that plugin's own, and another report.
+    return _part_failed(report) if hasattr(report, "context") else report.failed or report.skipped
 
 
 def failed_parts(item: pytest.Item, key: pytest.StashKey[list[pytest.TestReport]] = PARTS) -> int:
