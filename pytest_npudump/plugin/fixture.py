@@ -13,12 +13,7 @@ from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.runtime.external.placed_config import placed
-from pytest_npudump.runtime.external.run import (
-    TIMEOUT,
-    ExternalRun,
-    command_of,
-    run_program,
-)
+from pytest_npudump.runtime.external.run import TIMEOUT, ExternalRun, command_of, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,11 +11,7 @@ from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
-from pytest_npudump.dump.selection import (
-    alike_layers,
-    by_file_names,
-    with_raw_names,
-)
+from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
@@ -30,10 +26,7 @@ from pytest_npudump.regression.record import (
     leave_out_unwritten,
     record_with_tensors,
 )
-from pytest_npudump.regression.second_run_reference import (
-    failing_keys,
-    with_reference,
-)
+from pytest_npudump.regression.second_run_reference import failing_keys, with_reference
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -45,9 +38,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.plan import (
-        Plan,
-    )
+    from pytest_npudump.regression.plan import Plan
 
 
 def examine_second_run(

@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.devices import (
-    check_container,
-    check_device_files,
-    check_driver,
-    check_npu_smi,
-)
+from pytest_npudump.doctor.devices import check_container, check_device_files, check_driver, check_npu_smi
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 
 if TYPE_CHECKING:

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
-from pytest_npudump.dump.table import (
-    STATISTICS,
-    StatsTable,
-    layer_of,
-    shape_count,
-    shape_text,
-)
+from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_count, shape_text
 from pytest_npudump.errors import DumpError
 
 

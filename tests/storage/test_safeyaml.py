@@ -7,12 +7,7 @@ import pytest
 import yaml
 
 from pytest_npudump.storage import safeyaml
-from pytest_npudump.storage.safeyaml import (
-    YamlError,
-    dump_mapping,
-    load_mapping,
-    read_mapping,
-)
+from pytest_npudump.storage.safeyaml import YamlError, dump_mapping, load_mapping, read_mapping
 
 if TYPE_CHECKING:
     from pathlib import Path

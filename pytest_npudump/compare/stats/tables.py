@@ -28,12 +28,7 @@ from pytest_npudump.compare.stats.verdict import (
     key_at,
     type_at,
 )
-from pytest_npudump.dump.table import (
-    EXTREMES,
-    NEEDED,
-    STATISTICS,
-    UNKNOWN_SHAPE,
-)
+from pytest_npudump.dump.table import EXTREMES, NEEDED, STATISTICS, UNKNOWN_SHAPE
 from pytest_npudump.dump.values.dtypes import UNKNOWN
 
 if TYPE_CHECKING:

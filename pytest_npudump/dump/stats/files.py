@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.arrays.decode import (
-    check_npy_type,
-    numpy_dtype,
-    too_short,
-    why_opaque,
-)
+from pytest_npudump.dump.arrays.decode import check_npy_type, numpy_dtype, too_short, why_opaque
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import open_raw
 from pytest_npudump.dump.files.npy import read_npy_header

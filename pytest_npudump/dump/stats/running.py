@@ -21,12 +21,7 @@ from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, Half
 from pytest_npudump.dump.stats.int import Byte, Codes, Integer, add_histogram
 from pytest_npudump.dump.stats.totals import Totals
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.dump.values.small_floats import (
-    float4_table,
-    hifloat8_table,
-    sign_extend,
-    unpack,
-)
+from pytest_npudump.dump.values.small_floats import float4_table, hifloat8_table, sign_extend, unpack
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.bytes.buffers import Buffers

@@ -31,12 +31,7 @@ from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
 from pytest_npudump.emulator.process.callback import destination
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.tensors import (
-    Tensor,
-    from_acl_type,
-    nbytes,
-    storage,
-)
+from pytest_npudump.onnxmodels.tensors import Tensor, from_acl_type, nbytes, storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,12 +18,7 @@ from pytest_npudump.emulator.acl._attributes import (
     set_attr_list_string,
     set_attr_string,
 )
-from pytest_npudump.emulator.acl._operators import (
-    OperatorHandle,
-    create,
-    create_cast,
-    run,
-)
+from pytest_npudump.emulator.acl._operators import OperatorHandle, create, create_cast, run
 from pytest_npudump.emulator.acl._refusals import RefusedError
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import integers, parse

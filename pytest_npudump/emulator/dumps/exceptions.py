@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl.adump_keys import SCENE_TYPES
 from pytest_npudump.config.acl.adump_path import exception_path
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.emulator.dumps.exception_files import (
-    brief_header,
-    container,
-    core,
-    norm_header,
-)
+from pytest_npudump.emulator.dumps.exception_files import brief_header, container, core, norm_header
 from pytest_npudump.emulator.dumps.writer import append
 
 if TYPE_CHECKING:

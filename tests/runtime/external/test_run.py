@@ -14,12 +14,7 @@ import pytest
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.external import processes
-from pytest_npudump.runtime.external.run import (
-    ExternalProgramError,
-    ExternalRun,
-    command_of,
-    run_program,
-)
+from pytest_npudump.runtime.external.run import ExternalProgramError, ExternalRun, command_of, run_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
