@@ -3,8 +3,8 @@
     python tests/benchmarks/bench_all.py [--peer PYTHON] [--against DIR]
 
 PYTHON is an interpreter of an environment that has msprobe (``pip install mindstudio-probe torch``); the
-other golden plugins are those installed here. DIR is a checkout of an older commit, measured in turn with this one.
-Takes three quarters of an hour on an idle machine, an hour more with DIR.
+other golden plugins are those installed here. DIR is a checkout of an older commit, measured in turn with
+this one. Takes three quarters of an hour on an idle machine, an hour more with DIR.
 """
 
 from __future__ import annotations
