@@ -65,7 +65,9 @@ _OTHER: dict[str, Bound] = {
 _HF32: dict[str, Bound] = {**_OTHER, "float32": (1.2e-2, 2.0**-30), "complex64": (1.2e-2, 2.0**-30)}
 
 _FLOAT32 = {"avg": 5e-6, "l2norm": 1e-5}
-_16_BITS = {"float16": {"avg": 4e-3, "l2norm": 1e-2}, "bfloat16": {"avg": 1.2e-2, "l2norm": 3e-2}}
+# Fusion and folded BatchNormalization change a mean by 4.4e-3 and 2.5e-2 of the root mean square, and a norm
+# by 1.2e-2 and 6.2e-2 of itself.
+_16_BITS = {"float16": {"avg": 6e-3, "l2norm": 1.5e-2}, "bfloat16": {"avg": 3e-2, "l2norm": 7e-2}}
 _FINER: dict[str, dict[str, dict[str, float]]] = {
     "same": {"float32": _FLOAT32},
     "default": {"float32": _FLOAT32},

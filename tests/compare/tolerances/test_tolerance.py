@@ -67,8 +67,8 @@ def test_the_default_is_about_one_step_of_the_format(dtype: str) -> None:
         ("same", "float32", "avg", 5e-6),
         ("same", "float32", "l2norm", 1e-5),
         ("hf32", "float32", "avg", 7e-3),
-        ("other", "float16", "avg", 4e-3),
-        ("other", "bfloat16", "l2norm", 3e-2),
+        ("other", "float16", "avg", 6e-3),
+        ("other", "bfloat16", "l2norm", 7e-2),
         ("torch", "float32", "avg", 1.3e-6),
     ],
 )
