@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,7 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 
 @dataclass
@@ -280,3 +281,22 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "acl.json"
     path.write_text(f'{{"dump": {{"dump_path": "{tmp_path / "dump"}", "dump_list": [{{}}]}}}}')
     return path
+
+
+@pytest.fixture(scope="session")
+def stand_in() -> Path:
+    """The folder in which ``import torch_npu`` finds a stand-in that notes its calls."""
+    return Path(__file__).parents[1] / "data" / "torch_client"
+
+
+@pytest.fixture
+def torch_npu(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The stand-in, imported anew and gone afterwards."""
+    monkeypatch.syspath_prepend(str(stand_in))
+    known = set(sys.modules)
+    import torch_npu  # type: ignore[import-not-found]
+
+    yield torch_npu
+    for name in set(sys.modules) - known:
+        if name.partition(".")[0] in {"torch", "torch_npu"}:
+            del sys.modules[name]
