@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first import GRAPH_INPUT, explain_first
-from pytest_npudump.report.verdicts import COLUMNS, row, sentence, table
+from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, row, sentence, table
 
 if TYPE_CHECKING:
     from pytest_npudump.reference.result import ReferenceResult
@@ -46,8 +46,7 @@ def reference_lines(result: ReferenceResult | None, rows: int | None, *, brief: 
         lines.append(f"  ... and {len(failing) - rows} more")
     if brief:
         return lines
-    rule = next((reason.rule for reason in found.first.reasons if reason.rule), "") if found.first else ""
-    if rule:
+    if rule := deciding_rule(found.first):
         lines.append(f"{_INDENT}rule: {rule}")
     remarks = result.remarks if rows is None else result.remarks[:REMARKS]
     return [*lines, *(f"{_INDENT}{remark}" for remark in remarks)]

@@ -12,7 +12,7 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.elements import finding_lines
 from pytest_npudump.report.reference import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
-from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence, shown, table
+from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -142,8 +142,7 @@ def _comparison_lines(outcome: Outcome, rows: int) -> list[str]:
     lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)
     if len(failing) > rows:
         lines.append(f"  ... and {len(failing) - rows} more{', all in report.json' * (rows == MOST_ROWS)}")
-    first = comparison.first
-    rule = next((reason.rule for reason in first.reasons if reason.rule), "") if first else ""
+    rule = deciding_rule(comparison.first)
     return [*lines, f"rule:       {rule}"] if rule else lines
 
 

@@ -46,6 +46,15 @@ def worst(verdict: Verdict) -> Reason | None:
     return max(verdict.reasons, key=excess, default=None)
 
 
+def deciding_rule(verdict: Verdict | None) -> str:
+    """Return the rule of the reason that a row and a sentence show, else the first there is; "" for none."""
+    if verdict is None:
+        return ""
+    shown = worst(verdict)
+    rules = [reason.rule for reason in (*filter(None, [shown]), *verdict.reasons) if reason.rule]
+    return rules[0] if rules else ""
+
+
 def off_by(reason: Reason) -> str:
     """Say by how much: in allowances where there is one, else as a difference."""
     times = excess(reason)

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.verdict import Reason, Verdict
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.report.verdicts import COLUMNS, excess, number, off_by, plain, row, sentence, table, worst
+from pytest_npudump.report.verdicts import (
+    COLUMNS,
+    deciding_rule,
+    excess,
+    number,
+    off_by,
+    plain,
+    row,
+    sentence,
+    table,
+    worst,
+)
 
 KEY = TensorKey("net/conv.1", "output", 0)
 
@@ -170,3 +181,13 @@ def test_plain_text_is_printable_and_printable_text_is_plain(text: str) -> None:
 
 def test_control_characters_are_shown_as_escapes() -> None:
     assert plain("a\x1b[31m\nb\u202e\udc80") == r"a\x1b[31m\nb\u202e\udc80"
+
+
+def test_the_rule_that_is_shown_is_that_of_the_statistic_that_is_shown() -> None:
+    wide = Reason("max", 2.0, 2.5, 0.25, "rtol of max")
+    far = Reason("avg", 0.5, 0.6, 0.01, "rtol of avg")
+    verdict = Verdict(TensorKey("conv", "output", 0), "Conv", "fail", (wide, far))
+    assert row(verdict)[3] == "avg (+1 more)"
+    assert deciding_rule(verdict) == "rtol of avg"
+    without = Verdict(TensorKey("conv", "output", 0), "Conv", "missing")
+    assert (deciding_rule(without), deciding_rule(None)) == ("", "")
