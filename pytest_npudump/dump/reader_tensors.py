@@ -19,7 +19,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.files.registry import FileFormat
@@ -141,7 +141,7 @@ def offered_executions(
     executions: list[Execution] = []
     parts: dict[tuple[str, int], TensorPart] = {}
     before: TensorRecord | None = None
-    for record in format_.read(file.path):
+    for record in _offered_records(file.path, format_):
         slot = (record.key.io, record.key.slot)
         if record.key.io not in IO_ORDER:
             raise FormatError(file.path, f"{record.key}: expected one of {', '.join(IO_ORDER)}")
@@ -156,6 +156,23 @@ def offered_executions(
     if before is not None:
         executions.append(_offered_execution(file, before, parts))
     return executions, problems
+
+
+def _offered_records(path: Path, format_: FileFormat) -> Sequence[TensorRecord]:
+    try:
+        records = format_.read(path)
+    except (FormatError, OSError):
+        raise
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        raise FormatError(
+            path, f"{type(format_).__name__}.read() of another package fails: {words}"
+        ) from error
+    if not records:
+        raise FormatError(
+            path, f"{type(format_).__name__} of another package claims it and finds no tensor in it"
+        )
+    return records
 
 
 def _offered_part(record: TensorRecord) -> TensorPart:

@@ -82,7 +82,7 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
         runtime=runtime,
         goldens=Goldens(identity, request, golden, special),
         tolerances=tolerances_for(request, settings, item.config.rootpath),
-        directory=directory or places.dumps(identity, emulated=runtime.name == "emulator"),
+        directory=directory or places.dumps(identity, request if runtime.name == "emulator" else None),
         progress=progress_of(item.config),
         reference=Reference.of(request, item.path.parent, rules),
         exchange=context.exchange,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pytest_npudump.plugin.runner import Runner
 
 SETTINGS = pytest.StashKey[Settings]()
+_SAID = pytest.StashKey[bool]()
+"""Whether the report of a test's body, where it came to that, tells of a marker that came too late."""
 RUNNER = "npudump-runner"
 REPORTER = "npudump-reporter"
 
@@ -141,18 +143,20 @@ def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pyt
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a test whose marker came too late, which would pass without a comparison."""
+    item.stash[_SAID] = True
     result = yield
-    if text := late_marker(item):
+    text = late_marker(item)
+    item.stash[_SAID] = bool(text)
+    if text:
         pytest.fail(f"npudump: {text}", pytrace=False)
     return result
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that a fixture has marked as it ended; what its body would say has been said."""
-    before = late_marker(item)
+    """Fail a test that was marked behind its body; what its body's phase has said is not said again."""
     result = yield
-    if not before and (text := late_marker(item)):
+    if item.stash.get(_SAID, None) is False and (text := late_marker(item)):
         pytest.fail(f"npudump: {text}", pytrace=False)
     return result
 

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made there is private and has a name of its own
-ROOM = 1 << 30
+ROOM = 2 << 30
 """Bytes that have to be free for it to be used."""
+_PLACE = ".place"
+"""File in the folder that names the link to it, for whoever finds the folder of a session that was killed."""
 _PRIVATE = 0o077
 _NEW = 60
 """Seconds in which a folder that nobody has locked is not taken for one left behind."""
@@ -55,17 +57,22 @@ class MemoryFolder:
     def open(cls, link: Path) -> MemoryFolder | None:
         """Return a new folder that ``link`` leads to; None where there is no place or no room for one.
 
-        Folders of sessions that were killed are deleted.
+        What sessions that were killed have left is put where it belongs.
         """
         if os.path.lexists(link) or not _is_tmpfs(SHARED_MEMORY) or not _has_room():
             return None
         try:
-            _delete_left_behind()
+            _settle_left_behind()
             link.parent.mkdir(parents=True, exist_ok=True)
             path = Path(tempfile.mkdtemp(prefix=_prefix(), dir=SHARED_MEMORY))
+        except OSError:
+            return None
+        try:
             descriptor = _locked(path)
+            (path / _PLACE).write_bytes(os.fsencode(link))
             link.symlink_to(path)
         except OSError:
+            shutil.rmtree(path, ignore_errors=True)
             return None
         return cls(link, path, descriptor)
 
@@ -76,21 +83,27 @@ class MemoryFolder:
 
     def close(self) -> None:
         """Put what is left where the link was; where the disk has no room for it, it stays in memory."""
-        if not self.path.is_dir() or not self.link.is_symlink():
-            return
-        draft = self.link.with_name(f"{self.link.name}.moving")
-        try:
-            if any(self.path.iterdir()):
-                shutil.copytree(self.path, draft, symlinks=True)
-            self.link.unlink()
-            if draft.exists():
-                draft.rename(self.link)
-        except OSError:
-            shutil.rmtree(draft, ignore_errors=True)
-            return
-        shutil.rmtree(self.path, ignore_errors=True)
+        _settle(self.path, self.link)
         with suppress(OSError):
             os.close(self._descriptor)
+
+
+def _settle(path: Path, link: Path) -> None:
+    """Put what is in ``path`` in the place of ``link``, and delete it where no link leads there any more."""
+    if not link.is_symlink() or link.resolve() != path.resolve():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    draft = link.with_name(f"{link.name}.moving")
+    try:
+        if any(entry.name != _PLACE for entry in path.iterdir()):
+            shutil.copytree(path, draft, symlinks=True, ignore=shutil.ignore_patterns(_PLACE))
+        link.unlink()
+        if draft.exists():
+            draft.rename(link)
+    except OSError:
+        shutil.rmtree(draft, ignore_errors=True)
+        return
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _prefix() -> str:
@@ -113,12 +126,14 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
-def _delete_left_behind() -> None:
+def _settle_left_behind() -> None:
     for path in _private_folders():
         with suppress(OSError):
             descriptor = _locked(path)
-            shutil.rmtree(path, ignore_errors=True)
-            os.close(descriptor)
+            try:
+                _settle(path, Path(os.fsdecode((path / _PLACE).read_bytes())))
+            finally:
+                os.close(descriptor)
 
 
 def _private_folders() -> Iterator[Path]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.plugin.memory_folder import MemoryFolder
     from pytest_npudump.ranks.rank import Rank
+    from pytest_npudump.request import DumpRequest
     from pytest_npudump.settings import Settings
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]+")
@@ -33,7 +34,7 @@ class Places:
         self._config = config
         self._settings = settings
         self._rank = rank
-        self._base: Path | None = None
+        self._memory_opened = False
         self._memory: MemoryFolder | None = None
 
     def golden(self, item: pytest.Item, variant: str = "") -> Path:
@@ -50,12 +51,16 @@ class Places:
             variant=variant,
         )
 
-    def dumps(self, identity: str, *, emulated: bool = False) -> Path:
-        """Return a directory for a test's dumps that does not exist yet; the emulator's may be in memory.
+    def dumps(self, identity: str, request: DumpRequest | None = None) -> Path:
+        """Return a directory for a test's dumps that does not exist yet.
 
         Its name is one that CANN and MindSpore accept; MindSpore takes no dot.
+
+        Args:
+            identity: the test's id.
+            request: what a test on the emulator asks for, whose dumps may lie in memory; None for others.
         """
-        base = self._dumps_base(emulated=emulated)
+        base = self._dumps_base(request)
         plain = _NOT_PLAIN.sub("_", identity).strip("_")[-_SHOWN:]
         digest = blake2b(identity.encode(), digest_size=4).hexdigest()
         if self._rank is not None:
@@ -63,21 +68,29 @@ class Places:
         names = (base / f"{plain}-{digest}-{number}" for number in count(1))
         return next(directory for directory in names if not directory.exists())
 
-    def _dumps_base(self, *, emulated: bool) -> Path:
-        if self._base is None:
-            self._base = dumps_base(self._config, self._settings)
-            if emulated and not self._settings.dump_dir and self._settings.keep_dumps != "all":
+    def _dumps_base(self, request: DumpRequest | None) -> Path:
+        base = dumps_base(self._config, self._settings)
+        if request is None or self._settings.dump_dir or self._settings.keep_dumps == "all":
+            return base
+        if _is_small(request):
+            if not self._memory_opened:
                 from pytest_npudump.plugin.memory_folder import MemoryFolder  # noqa: PLC0415 - only for these
 
-                self._memory = MemoryFolder.open(self._base)
-        if self._memory is None or self._memory.roomy:
-            return self._base
-        return self._base.with_name(f"{self._base.name}-disk")
+                self._memory_opened, self._memory = True, MemoryFolder.open(base)
+            if self._memory is None or self._memory.roomy:
+                return base
+        return base.with_name(f"{base.name}-disk")
 
     def close(self) -> None:
         """Put dumps that are in memory, and still there, on the disk."""
         if self._memory is not None:
             self._memory.close()
+
+
+def _is_small(request: DumpRequest) -> bool:
+    """Whether a test dumps no more than some lines an operator."""
+    statistics = request.dump_data in {None, "stats"} and request.scene in {"model", "op"}
+    return statistics and not request.golden_tensors
 
 
 def dumps_base(config: pytest.Config, settings: Settings) -> Path:

@@ -31,7 +31,7 @@ def change_words(comparison: Comparison) -> str:
     if not comparison.changed:
         return ""
     words = f"{comparison.changed} of {comparison.expected} tensors changed within tolerance"
-    return f"{words}, first {comparison.first_change}"
+    return f"{words}, first {comparison.first_within}"
 
 
 def changes(case: Case, comparison: Comparison) -> tuple[str, ...]:

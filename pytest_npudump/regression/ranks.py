@@ -75,7 +75,9 @@ def judge_parts(
         for name, dump in parts.items()
     }
     bad = [name for name, run in runs.items() if not run.outcome.good]
-    shown = (bad or [*runs])[0]
+    compared = {name: run.outcome.comparison for name, run in runs.items()}
+    changed = [name for name, comparison in compared.items() if comparison is not None and comparison.changed]
+    shown = (bad or changed or [*runs])[0]
     outcome = runs[shown].outcome
     note = f"{_list(bad)} of {len(parts)} differ; shown is {shown}" if bad else f"{len(parts)} ranks agree"
     return replace(runs[shown], outcome=replace(outcome, notes=(note, *outcome.notes)), part=shown)

@@ -35,6 +35,7 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         first = comparison.first
         told["first"] = str(first.key) if first else None
         told["first_change"] = str(comparison.first_change) if comparison.differing else None
+        told["first_within"] = str(comparison.first_within) if comparison.changed else None
     if outcome.numerics is not None:
         told["bounds"] = outcome.numerics.bounds
     if outcome.reference is not None:

@@ -89,9 +89,9 @@ def provider_of(name: str) -> Provider:
         )
     try:
         provider = found[0].load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:
         raise RuntimeUnavailableError(
-            f"--npudump-runtime={name}: {found[0].value} cannot be imported: {error}"
+            f"--npudump-runtime={name}: {found[0].value} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(provider, Provider):
         raise RuntimeUnavailableError(

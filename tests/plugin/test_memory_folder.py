@@ -56,7 +56,9 @@ def test_nothing_is_left_where_every_test_passed(shared_memory: Path, tmp_path: 
     assert not any(shared_memory.iterdir())
 
 
-def test_a_folder_of_a_session_that_was_killed_is_deleted(shared_memory: Path, tmp_path: Path) -> None:
+def test_what_a_killed_session_has_left_takes_the_place_of_its_link(
+    shared_memory: Path, tmp_path: Path
+) -> None:
     program = (
         "import os, sys; from pathlib import Path; from pytest_npudump.plugin import memory_folder as m;"
         f"m.SHARED_MEMORY = Path({str(shared_memory)!r}); m._is_tmpfs = lambda _: True; m.ROOM = 0;"
@@ -71,8 +73,24 @@ def test_a_folder_of_a_session_that_was_killed_is_deleted(shared_memory: Path, t
     second = made(tmp_path / "second")
     assert not dead.exists()
     assert first.path.is_dir(), "a session that lives keeps its folder"
+    assert not (tmp_path / "killed").is_symlink()
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["dump"]
     second.close()
     first.close()
+
+
+def test_what_a_killed_session_has_left_is_deleted_where_its_link_is_gone(
+    shared_memory: Path, tmp_path: Path
+) -> None:
+    folder = made(tmp_path / "killed")
+    (folder.path / "dump").touch()
+    os.close(folder._descriptor)
+    (tmp_path / "killed").unlink()
+    (tmp_path / "killed").mkdir()
+    os.utime(folder.path, (0, 0))
+    made(tmp_path / "next").close()
+    assert not any(shared_memory.iterdir())
+    assert not any((tmp_path / "killed").iterdir())
 
 
 def test_other_people_s_folders_and_links_are_left_alone(shared_memory: Path, tmp_path: Path) -> None:

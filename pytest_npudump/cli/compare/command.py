@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.executors import open_workers
+from pytest_npudump.cli.common.options import NUMERICS
 from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.cli.common.reading import report_problems
 from pytest_npudump.cli.common.tolerances import chosen_tolerances
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print the verdict, and return 0, 1 or 2."""
     if arguments.golden.suffix == ".onnx":
+        if arguments.what_if or arguments.numerics != NUMERICS[0]:
+            raise RequestError("--what-if and --numerics: not with an ONNX model in place of GOLDEN")
         from pytest_npudump.cli.compare import reference as compare_reference  # noqa: PLC0415 - only for ONNX models
 
         return compare_reference.run(arguments)

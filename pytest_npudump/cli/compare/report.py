@@ -60,7 +60,7 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
     if not failing:
         yield counted + (", the rest could not be read" if result.problems else ", all within tolerance")
         if comparison.changed:
-            yield f"{comparison.changed} changed within tolerance, first {comparison.first_change}"
+            yield f"{comparison.changed} changed within tolerance, first {comparison.first_within}"
         return
     yield f"{counted}: {len(failing)} differ"
     elements = _by_key(result) if compared else {}

@@ -97,9 +97,11 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """
     here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
     unequal = judged & ~((here == there) | (np.isnan(here) & np.isnan(there)))
+    found = np.zeros(len(here), dtype=np.bool_)
     for row, column in _wide_cells(pairs, judged):
         golden, actual = pairs.values(row, column)
-        unequal[row, column] = golden != actual
+        unequal[row, column] = False
+        found[row] |= golden != actual
     rows, columns = np.nonzero(unequal)
     golden_cells, actual_cells = here[rows, columns], there[rows, columns]
     exact = np.fromiter((is_exact(pairs.dtype(row)) for row in rows.tolist()), np.bool_, len(rows))
@@ -112,7 +114,6 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
         slack = np.where(one_printed | (printed[0] != printed[1]), units, 0.0)
         slack += np.where(computed, _ROUNDING * scales(pairs, golden_cells, rows, columns), 0.0)
         close = np.abs(actual_cells - golden_cells) <= slack
-    found = np.zeros(len(here), dtype=np.bool_)
     found[rows[~close]] = True
     return found
 
@@ -171,8 +172,10 @@ def scales(
     counts = np.array([table.counts[row] or 0 for row in at.tolist()], dtype=np.float64)
     averaged = (columns == _AVG) & np.isfinite(norm) & (norm > 0) & (counts > 0)
     square = np.where(averaged, norm / np.sqrt(np.maximum(counts, 1.0)), 0.0)
-    scale = np.where((columns == _L2NORM) | ~usable.any(axis=1), own, magnitude)
-    return np.where(averaged, square, scale)
+    bounded = usable.any(axis=1)
+    scale = np.where((columns == _L2NORM) | ~bounded, own, magnitude)
+    # No root mean square is beyond the extremes: one that is comes from a wrong norm or count.
+    return np.where(averaged, np.where(bounded, np.minimum(square, magnitude), square), scale)
 
 
 def _on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArray[np.bool_]:

@@ -163,6 +163,16 @@ class Comparison:
         return key_at(self.golden, self.actual, here, there)
 
     @property
+    def first_within(self) -> TensorKey | None:
+        """The first tensor that passes and is not the golden's digit for digit."""
+        failing = {verdict.key for verdict in self.failing}
+        for at in sorted(self.differing):
+            here, there = int(self.alignment.golden[at]), int(self.alignment.actual[at])
+            if (key := key_at(self.golden, self.actual, here, there)) not in failing:
+                return key
+        return None
+
+    @property
     def nothing_judged(self) -> bool:
         """Whether all tensors that hold elements agree, and nothing was judged of the values of any."""
         if self.failing or not self.unjudged:

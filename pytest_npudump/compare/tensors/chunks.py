@@ -28,12 +28,21 @@ def paired_chunks(golden: Values, actual: Values) -> Iterator[tuple[np.ndarray, 
     """Pieces of one axis and equal length, aligned and native; either none is packed, or both are."""
     sides = (golden, actual)
     flat = all(isinstance(side, np.ndarray) and side.flags.c_contiguous for side in sides)
-    yield from zip(*(value_chunks(side, flat=flat) for side in sides), strict=True)
+    limit = min(map(_limit, sides))
+    yield from zip(*(_ready_pieces(side, limit, flat=flat) for side in sides), strict=True)
 
 
-def value_chunks(values: Values, *, flat: bool = False) -> Iterator[np.ndarray]:
-    """Pieces of one axis in C order, aligned and native; ``flat`` is as for :func:`c_order_chunks`."""
-    limit = CHUNK if values.dtype.itemsize > 1 else 4 * CHUNK
+def value_chunks(values: Values) -> Iterator[np.ndarray]:
+    """Pieces of one axis in C order, aligned and native."""
+    yield from _ready_pieces(values, _limit(values), flat=False)
+
+
+def _limit(values: Values) -> int:
+    return CHUNK if values.dtype.itemsize > 1 else 4 * CHUNK
+
+
+def _ready_pieces(values: Values, limit: int, *, flat: bool) -> Iterator[np.ndarray]:
+    """Aligned and native pieces; ``flat`` is as for :func:`c_order_chunks`."""
     for piece in pieces_of(values, limit, flat=flat):
         ready = piece.flags.aligned and piece.dtype.isnative
         yield piece if ready else piece.astype(piece.dtype.newbyteorder("="))

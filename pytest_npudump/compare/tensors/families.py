@@ -78,5 +78,6 @@ def _native(dtype: np.dtype) -> np.dtype:
 
 
 def _table(dtype: np.dtype) -> np.ndarray:
-    """The values of the 256 codes."""
-    return np.arange(256, dtype=np.uint8).view(dtype)
+    """The values of the 256 codes; those of a bool are its bytes, as everywhere else."""
+    codes = np.arange(256, dtype=np.uint8)
+    return codes if dtype.kind == "b" else codes.view(dtype)

@@ -59,9 +59,10 @@ def offered() -> tuple[FileFormat, ...]:
     for found in entry_points(group=GROUP):
         try:
             format_ = found.load()
-        except (ImportError, AttributeError) as error:
-            raise DumpError(f"entry point {found.name} of {GROUP}: cannot be imported: {error}") from error
-        if not isinstance(format_, FileFormat):
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            raise DumpError(f"entry point {found.name} of {GROUP}: cannot be imported: {words}") from error
+        if isinstance(format_, type) or not isinstance(format_, FileFormat):
             raise DumpError(f"entry point {found.name} of {GROUP}: expected an object with claims and read")
         formats.append(format_)
     return tuple(formats)
@@ -79,8 +80,18 @@ def format_of(path: Path, start: bytes | None) -> FileFormat | None:
     """
     if start is None:
         return None
-    found = [format_ for format_ in offered() if format_.claims(path, start)]
+    found = [format_ for format_ in offered() if _claims(format_, path, start)]
     if len(found) > 1:
         names = ", ".join(type(format_).__name__ for format_ in found)
         raise DumpError(f"{path}: {len(found)} formats of other packages claim it ({names}); uninstall one")
     return found[0] if found else None
+
+
+def _claims(format_: FileFormat, path: Path, start: bytes) -> bool:
+    try:
+        return bool(format_.claims(path, start))
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        raise DumpError(
+            f"{path}: {type(format_).__name__}.claims() of another package fails: {words}"
+        ) from error

@@ -15,7 +15,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.tree.converted import KIND, parse_converted, without_copies
 from pytest_npudump.dump.tree.places import DumpFile, Place, context, marks_layout, read_place, swapped
 from pytest_npudump.dump.tree.tables import TableFolder
-from pytest_npudump.dump.tree.unnamed import TLV_MAGIC, is_container, problem_of, unconverted
+from pytest_npudump.dump.tree.unnamed import TLV_MAGIC, is_container, is_nameless, problem_of, unconverted
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
@@ -232,7 +232,8 @@ class _Directory:
         if problem is None and start is not None and is_container(start):
             self.tree.files.append(DumpFile(path, place, None))
             return
-        if problem is None and format_of(path, start) is not None:
+        ours = start is None or is_nameless(path, start)
+        if problem is None and not ours and format_of(path, start) is not None:
             self.tree.files.append(DumpFile(path, place, None))
             return
         problem = problem or problem_of(path, start)

@@ -56,12 +56,17 @@ def problem_of(path: Path, start: bytes | None) -> FormatError | None:
     """
     if start is None:
         return FormatError(path, "cannot be read")
-    if start.startswith(_TABLE_START) or _is_short_name(path):
+    if is_nameless(path, start):
         return nameless(path)
     if path.parent.name in _BESIDE or is_copy(path):
         return None
     reason = _UNASSIGNED.get(path.suffix, _NEARLY if _STAMPED.fullmatch(path.name) else "")
     return FormatError(path, reason) if reason else None
+
+
+def is_nameless(path: Path, start: bytes) -> bool:
+    """Whether a file is CANN's or MindSpore's by its first bytes or short name, and no name tells of what."""
+    return start.startswith(_TABLE_START) or _is_short_name(path)
 
 
 def unconverted(path: Path) -> FormatError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -43,7 +44,7 @@ class Prepared:
         self._usable = not any(os.environ.get(name) for name in _MEASURED)
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
-        self._environment: dict[str, str] = {}
+        self._inherited: tuple[dict[str, str], object] = ({}, None)
 
     @classmethod
     def of(cls, config: pytest.Config) -> Prepared:
@@ -65,7 +66,7 @@ class Prepared:
             self.close()  # somebody has killed it
         if self._process is None:
             self._usable = self._start(cwd)
-        return self._usable and _environment() == self._environment
+        return self._usable and _inherited() == self._inherited
 
     def run(
         self, task: Path, cwd: Path, timeout: float, files: tuple[IO[bytes], IO[bytes]], back: int
@@ -125,12 +126,12 @@ class Prepared:
 
     def _start(self, cwd: Path) -> bool:
         ours, theirs = socket.socketpair()
-        self._connection, self._environment = ours, _environment()
+        self._connection, self._inherited = ours, _inherited()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter
                 [sys.executable, "-c", _MAIN, str(theirs.fileno()), *self._modules],
                 cwd=cwd,
-                env=self._environment,
+                env=self._inherited[0],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -164,8 +165,14 @@ class Prepared:
 _PREPARED = pytest.StashKey[Prepared]()
 
 
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != _OF_THIS_TEST}
+def _inherited() -> tuple[dict[str, str], object]:
+    """Return what a child that is started anew has of this process, and one that is forked has not."""
+    environment = {name: value for name, value in os.environ.items() if name != _OF_THIS_TEST}
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    limits = [resource.getrlimit(getattr(resource, name)) for name in names]
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return environment, (limits, mask, os.sched_getaffinity(0), os.nice(0))
 
 
 def _end_orphans(child: int) -> None:

@@ -96,7 +96,7 @@ def _carries_marker(item: pytest.Item) -> bool:
     node: pytest.Item | pytest.Collector | None = item
     while node is not None:
         for mark in node.own_markers:
-            if mark.name == MARKER:
+            if getattr(mark, "name", None) == MARKER:
                 return True
         node = node.parent
     return False

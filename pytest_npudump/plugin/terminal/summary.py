@@ -34,8 +34,10 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approves: bool = False
         parts.append(f"{unjudged} tensors without finite statistics (values not judged)")
     if changed := [result for result in results if result.get("changed")]:
         count = sum(result["changed"] for result in changed)
-        first = changed[0]["first_change"]
+        first = changed[0]["first_within"]
         parts.append(f"{count} of {expected} tensors changed within tolerance, first {first}")
+    wide = Counter(str(result["bounds"]) for result in results if result.get("bounds", "same") != "same")
+    parts += [f"{wide[name]} by the bounds for {name} numerics" for name in sorted(wide)]
     first = next((result["first"] for result in results if result.get("first")), None)
     if first:
         parts.append(f"first divergence {first}")
