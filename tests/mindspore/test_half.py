@@ -40,7 +40,7 @@ def test_mixed_precision_is_recorded_compared_and_a_changed_weight_found_where_i
     result = project.run()
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*test_resnet*: MindSpore's CPU kernels computed * in float32 *"])
-    project.run("-k", "resnet", change="blocks.1.conv2.weight=2").stdout.fnmatch_lines(
+    project.run("-v", "-k", "resnet", change="blocks.1.conv2.weight=2").stdout.fnmatch_lines(
         [
             "npudump: Default/_backbone-ResNet/blocks-SequentialCell/1-Residual/conv2-*/Cast-op* differs: *",
             "  Default/_backbone-ResNet/fc-Dense/MatMul-op0 * relative_l2 *",

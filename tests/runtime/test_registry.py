@@ -111,7 +111,10 @@ def test_an_offer_that_is_no_provider_is_refused(site: Path) -> None:
         provider_of("numpy")
     sys.modules.pop("numpy_provider")
     (site / "numpy_provider.py").write_text("import absent_client\n")
-    with pytest.raises(RuntimeUnavailableError, match="cannot be imported: ModuleNotFoundError: No module named 'absent_client'"):
+    with pytest.raises(
+        RuntimeUnavailableError,
+        match="cannot be imported: ModuleNotFoundError: No module named 'absent_client'",
+    ):
         provider_of("numpy")
 
 
