@@ -9,7 +9,7 @@ element is within tolerance is always decided as in float64. Integers are compar
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from pytest_npudump.compare.tensors.chunks import CHUNK, OCTETS, paired_chunks, value_chunks
 from pytest_npudump.compare.tensors.families import comparer_of, packed_comparer
 from pytest_npudump.compare.tensors.measures import ULP_TYPES, Measures
+from pytest_npudump.compare.tensors.small import compare_small, small_pair
 from pytest_npudump.compare.tensors.worst import Worst
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 from pytest_npudump.dump.bytes.buffers import borrowed_buffers
@@ -26,12 +27,15 @@ from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from dataclasses import dataclass
 
     from pytest_npudump.compare.tensors.chunks import Values
     from pytest_npudump.compare.tensors.worst import WorstElement
     from pytest_npudump.dump.bytes.buffers import Buffers
     from pytest_npudump.dump.records import Stats
     from pytest_npudump.dump.stats.totals import Totals
+else:
+    from pytest_npudump.dump.unguarded import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +156,16 @@ def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float,
     """
     _check(golden, actual, rtol, atol)
     measures, found = Measures(), Worst(worst, golden.shape)
-    with (
-        np.errstate(all="ignore"),
-        borrowed_buffers() as own,
-        borrowed_buffers() as first,
-        borrowed_buffers() as second,
-    ):
-        totals = _totals(golden, actual, (measures, found), (rtol, atol), (own, first, second))
-        ours, theirs = (total.stats() for total in totals)
+    small = small_pair(golden, actual)
+    with np.errstate(all="ignore"):
+        if small is not None:
+            one, other = compare_small(small, (measures, found), (rtol, atol))
+        else:
+            with borrowed_buffers() as own, borrowed_buffers() as first, borrowed_buffers() as second:
+                buffers = (own, first, second)
+                one, other = _totals(golden, actual, (measures, found), (rtol, atol), buffers)
+        ours = one.stats()
+        theirs = ours if other is one else other.stats()
     return Examined(_difference(golden, measures, found, rtol, atol), ours, theirs)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from dataclasses import dataclass
+else:
+    from pytest_npudump.dump.unguarded import dataclass
 
 _ROWS = 128
 _SMALL = 2048
@@ -76,10 +78,14 @@ class Worst:
         """Take the elements at ``places`` of a chunk; distances and values are of shape (len(places),)."""
         if not len(places):
             return
-        found = zip(
+        rows = zip(
             distance.tolist(), (places + offset).tolist(), _values(golden), _values(actual), strict=True
         )
-        self._finite += found
+        self.insert(rows)
+
+    def insert(self, rows: Iterable[tuple[float | int, int, Any, Any]]) -> None:
+        """Take elements as (distance, index, golden value, actual value); no distance is 0."""
+        self._finite += rows
         self._finite.sort(key=lambda item: (-item[0], item[1]))
         del self._finite[self.limit :]
 
@@ -120,7 +126,11 @@ class Worst:
 
     def index(self, flat: int) -> tuple[int, ...]:
         """Coordinates of an element."""
-        return tuple(int(i) for i in np.unravel_index(flat, self._shape))
+        found = []
+        for length in reversed(self._shape):
+            flat, place = divmod(flat, length)
+            found.append(place)
+        return tuple(reversed(found))
 
     def elements(self) -> tuple[WorstElement, ...]:
         """The list, worst first."""
@@ -130,11 +140,7 @@ class Worst:
         ]
         finite = [(place, g, a, d, d / _size(g) if g else math.inf) for d, place, g, a in self._finite]
         found = (special + finite)[: self.limit]
-        if not found or not self._shape:
-            return tuple(WorstElement((), *rest) for _, *rest in found)
-        axes = np.unravel_index([place for place, *_ in found], self._shape)
-        indices = zip(*(axis.tolist() for axis in axes), strict=True)
-        return tuple(WorstElement(index, *rest) for index, (_, *rest) in zip(indices, found, strict=True))
+        return tuple(WorstElement(self.index(place), *rest) for place, *rest in found)
 
 
 def _size(value: Any) -> float | int:
