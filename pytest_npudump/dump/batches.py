@@ -33,7 +33,7 @@ def run_batches(
     Args:
         work: for other processes a function of a module, as it travels to them like the items.
         items: what to work on.
-        weights: the bytes that each of them makes a worker read.
+        weights: the bytes that each of them makes a worker read; nobody asks without an executor.
         executor: who does it; None for this thread, which does it as well where threads would not help.
         workers: how many the executor has.
     """

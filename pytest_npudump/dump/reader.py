@@ -183,7 +183,7 @@ def _read(
     """Yield what is read; tables first, which are many where there are any, and small."""
     done = 0
     for found in ([job for job in jobs if _is_table(job)], [job for job in jobs if not _is_table(job)]):
-        weights = list(map(_weight, found))
+        weights = [] if executor is None else list(map(_weight, found))
         for batch, result in run_batches(read, found, weights, executor, workers):
             yield result
             done += len(batch)

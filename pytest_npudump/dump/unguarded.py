@@ -7,7 +7,9 @@ a plain one: a tenth of a second for the records of two dumps of 20,000 tensors.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,3 +23,20 @@ def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Callable[[ty
     For a module that imports the real one instead under ``TYPE_CHECKING``.
     """
     return dataclasses.dataclass(slots=slots, order=order, unsafe_hash=frozen)
+
+
+def replace(record: Record, **changes: Any) -> Record:
+    """Like ``dataclasses.replace``, which takes three times as long, for dataclasses of two fields and more.
+
+    All their fields are arguments of ``__init__``, and nothing is done after it.
+    """
+    kind: Any = type(record)
+    found: Record = kind(*_values_of(kind)(record))
+    for name, value in changes.items():
+        object.__setattr__(found, name, value)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _values_of(kind: Any) -> attrgetter[tuple[Any, ...]]:
+    return attrgetter(*(field.name for field in dataclasses.fields(kind)))

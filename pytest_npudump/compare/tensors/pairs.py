@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +17,21 @@ from pytest_npudump.dump.bytes.chunks import c_order_chunks
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats.files import payload_stats
+from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
 from pytest_npudump.golden.tensors import StoredTensor, load_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from dataclasses import dataclass
     from pathlib import Path
 
     from pytest_npudump.compare.tensors.chunks import Values
     from pytest_npudump.compare.tensors.difference import TensorDifference
 
     Array = np.ndarray[Any, np.dtype[Any]]
+else:
+    from pytest_npudump.dump.unguarded import dataclass
 
 _ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
 """Types whose bytes are addresses, which differ from run to run."""

@@ -165,5 +165,24 @@ def raw_bytes(payload: Payload) -> np.ndarray:
     Raises:
         FormatError: the file cannot be read or no longer has the bytes.
     """
+    if payload.nbytes <= _SMALL:
+        found = _small_bytes(payload)
+        if found is not None and len(found) == payload.nbytes:
+            return np.frombuffer(found, np.uint8)
     with open_raw(payload.path) as file:
         return file.map(payload.offset, payload.nbytes, "the tensor")
+
+
+def _small_bytes(payload: Payload) -> bytes | None:
+    """What one read gives of a payload, maybe too little; None where the file has to be looked at."""
+    try:
+        descriptor = os.open(payload.path, _FLAGS)
+    except OSError:
+        return None
+    try:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.pread(descriptor, payload.nbytes, payload.offset) if regular else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

@@ -8,7 +8,6 @@ inputs. Records may follow each other: CANN opens its files for appending.
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
@@ -24,6 +23,7 @@ from pytest_npudump.dump.files.container_tensors import (
     placements,
 )
 from pytest_npudump.dump.files.proto import lenient_dump_data_class
+from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.dump.values import formats
 from pytest_npudump.dump.values.dtypes import BY_PROTO
 from pytest_npudump.errors import FormatError

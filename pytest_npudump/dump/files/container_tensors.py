@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:

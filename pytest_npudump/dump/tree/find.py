@@ -170,6 +170,8 @@ class _Directory:
         """
         files = self.tree.files
         added = files[self.first :]
+        if not any(file.name is not None and file.name.suffix == ".npy" for file in added):
+            return
         dumped: defaultdict[object, list[str]] = defaultdict(list)
         for file in added:
             if file.name is not None and not file.name.suffix:
