@@ -11,7 +11,7 @@ their sums err by some 2**-53 of themselves here, by 2**-24 there.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 LIMIT = 4096
 """Elements up to which the calls cost more than what they do."""
+
+_CODES: dict[int, np.dtype[Any]] = {2: np.dtype(np.int16), 4: np.dtype(np.int32)}
+"""What floats of so many bytes are as integers; codes of one sign are as far apart as their values."""
 
 _SEARCHES = 8
 """Elements farthest apart up to which it is quicker to look for each of them than to sort."""
@@ -168,18 +171,18 @@ def _add_worst(distance: np.ndarray, one: np.ndarray, other: np.ndarray, worst: 
 
 def _add_ulp(measures: Measures, golden: np.ndarray, actual: np.ndarray, finite: np.ndarray | None) -> None:
     """Add the distances in units in the last place of the pairs that are ``finite``; None where all are."""
-    gap = np.abs(np.subtract(_places(golden), _places(actual)))
+    codes = _CODES[golden.itemsize]
+    one, other = golden.reshape(-1).view(codes), actual.reshape(-1).view(codes)
+    if int(np.minimum.reduce(np.bitwise_xor(one, other))) < 0:
+        one, other = _places(one), _places(other)
+    gap = np.abs(np.subtract(one, other))
     if finite is not None:
         gap = gap[finite]
     if gap.size:
-        measures.take_ulp(int(np.maximum.reduce(gap)), float(np.add.reduce(gap)), gap.size)
+        measures.take_ulp(int(np.maximum.reduce(gap)), int(np.add.reduce(gap, dtype=np.int64)), gap.size)
 
 
-def _places(values: np.ndarray) -> np.ndarray:
+def _places(codes: np.ndarray) -> np.ndarray:
     """How many values of the type lie between each element and 0, int64 of shape (n,), with its sign."""
-    codes = values.reshape(-1).view(f"i{values.itemsize}")
-    if int(np.minimum.reduce(codes)) >= 0:
-        return codes.astype(np.int64)
     places = codes.astype(np.int64)
-    least = -1 << (8 * values.itemsize - 1)
-    return np.where(places < 0, least - places, places)
+    return np.where(places < 0, np.iinfo(codes.dtype).min - places, places)

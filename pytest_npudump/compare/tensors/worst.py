@@ -126,11 +126,11 @@ class Worst:
 
     def index(self, flat: int) -> tuple[int, ...]:
         """Coordinates of an element."""
-        found = []
-        for length in reversed(self._shape):
+        found: tuple[int, ...] = ()
+        for length in self._shape[:0:-1]:
             flat, place = divmod(flat, length)
-            found.append(place)
-        return tuple(reversed(found))
+            found = (place, *found)
+        return (flat, *found) if self._shape else ()
 
     def elements(self) -> tuple[WorstElement, ...]:
         """The list, worst first."""

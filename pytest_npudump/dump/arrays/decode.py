@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -96,6 +97,7 @@ def why_opaque(dtype: str) -> str:
     return _WHY_OPAQUE.get(dtype, "")
 
 
+@lru_cache(maxsize=64)
 def numpy_dtype(dtype: str) -> np.dtype:
     """The numpy type for one of the types in VIEWED, little-endian."""
     found: np.dtype

@@ -153,15 +153,16 @@ def _tensors(header: Any) -> Iterator[ContainerTensor]:
     buffers (kernel arguments) are inputs in the header but come last in the file. A dump that names no
     operator holds either only such buffers or none, and tensors that look like them (``dump_args.cpp``).
     """
-    addressed = any(tensor.address for tensors in (header.input, header.output) for tensor in tensors)
+    inputs, outputs = list(header.input), list(header.output)
+    addressed = any(tensor.address for tensor in (*inputs, *outputs))
     last = []
-    for slot, tensor in enumerate(header.input):
+    for slot, tensor in enumerate(inputs):
         found = _tensor("input", slot, tensor, addressed=addressed)
         if header.op_name and _is_argument_buffer(tensor):
             last.append(found)
         else:
             yield found
-    for slot, tensor in enumerate(header.output):
+    for slot, tensor in enumerate(outputs):
         yield _tensor("output", slot, tensor, addressed=addressed)
     for slot, region in enumerate(header.buffer):
         yield ContainerTensor("buffer", slot, "undefined", "", None, None, region.size)
@@ -187,6 +188,7 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
     shape, note = checked_shape(tensor.shape.dim) if shaped else (None, "")
     original, odd = checked_shape(tensor.original_shape.dim) if has_original else (None, "")
     found = BY_PROTO.get(tensor.data_type)
+    fused = tensor.original_op if io == "output" and tensor.HasField("original_op") else None
     return ContainerTensor(
         io,
         slot,
@@ -198,8 +200,8 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
         sub_format=tensor.sub_format or formats.sub_format(tensor.format),
         c0=formats.c0(tensor.format),
         note=note or odd,
-        original_name=_text(tensor.original_op.name) if io == "output" else "",
-        original_index=tensor.original_op.output_index if io == "output" else 0,
+        original_name="" if fused is None else _text(fused.name),
+        original_index=0 if fused is None else fused.output_index,
         address=tensor.address,
         arg_index=tensor.arg_index,
         input_type=getattr(tensor, "input_type", 0),
