@@ -61,11 +61,13 @@ def compare_small(
     golden, actual = pair
     measures, worst = results
     if golden.tobytes() == actual.tobytes():
-        totals = _totals_of(_decoded(golden))
+        (totals,) = _totals_of(golden.reshape(1, -1).astype(np.float64))
         measures.take_equal(totals)
         return totals, totals
-    one, other = _decoded(golden), _decoded(actual)
-    first, second = _totals_of(one), _totals_of(other)
+    both = np.empty((2, golden.size))
+    one, other = both
+    one[:], other[:] = golden.reshape(-1), actual.reshape(-1)
+    first, second = _totals_of(both)
     finite = None
     if first.special or second.special:
         finite = _take_special((one, first), (other, second), measures, worst)
@@ -79,24 +81,40 @@ def compare_small(
     return first, second
 
 
-def _decoded(values: np.ndarray) -> np.ndarray:
-    return values.reshape(-1).astype(np.float64)
-
-
-def _totals_of(values: np.ndarray) -> Totals:
-    """What one side, float64 of shape (n,), adds up to."""
-    totals = Totals(count=values.size, zero=values.size - int(np.count_nonzero(values)))
-    squares = float(np.dot(values, values))
-    if not math.isfinite(squares):
-        nan, infinite = np.isnan(values), np.isinf(values)
-        negative = int(np.count_nonzero(infinite & (values < 0)))
-        totals.add_special(int(np.count_nonzero(nan)), negative, int(np.count_nonzero(infinite)) - negative)
-        values = values[~(nan | infinite)]
+def _totals_of(sides: np.ndarray) -> list[Totals]:
+    """What each row of float64 of shape (k, n) adds up to."""
+    found = []
+    for values, total in zip(sides, np.add.reduce(sides, axis=1).tolist(), strict=True):
+        totals = Totals(count=values.size, zero=values.size - int(np.count_nonzero(values)))
         squares = float(np.dot(values, values))
-    if values.size:
-        totals.extend(float(np.minimum.reduce(values)), float(np.maximum.reduce(values)))
-        totals.add_sums(float(np.add.reduce(values)), squares)
-    return totals
+        if math.isfinite(squares):
+            totals.extend(_least(values), _most(values))
+            totals.add_sums(total, squares)
+        else:
+            _add_some_finite(totals, values)
+        found.append(totals)
+    return found
+
+
+def _add_some_finite(totals: Totals, values: np.ndarray) -> None:
+    """Add a side with NaN or infinities, float64 of shape (n,)."""
+    nan, infinite = np.isnan(values), np.isinf(values)
+    negative = int(np.count_nonzero(infinite & (values < 0)))
+    totals.add_special(int(np.count_nonzero(nan)), negative, int(np.count_nonzero(infinite)) - negative)
+    finite = values[~(nan | infinite)]
+    if finite.size:
+        totals.extend(_least(finite), _most(finite))
+        totals.add_sums(float(np.add.reduce(finite)), float(np.dot(finite, finite)))
+
+
+def _least(values: np.ndarray) -> Any:
+    """The smallest element, none of which is NaN; numpy finds a place in half the time of a value."""
+    return values.item(values.argmin())
+
+
+def _most(values: np.ndarray) -> Any:
+    """The largest element, as :func:`_least`."""
+    return values.item(values.argmax())
 
 
 def _take_special(
@@ -128,7 +146,7 @@ def _add_finite(
     distance, magnitude = np.abs(difference), np.abs(one)
     measures.product.add(float(np.dot(one, other)))
     measures.difference_squares.add(float(np.dot(difference, difference)))
-    highest = measures.max_abs = float(np.maximum.reduce(distance))
+    highest = measures.max_abs = _most(distance)
     known = int(np.count_nonzero(one))
     measures.relative_count += known
     if not highest:
@@ -148,7 +166,7 @@ def _add_finite(
     if known:
         relative = np.divide(gaps, magnitude, out=magnitude)
         measures.relative_sum += float(np.add.reduce(relative))
-        top = max(top, float(np.maximum.reduce(relative)))
+        top = max(top, _most(relative))
     measures.max_rel = top
     _add_worst(distance, one, other, worst)
 
@@ -162,7 +180,7 @@ def _add_worst(distance: np.ndarray, one: np.ndarray, other: np.ndarray, worst: 
     for _ in range(worst.limit):
         place = int(distance.argmax())
         gap = distance.item(place)
-        if not gap > 0:
+        if not gap:
             break
         found.append((gap, place, one.item(place), other.item(place)))
         distance[place] = 0
@@ -173,13 +191,13 @@ def _add_ulp(measures: Measures, golden: np.ndarray, actual: np.ndarray, finite:
     """Add the distances in units in the last place of the pairs that are ``finite``; None where all are."""
     codes = _CODES[golden.itemsize]
     one, other = golden.reshape(-1).view(codes), actual.reshape(-1).view(codes)
-    if int(np.minimum.reduce(np.bitwise_xor(one, other))) < 0:
+    if _least(np.bitwise_xor(one, other)) < 0:
         one, other = _places(one), _places(other)
     gap = np.abs(np.subtract(one, other))
     if finite is not None:
         gap = gap[finite]
     if gap.size:
-        measures.take_ulp(int(np.maximum.reduce(gap)), int(np.add.reduce(gap, dtype=np.int64)), gap.size)
+        measures.take_ulp(_most(gap), int(np.add.reduce(gap, dtype=np.int64)), gap.size)
 
 
 def _places(codes: np.ndarray) -> np.ndarray:

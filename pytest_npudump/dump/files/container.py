@@ -204,7 +204,7 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
         original_index=0 if fused is None else fused.output_index,
         address=tensor.address,
         arg_index=tensor.arg_index,
-        input_type=getattr(tensor, "input_type", 0),
+        input_type=tensor.input_type if io == "input" else 0,
         nullable=not by_adump,
     )
 
