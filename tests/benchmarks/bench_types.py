@@ -117,18 +117,19 @@ def _types(name: str, content: str, nbytes: int, rounds: int) -> list[float]:
     return found
 
 
-def _sizes(nbytes: int, folder: Path, rounds: int) -> list[float]:
+def _sizes(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
     """Microseconds a pair of tensor files: to read what they hold, and to compare."""
     from pytest_npudump.compare.tensors.pairs import Pair, compare_pair
     from pytest_npudump.dump.reader import read_dump
 
     pairs = max(min(PAIRS, (32 << 20) // nbytes), 8)
-    golden = np.random.default_rng(0).standard_normal(nbytes // 4, np.float32)
-    actual = golden * np.float32(1 + 2.0**-12)
+    dtype = np.dtype(name)
+    golden = np.random.default_rng(0).standard_normal(nbytes // dtype.itemsize).astype(dtype)
+    actual = (golden * (1 + 2 * np.finfo(dtype).resolution)).astype(dtype)
     for side, array in (("golden", golden), ("actual", actual)):
         for number in range(pairs):
-            name = f"Relu.relu_{number:04d}.{number}.3.{STAMP + number}"
-            write_tensor(folder / side / STEP / name, f"relu_{number:04d}", array)
+            path = folder / side / STEP / f"Relu.relu_{number:04d}.{number}.3.{STAMP + number}"
+            write_tensor(path, f"relu_{number:04d}", array)
 
     def read() -> Any:
         return [read_dump(folder / side, stats=False).records for side in ("golden", "actual")]
@@ -138,7 +139,8 @@ def _sizes(nbytes: int, folder: Path, rounds: int) -> list[float]:
     def compare() -> Any:
         return [compare_pair(Pair(one, other, "ND", RTOL, 0.0)) for one, other in zip(*sides, strict=True)]
 
-    expected = np.count_nonzero(np.abs(actual.astype(float) - golden) > RTOL * np.abs(golden.astype(float)))
+    one, other = golden.astype(float), actual.astype(float)
+    expected = np.count_nonzero(np.abs(other - one) > RTOL * np.abs(one))
     for found in compare():
         assert found.difference is not None
         assert found.difference.outside == expected
@@ -153,7 +155,7 @@ def _work() -> None:
             found = _types(*arguments)
         else:
             with tempfile.TemporaryDirectory() as folder:
-                found = _sizes(arguments[0], Path(folder), arguments[1])
+                found = _sizes(*arguments[:2], Path(folder), arguments[2])
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
 
@@ -208,8 +210,10 @@ def main() -> None:
         case = (name, content, options.mib << 20, options.rounds)
         _row(f"{name} {content}", [side.ask("types", *case) for side in sides], 2)
     sys.stdout.write(f"\n{'us a pair of files':26}{'read':>17}{'compare':>17}\n")
-    for size in SIZES:
-        _row(f"{size >> 10} KiB", [side.ask("sizes", size, options.rounds) for side in sides], 0)
+    for name in ("float32", "float16"):
+        for size in SIZES:
+            found = [side.ask("sizes", name, size, options.rounds) for side in sides]
+            _row(f"{name} {size >> 10} KiB", found, 0)
 
 
 if __name__ == "__main__":

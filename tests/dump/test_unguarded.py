@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.unguarded import replace as light_replace
 
 if TYPE_CHECKING:
     light = dataclass
@@ -46,3 +47,18 @@ def test_records_are_equal_hashed_ordered_and_travel_to_other_processes() -> Non
     assert len({KEY, TensorKey("conv", "output", 0, step=1), replace(KEY, step=0)}) == 2
     assert min(KEY, TensorKey("add", "output", 0)).layer == "add"
     assert Payload(Path("x"), 0, 4) == Payload(Path("x"), 0, 4, "raw")
+
+
+@pytest.mark.parametrize("record", [RECORD, KEY, Light("a", 1), Frozen("a", 1)])
+def test_replaced_records_are_those_of_dataclasses(record: Any) -> None:
+    name = "size" if hasattr(record, "size") else "slot"
+    before = repr(record)
+    found = light_replace(record, **{name: 7})
+    assert (found, type(found)) == (replace(record, **{name: 7}), type(record))
+    assert light_replace(record) == record
+    assert repr(record) == before
+
+
+def test_a_field_that_is_none_is_refused() -> None:
+    with pytest.raises(AttributeError):
+        light_replace(RECORD, shapes=(1,))

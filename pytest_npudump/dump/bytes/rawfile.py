@@ -165,7 +165,7 @@ def raw_bytes(payload: Payload) -> np.ndarray:
     Raises:
         FormatError: the file cannot be read or no longer has the bytes.
     """
-    if payload.nbytes <= _SMALL:
+    if 0 < payload.nbytes <= _SMALL:
         found = _small_bytes(payload)
         if found is not None and len(found) == payload.nbytes:
             return np.frombuffer(found, np.uint8)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,8 +9,9 @@ import pytest
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.bytes.chunks import c_order_chunks, chunks
-from pytest_npudump.dump.bytes.rawfile import release
+from pytest_npudump.dump.bytes.rawfile import raw_bytes, release
 from pytest_npudump.dump.records import Payload
+from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,3 +73,28 @@ def test_changes_to_a_private_map_are_not_lost(tmp_path: Path) -> None:
     array[:] = 7
     release(array)
     assert array.min() == 7
+
+
+@pytest.mark.parametrize("nbytes", [0, 8, 1 << 15])
+@pytest.mark.parametrize("kind", ["missing", "directory", "pipe", "short"])
+def test_bytes_of_a_file_that_has_changed_are_refused_whatever_their_number(
+    kind: str, nbytes: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "short":
+        path.write_bytes(b"1234")
+    with pytest.raises(FormatError):
+        raw_bytes(Payload(path, 5, nbytes))
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 1 << 14, (1 << 14) + 1])
+def test_bytes_of_a_payload_are_those_of_the_file_and_read_only(nbytes: int, tmp_path: Path) -> None:
+    content = np.random.default_rng(0).bytes(1 << 15)
+    (tmp_path / "file").write_bytes(content)
+    found = raw_bytes(Payload(tmp_path / "file", 3, nbytes))
+    assert found.tobytes() == content[3 : 3 + nbytes]
+    assert not nbytes or not found.flags.writeable
