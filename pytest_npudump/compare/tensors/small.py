@@ -1,7 +1,7 @@
 """Two small tensors of one floating-point type, decoded to float64 once and measured there.
 
 A tensor of a few kilobytes takes no longer to compute than numpy takes to be called. Here each measure is
-had by as few calls as there are, and in float64, where neither the squares of float32 nor 4096 of them
+had by as few calls as there are, and in float64, where neither the squares of float32 nor thousands of them
 leave the range: nothing is estimated first, and nothing has to be done again.
 
 The results are those of the general path, but for what that rounds to float32: distances, relative ones and
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.compare.tensors.worst import Worst
 
-LIMIT = 4096
+LIMIT = 8192
 """Elements up to which the calls cost more than what they do."""
 
 _CODES: dict[int, np.dtype[Any]] = {2: np.dtype(np.int16), 4: np.dtype(np.int32)}
