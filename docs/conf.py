@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
 from pytest_npudump import __version__
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "pytest-npudump"
 author = "the authors of pytest-npudump"
@@ -34,3 +41,19 @@ html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
+
+LONGEST_NUMBERS = 16
+"""Characters of a table's cell that stay on one line: ``6e-3, 1.5e-2`` would break after a ``-``."""
+
+
+def keep_numbers_together(_app: Sphinx, doctree: nodes.document) -> None:
+    """Give cells of numbers the class that ``wide.css`` keeps on one line."""
+    for cell in doctree.findall(nodes.entry):
+        text = cell.astext()
+        if len(text) <= LONGEST_NUMBERS and any(map(str.isdigit, text)):
+            cell["classes"].append("numbers")
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("doctree-read", keep_numbers_together)

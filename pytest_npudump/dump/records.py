@@ -82,12 +82,12 @@ class TensorKey:
 
     @property
     def name_text(self) -> str:
-        """The first part of the text: the name of the layer."""
+        """The name of the layer, the first part of the text."""
         return _encode(self.layer)
 
     @property
     def qualifiers_text(self) -> str:
-        """The second part of the text: ``#step=1,turn=2``, or "" where all have their defaults."""
+        """The second part of the text, such as ``#step=1,turn=2``; "" where all have their defaults."""
         if (self.turn, self.step, self.model, self.load, self.device, self.rank, self.capture) == _PLAIN:
             return ""
         parts = []
