@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
-from pytest_npudump.cli.common.ending import INTERRUPTED, exit_code, leave_threads_behind
+from pytest_npudump.cli.common.exit_code import INTERRUPTED, exit_code, leave_threads_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,10 +12,10 @@ from pytest_npudump.dump.files.stats_columns import read_stats_columns
 from pytest_npudump.dump.reader_files import Job, jobs_of, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
+from pytest_npudump.dump.tree.csv_folders import table_records
 from pytest_npudump.dump.tree.find import Tree, find_files
 from pytest_npudump.dump.tree.keys import records_of
 from pytest_npudump.dump.tree.runs import select_run
-from pytest_npudump.dump.tree.tables import table_records
 from pytest_npudump.dump.tree.torchair import flat_slots
 from pytest_npudump.errors import EmptyDumpError, FormatError
 

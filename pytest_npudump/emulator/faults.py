@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from pytest_npudump.emulator.machine.faults import Failure, Trampling
+from pytest_npudump.emulator.machine.fault_injection import Failure, Trampling
 from pytest_npudump.emulator.process.state import process
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator.execution.gears import BATCH, DIMS, IMAGE, Option
+from pytest_npudump.emulator.execution.dynamic_shapes import BATCH, DIMS, IMAGE, Option
 from pytest_npudump.emulator.process.state import process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.emulator.execution.gears import Shape
+    from pytest_npudump.emulator.execution.dynamic_shapes import Shape
 
 
 def compile_for(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import rows
-from pytest_npudump.golden.batches import parse_table
+from pytest_npudump.golden.row_batches import parse_table
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:

@@ -201,7 +201,7 @@ class NpuDump:
     def _refuse_environment(self, words: tuple[str, ...], env: Mapping[str, str]) -> None:
         """Refuse variables with which the program dumps nothing, or where nobody looks for it."""
         if self._test.case.request.scene == "exception":
-            from pytest_npudump.regression.scenes.exception.places import refused_environment  # noqa: PLC0415 - only there
+            from pytest_npudump.regression.scenes.exception.dump_paths import refused_environment  # noqa: PLC0415 - only there
 
             why = refused_environment(env, os.environ)
         else:

@@ -26,10 +26,10 @@ from pytest_npudump.plugin.item_state import (
 )
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
+from pytest_npudump.plugin.paths import Places, shared_goldens
+from pytest_npudump.plugin.phase_report import complete_report
 from pytest_npudump.plugin.phases import run_here, run_in_child
-from pytest_npudump.plugin.places import Places, shared_goldens
 from pytest_npudump.plugin.repetitions import Repetitions
-from pytest_npudump.plugin.reports import complete_report
 from pytest_npudump.plugin.session_runtime import SessionRuntime
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.rank import current_rank
@@ -134,8 +134,8 @@ class Runner:
     def _reports_from_children(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> list[pytest.TestReport]:
-        from pytest_npudump.plugin.cases import Context, session_in_parent  # noqa: PLC0415 - the same
         from pytest_npudump.plugin.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
+        from pytest_npudump.plugin.item_case import Context, session_in_parent  # noqa: PLC0415 - the same
 
         item.stash[RESULT] = {}
         item.stash[ENDED] = True
@@ -229,13 +229,13 @@ class Runner:
         self.places.close()
 
     def _session(self, item: pytest.Item) -> CaseSession:
-        from pytest_npudump.plugin import cases  # noqa: PLC0415 - with the first test that runs
+        from pytest_npudump.plugin import item_case  # noqa: PLC0415 - with the first test that runs
 
         settings = self._repetitions.settings_for(item, self._settings)
-        context = cases.Context(settings, self.places, self.exchange)
+        context = item_case.Context(settings, self.places, self.exchange)
         if self._child is not None:
-            return cases.session_in_child(item, self._runtime.loaded(), context, self._child)
-        return cases.session_of(item, self._runtime.loaded(), context)
+            return item_case.session_in_child(item, self._runtime.loaded(), context, self._child)
+        return item_case.session_of(item, self._runtime.loaded(), context)
 
 
 def _join_ranks(child: Child | None) -> Exchange | None:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.calls import compare_runs
+from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.text import Golden
 from pytest_npudump.ranks.agreement import sharing_question, why_missing

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.stats.first import GRAPH_INPUT
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.elements import with_elements
 from pytest_npudump.dump.records import sanitise

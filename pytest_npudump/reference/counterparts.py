@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.compare.stats.first import GRAPH_INPUT
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.dump.records import sanitise
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_npudump.compare.stats.first import GRAPH_INPUT
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.tree.places import Place, context, read_place

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.streaming.receiver import DumpReceiver
+    from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
 
@@ -101,7 +101,7 @@ class Attempt:
         return config
 
     def _receive(self, runtime: Runtime, part: str, dump_path: Path) -> None:
-        from pytest_npudump.dump.streaming.receiver import DumpReceiver  # noqa: PLC0415 - it needs numpy and protobuf
+        from pytest_npudump.dump.callback.receiver import DumpReceiver  # noqa: PLC0415 - it needs numpy and protobuf
 
         if not isinstance(runtime, CallbackRuntime):
             raise RuntimeUnavailableError(

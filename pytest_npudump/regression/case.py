@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.golden.of_test import Goldens
+    from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.reference.reference import Reference
     from pytest_npudump.request import DumpRequest

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.calls import compare_runs, under_golden_keys
+from pytest_npudump.compare.stats.eager_calls import compare_runs, under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.compare.tolerances.of_test import MARKER_RULES
 from pytest_npudump.dump.records import sanitise
@@ -21,16 +21,16 @@ from pytest_npudump.dump.selection import (
 )
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, GoldenMissingError
+from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.pair import left_out
-from pytest_npudump.golden.tensors_of_test import missing_tensors, stored_tensors
 from pytest_npudump.ranks.split import by_rank
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.definitions import as_recorded, is_printed
 from pytest_npudump.regression.diagnose import explain_empty, full_words, notes_of
 from pytest_npudump.regression.empty_operators import changed, empty_operators, notes_on
 from pytest_npudump.regression.golden_elements import judge_elements
 from pytest_npudump.regression.numerics import changes, numerics_for
 from pytest_npudump.regression.outcome import FirstRun, Outcome
-from pytest_npudump.regression.printed import as_recorded, is_printed
 from pytest_npudump.regression.ranks import judge_parts, shared
 from pytest_npudump.regression.record import golden_to_start_from, left_out_notes, record
 from pytest_npudump.regression.reference import by_reference_alone, not_recorded, with_reference

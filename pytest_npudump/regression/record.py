@@ -9,7 +9,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.tensors_of_test import KeptTensors
+from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.text import EMPTY, UNWRITTEN
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status

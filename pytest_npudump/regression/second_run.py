@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.calls import under_golden_keys
+from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
@@ -15,11 +15,11 @@ from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.tensors_of_test import read_tensors
+from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.ranks.split import by_rank
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.definitions import as_recorded, is_printed
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
-from pytest_npudump.regression.printed import as_recorded, is_printed
 from pytest_npudump.regression.record import (
     SecondRun,
     drawing_alike,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.plan import Plan
+    from pytest_npudump.regression.second_run_plan import Plan
 
 
 def examine_second_run(

@@ -24,9 +24,9 @@ from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.regression.judge import judge, probe
 from pytest_npudump.regression.outcome import PENDING, Escalation, FirstRun, Outcome, Result
-from pytest_npudump.regression.plan import Plan, plan_second_run
 from pytest_npudump.regression.scenes.exception.judge import examine
 from pytest_npudump.regression.second_run import examine_second_run
+from pytest_npudump.regression.second_run_plan import Plan, plan_second_run
 
 if TYPE_CHECKING:
     from pytest_npudump.golden.pair import Recording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.first import GRAPH_INPUT, explain_first
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, explain_first
 from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, row, sentence, table
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.regression.scenes.exception.dump_paths import ANOTHER
 from pytest_npudump.regression.scenes.exception.dumps import NORM, FailedOperator
-from pytest_npudump.regression.scenes.exception.places import ANOTHER
 from pytest_npudump.regression.scenes.overflow.records import Overflow
 from pytest_npudump.regression.scenes.watcher.judge import Trampling
 from pytest_npudump.report.elements import tensor_words

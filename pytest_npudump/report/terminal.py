@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.first import explain_first
+from pytest_npudump.compare.stats.first_divergence import explain_first
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
-    from pytest_npudump.dump.streaming.receiver import DumpReceiver
+    from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.request import DumpRequest
 
 

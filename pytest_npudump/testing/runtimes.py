@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.dump.callback.receiver import DumpReceiver
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.streaming.receiver import DumpReceiver
 from pytest_npudump.errors import NpudumpError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Activity, CallbackRuntime, RearrangingRuntime, Runtime

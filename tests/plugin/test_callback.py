@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.dump.streaming import (
+from pytest_npudump.dump.callback import (
     receiver as streaming,  # loaded here once, not anew in every session within a test
 )
 from pytest_npudump.emulator.process import callback

@@ -11,11 +11,11 @@ import pytest
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.callback.receiver import DumpReceiver
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.dump.streaming.receiver import DumpReceiver
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.regression.printed import as_recorded, is_printed
+from pytest_npudump.regression.definitions import as_recorded, is_printed
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, write_json
-from pytest_npudump.cli.common.reading import report_problems
+from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.dump.table import shape_text
 from pytest_npudump.dump.values.dtypes import UNKNOWN
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.executors import run_tasks
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.compare.stats.calls import number_calls, under_golden_keys
+from pytest_npudump.compare.stats.eager_calls import number_calls, under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.elements import with_elements

@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
-from pytest_npudump.cli.common.reading import read_source, report_problems
+from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
 from pytest_npudump.errors import RequestError

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.reading import read_source
-from pytest_npudump.compare.stats.calls import may_hold_calls
+from pytest_npudump.cli.common.source import read_source
+from pytest_npudump.compare.stats.eager_calls import may_hold_calls
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -115,8 +115,8 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
 
 
 def _golden_side(path: Path) -> Side:
+    from pytest_npudump.golden.kept_tensors import stored_tensors  # noqa: PLC0415 - the same: safetensors
     from pytest_npudump.golden.store import read_golden  # noqa: PLC0415 - 70 ms that a dump needs not: yaml
-    from pytest_npudump.golden.tensors_of_test import stored_tensors  # noqa: PLC0415 - the same: safetensors
 
     golden = read_golden(path.absolute())
     if not golden.table.keys:

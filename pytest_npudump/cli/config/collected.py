@@ -16,10 +16,10 @@ import pytest
 
 from pytest_npudump.cli.config import DESCRIBE_TO
 from pytest_npudump.config.acl.acl_json import dump_section
-from pytest_npudump.doctor.place import default_place
+from pytest_npudump.doctor.dump_path import default_place
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
-from pytest_npudump.plugin.places import Places
+from pytest_npudump.plugin.paths import Places
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import columns, emit, write_json
-from pytest_npudump.doctor.examine import examine
+from pytest_npudump.doctor.checks import examine
+from pytest_npudump.doctor.dump_path import DumpPlace, dump_place
 from pytest_npudump.doctor.finding import OK
-from pytest_npudump.doctor.place import DumpPlace, dump_place
 from pytest_npudump.doctor.system import System
 
 if TYPE_CHECKING:

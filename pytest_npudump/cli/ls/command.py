@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.listing import COLUMNS, cells, identity, write_listing
 from pytest_npudump.cli.common.output import byte_size, columns
-from pytest_npudump.cli.common.reading import read_source
+from pytest_npudump.cli.common.source import read_source
 
 if TYPE_CHECKING:
     import argparse

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.cli.common.reading import report_problems
+from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.dump.files.container import read_container
 from pytest_npudump.dump.files.overflow import read_overflow
 from pytest_npudump.dump.tree.find import find_files

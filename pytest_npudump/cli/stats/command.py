@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.listing import COLUMNS, cells, identity, write_listing
 from pytest_npudump.cli.common.output import columns
-from pytest_npudump.cli.common.reading import read_source
+from pytest_npudump.cli.common.source import read_source
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:

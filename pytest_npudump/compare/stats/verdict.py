@@ -109,13 +109,13 @@ class Comparison:
         passed: those of them that agree.
         first: the divergence to look at first; None where nothing diverges.
         origin: what is known of where it comes from: ``layer``, ``unseen``, ``before`` or ``structure``,
-            see :func:`pytest_npudump.compare.stats.first.explain_first`; "" where nothing diverges.
+            see :func:`pytest_npudump.compare.stats.first_divergence.explain_first`; "" without one.
         remarks: what was decided about pairing, and which statistics were not compared.
         doubts: what was not judged, or not in full.
         differing: positions in the alignment of tensors both sides have that are not the same digit for
             digit, whether they pass or fail.
         own_keys: keys of the dump as read, by the key they got here where eager calls were numbered as the
-            golden's, see :mod:`pytest_npudump.compare.stats.calls`.
+            golden's, see :mod:`pytest_npudump.compare.stats.eager_calls`.
     """
 
     golden: StatsTable

@@ -19,9 +19,9 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.doubts import ATOL_ADVICE, BELOW_ATOL
-from pytest_npudump.compare.stats.first import first_divergence, origin_of
+from pytest_npudump.compare.stats.first_divergence import first_divergence, origin_of
 from pytest_npudump.compare.stats.order import ABSENT
+from pytest_npudump.compare.stats.unjudged import ATOL_ADVICE, BELOW_ATOL
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Doubt, Reason, Verdict, aligned_keys
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pytest_npudump.dump.files.registry import format_of
 from pytest_npudump.dump.names import DumpName, parse_name
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.tree.converted import KIND, parse_converted, without_copies
+from pytest_npudump.dump.tree.csv_folders import TableFolder
 from pytest_npudump.dump.tree.places import DumpFile, Place, context, marks_layout, read_place, swapped
-from pytest_npudump.dump.tree.tables import TableFolder
 from pytest_npudump.dump.tree.unnamed import TLV_MAGIC, is_container, is_nameless, problem_of, unconverted
 from pytest_npudump.errors import DumpError, FormatError
 

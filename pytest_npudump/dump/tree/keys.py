@@ -10,7 +10,7 @@ from pytest_npudump.dump.columns import Qualifiers
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.tree.eager import without_counters
 from pytest_npudump.dump.tree.executions import IO_ORDER, Execution
-from pytest_npudump.dump.tree.turns import number_turns
+from pytest_npudump.dump.tree.occurrences import number_turns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ from pytest_npudump.emulator.acl._load import refusal
 from pytest_npudump.emulator.acl._model_data import check_outputs, inputs_of, store
 from pytest_npudump.emulator.acl._refusals import RefusedError, own_stream, wait_for
 from pytest_npudump.emulator.dumps.exceptions import dumped
-from pytest_npudump.emulator.execution.failures import OperatorFailedError
+from pytest_npudump.emulator.execution.failed_operator import OperatorFailedError
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import parse
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Failure, Stream, Work

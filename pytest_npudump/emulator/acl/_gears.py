@@ -16,7 +16,7 @@ from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._datasets import Dataset
 from pytest_npudump.emulator.acl._model_descs import ModelDesc
 from pytest_npudump.emulator.acl._refusals import RefusedError
-from pytest_npudump.emulator.execution.gears import BATCH, DIMS, IMAGE
+from pytest_npudump.emulator.execution.dynamic_shapes import BATCH, DIMS, IMAGE
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.arguments import integers, parse
 from pytest_npudump.emulator.process.state import process
@@ -24,7 +24,7 @@ from pytest_npudump.emulator.process.state import process
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.emulator.execution.gears import Gears
+    from pytest_npudump.emulator.execution.dynamic_shapes import Gears
     from pytest_npudump.emulator.execution.model import Model
 
 _EVERY_INPUT = (1 << 64) - 1

@@ -20,7 +20,7 @@ from pytest_npudump.onnxmodels.tensors import Tensor, nbytes, storage
 
 if TYPE_CHECKING:
     from pytest_npudump.emulator.acl._datasets import Dataset
-    from pytest_npudump.emulator.execution.gears import Gears
+    from pytest_npudump.emulator.execution.dynamic_shapes import Gears
     from pytest_npudump.emulator.execution.model import Model, Port
     from pytest_npudump.emulator.machine.memory import Bytes
 

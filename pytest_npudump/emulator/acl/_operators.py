@@ -18,7 +18,7 @@ from pytest_npudump.emulator.acl._tensor_descs import TensorDesc
 from pytest_npudump.emulator.dumps import operator_dump
 from pytest_npudump.emulator.dumps.exception_files import Argument
 from pytest_npudump.emulator.dumps.exceptions import dumped
-from pytest_npudump.emulator.execution.failures import OperatorFailedError, single_operator
+from pytest_npudump.emulator.execution.failed_operator import OperatorFailedError, single_operator
 from pytest_npudump.emulator.execution.single_op import (
     MisusedAttributeError,
     OperatorNotFoundError,

@@ -12,7 +12,7 @@ from pytest_npudump.emulator.dumps.header import Slot
 from pytest_npudump.emulator.dumps.overflow import first_overflow, record_file
 from pytest_npudump.emulator.dumps.plan import STREAM
 from pytest_npudump.emulator.dumps.writer import TaskFile, model_directory, write
-from pytest_npudump.emulator.machine.faults import trampled
+from pytest_npudump.emulator.machine.fault_injection import trampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.values.dtypes import BY_GE
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.plan import Plan, plan
-from pytest_npudump.emulator.execution.failures import Graph, planted_failure, real_failure
-from pytest_npudump.emulator.execution.gears import SHAPE_DATA, gears_of
-from pytest_npudump.emulator.machine.faults import Faults
+from pytest_npudump.emulator.execution.dynamic_shapes import SHAPE_DATA, gears_of
+from pytest_npudump.emulator.execution.failed_operator import Graph, planted_failure, real_failure
+from pytest_npudump.emulator.machine.fault_injection import Faults
 from pytest_npudump.emulator.unsupported import NotEmulatedError
 from pytest_npudump.onnxmodels import sessions, tensors
-from pytest_npudump.onnxmodels.prepared import prepare
+from pytest_npudump.onnxmodels.model_cache import prepare
 from pytest_npudump.onnxmodels.sessions import ModelError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.values.dtypes import DType
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
     from pytest_npudump.emulator.dumps.writer import Deliver
-    from pytest_npudump.emulator.execution.gears import Gears, Option
+    from pytest_npudump.emulator.execution.dynamic_shapes import Gears, Option
     from pytest_npudump.emulator.machine.streams import Context
     from pytest_npudump.onnxmodels.tensors import Tensor
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl.collect_path import collecting
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.dumps.writer import Clock
-from pytest_npudump.emulator.machine.faults import Faults
+from pytest_npudump.emulator.machine.fault_injection import Faults
 from pytest_npudump.emulator.machine.handles import Handles
 from pytest_npudump.emulator.machine.memory import Memory
 from pytest_npudump.emulator.machine.reports import Subscriptions
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
     from pytest_npudump.emulator.dumps.recorder import Execution
-    from pytest_npudump.emulator.execution.gears import Option
+    from pytest_npudump.emulator.execution.dynamic_shapes import Option
     from pytest_npudump.emulator.execution.model import Model
     from pytest_npudump.emulator.machine.reports import ApplicationThread
 

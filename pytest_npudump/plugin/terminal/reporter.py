@@ -56,7 +56,7 @@ class Reporter:
 
         if self._config.pluginmanager.has_plugin(CHILD):
             return
-        from pytest_npudump.plugin.places import dumps_base  # noqa: PLC0415 - only for marked tests
+        from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
         from pytest_npudump.plugin.terminal import notes  # noqa: PLC0415 - the same
         from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
 

@@ -14,7 +14,7 @@ from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.acl.return_codes import NO_CONTEXT, SUCCESS, check
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.streaming.receiver import DumpReceiver
+    from pytest_npudump.dump.callback.receiver import DumpReceiver
 
 QUIET_SECONDS = 0.25
 """How long nothing has to come from a device that is idle, until all is taken to have come."""

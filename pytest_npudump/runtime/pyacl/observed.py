@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Thread
 
-    from pytest_npudump.dump.streaming.receiver import DumpReceiver
+    from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.runtime.base import Evidence
 
 _LOADS = (

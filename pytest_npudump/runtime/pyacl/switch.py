@@ -31,7 +31,7 @@ from pytest_npudump.runtime.acl.return_codes import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.dump.streaming.receiver import DumpReceiver
+    from pytest_npudump.dump.callback.receiver import DumpReceiver
 
 
 @dataclass(slots=True)

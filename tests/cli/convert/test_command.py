@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from pytest_npudump.cli.convert import command, names
+from pytest_npudump.cli.convert import command, targets
 from pytest_npudump.cli.convert import tasks as convert_tasks
 from pytest_npudump.dump.files.mapping import read_mapping
 
@@ -455,7 +455,7 @@ def test_names_are_told_where_the_mapping_cannot_be_written(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(names, "write_whole", full)
+    monkeypatch.setattr(targets, "write_whole", full)
     done = run("convert", long_and_short, "-o", tmp_path / "out")
     assert done.code == 2
     assert "2 tensors" in done.out

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.compare.stats.calls import compare_runs, number_calls, under_golden_keys
-from pytest_npudump.compare.stats.sequences import ALONE, LIMIT, gaps, inverse, longest_common
+from pytest_npudump.compare.stats.alignment import ALONE, LIMIT, gaps, inverse, longest_common
+from pytest_npudump.compare.stats.eager_calls import compare_runs, number_calls, under_golden_keys
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey, TensorRecord

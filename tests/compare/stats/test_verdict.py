@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.compare.stats.first import explain_first, first_divergence, origin_of
+from pytest_npudump.compare.stats.first_divergence import explain_first, first_divergence, origin_of
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import Reason, Verdict
 from pytest_npudump.compare.tolerances.tolerance import Tolerances

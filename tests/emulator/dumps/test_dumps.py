@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.onnxmodels.prepared import prepare
+from pytest_npudump.onnxmodels.model_cache import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable

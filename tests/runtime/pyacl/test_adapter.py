@@ -15,7 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.dump.streaming.receiver import DumpReceiver
+from pytest_npudump.dump.callback.receiver import DumpReceiver
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl.return_codes import AclError
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime

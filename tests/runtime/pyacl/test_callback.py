@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.dump.streaming.receiver import DumpReceiver
+from pytest_npudump.dump.callback.receiver import DumpReceiver
 from pytest_npudump.errors import RequestError, RuntimeUnavailableError
 from pytest_npudump.regression.attempt import Attempt
 from pytest_npudump.request import DumpRequest

@@ -25,9 +25,9 @@ from pytest_npudump.onnxmodels.tensors import from_array
 from pytest_npudump.ranks.rank import Rank
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.attempt import Attempt
+from pytest_npudump.regression.scenes.exception.dump_paths import refused_environment
 from pytest_npudump.regression.scenes.exception.dumps import FailedOperator
 from pytest_npudump.regression.scenes.exception.judge import examine, judge
-from pytest_npudump.regression.scenes.exception.places import refused_environment
 from pytest_npudump.report.scenes import finding_details, finding_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence

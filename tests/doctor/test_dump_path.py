@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.doctor.dump_path import check_place, default_place
 from pytest_npudump.doctor.finding import OK, PROBLEM, WARNING, Finding
-from pytest_npudump.doctor.place import check_place, default_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

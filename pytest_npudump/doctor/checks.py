@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.doctor import devices, environment, gate, place, software
+from pytest_npudump.doctor import devices, dump_path, environment, gate, software
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, Finding, Report
 from pytest_npudump.settings import OPTIONS
 
@@ -49,13 +49,13 @@ def examine(system: System, directory: Path, origin: str = "", tests: Path | Non
         (devices.AREA, lambda: devices.check_device_files(system, answers=_works(probes, "acl"))),
         (environment.AREA, lambda: environment.check_environment(system)),
         (gate.AREA, lambda: gate.check_gate(system, tests) if tests is not None else ()),
-        (place.AREA, lambda: place.check_place(system, directory, origin)),
+        (dump_path.AREA, lambda: dump_path.check_place(system, directory, origin)),
     )
     for area, check in checks:
         findings += _guarded(area, check)
     areas = list(dict.fromkeys(area for area, _ in checks))
     findings.sort(key=lambda finding: areas.index(finding.area))
-    dumping = [finding for finding in findings if finding.area == place.AREA]
+    dumping = [finding for finding in findings if finding.area == dump_path.AREA]
     working = [f.name for f in findings if f.area == "runtimes" and f.state == OK]
     return Report(
         tuple(findings), tuple(working), can_write=all(finding.state != PROBLEM for finding in dumping)

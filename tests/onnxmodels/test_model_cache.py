@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from pytest_npudump.onnxmodels import prepared, sessions
-from pytest_npudump.onnxmodels.prepared import prepare
+from pytest_npudump.onnxmodels import model_cache, sessions
+from pytest_npudump.onnxmodels.model_cache import prepare
 from pytest_npudump.onnxmodels.tensors import BY_NAME, from_array
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ X = np.array([1, -2, 3], np.float32)
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "_kept", {})
+    monkeypatch.setattr(model_cache, "_kept", {})
 
 
 def model(nodes: Sequence[Any], weights: Sequence[Any] = (), **domains: int) -> onnx.ModelProto:
@@ -118,20 +118,20 @@ def test_weights_in_another_file_are_read_each_time(tmp_path: Path) -> None:
 
 
 def test_only_so_many_models_are_kept_and_the_last_used_stay() -> None:
-    contents = [scaled(factor).SerializeToString() for factor in range(1, prepared.KEPT + 2)]
+    contents = [scaled(factor).SerializeToString() for factor in range(1, model_cache.KEPT + 2)]
     first = prepare(contents[0]).session([])
     for content in contents[1:-1]:
         prepare(content)
     assert prepare(contents[0]).session([]) is first
     prepare(contents[-1])
-    assert len(prepared._kept) == prepared.KEPT
+    assert len(model_cache._kept) == model_cache.KEPT
     assert prepare(contents[0]).session([]) is first, "it was used after the others"
 
 
 def test_large_models_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(scaled(2), path)
-    monkeypatch.setattr(prepared, "KEPT_BYTES", path.stat().st_size - 1)
+    monkeypatch.setattr(model_cache, "KEPT_BYTES", path.stat().st_size - 1)
     assert prepare(path).session([]) is not prepare(path).session([])
 
 

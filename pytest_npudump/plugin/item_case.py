@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.compare.tolerances.of_test import tolerances_for
-from pytest_npudump.golden.of_test import Goldens
+from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.plugin.isolation.remote import RemoteRuntime
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.terminal.progress import progress_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.plugin.isolation.child import Child
-    from pytest_npudump.plugin.places import Places
+    from pytest_npudump.plugin.paths import Places
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_npudump.dump.callback import record as streaming_record
+from pytest_npudump.dump.callback.receiver import DumpReceiver
 from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.streaming import record as streaming_record
-from pytest_npudump.dump.streaming.receiver import DumpReceiver
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.errors import DumpError

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.tensors_of_test import KeptTensors
+    from pytest_npudump.golden.kept_tensors import KeptTensors
     from pytest_npudump.request import DumpRequest
 
 

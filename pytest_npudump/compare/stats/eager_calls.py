@@ -15,7 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_npudump.compare.stats.sequences import ALONE, LIMIT, gaps, inverse, longest_common, slide
+from pytest_npudump.compare.stats.alignment import ALONE, LIMIT, gaps, inverse, longest_common, slide
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.tree.eager import is_eager

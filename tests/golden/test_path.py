@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.golden.naming import golden_path
+from pytest_npudump.golden.path import golden_path
 
 ROOT = Path("/repo/golden")
 

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.golden.naming import golden_path
+from pytest_npudump.golden.path import golden_path
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.repetitions import are_one_case

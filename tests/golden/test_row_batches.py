@@ -5,8 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pytest_npudump.golden import batches
-from pytest_npudump.golden.batches import parse_table
+from pytest_npudump.golden import row_batches
+from pytest_npudump.golden.row_batches import parse_table
 from pytest_npudump.golden.rows import COLUMNS, RowError, parse_rows
 
 ROWS = 500
@@ -21,7 +21,7 @@ LINES = [
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_BATCH", 1000)
+    monkeypatch.setattr(row_batches, "_BATCH", 1000)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 11, ROWS])
@@ -62,5 +62,5 @@ def test_a_large_table_takes_less_memory_than_its_cells(monkeypatch: pytest.Monk
         return found
 
     batched = peak()
-    monkeypatch.setattr(batches, "_BATCH", len(block))
+    monkeypatch.setattr(row_batches, "_BATCH", len(block))
     assert batched < 0.7 * peak()

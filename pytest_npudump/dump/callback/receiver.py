@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import too_short, why_opaque
+from pytest_npudump.dump.callback.record import ContainerStream
 from pytest_npudump.dump.reader import dump_of
 from pytest_npudump.dump.reader_tensors import executions_of
 from pytest_npudump.dump.stats.tensor import ACL_TYPES
-from pytest_npudump.dump.streaming.record import ContainerStream
 from pytest_npudump.dump.tree.find import tree_of
 from pytest_npudump.dump.tree.runs import select_run
 from pytest_npudump.errors import EmptyDumpError, FormatError
@@ -30,9 +30,9 @@ from pytest_npudump.errors import EmptyDumpError, FormatError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pytest_npudump.dump.callback.record import RecordReading
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.dump.records import Dump, Stats
-    from pytest_npudump.dump.streaming.record import RecordReading
     from pytest_npudump.dump.tree.executions import Execution
     from pytest_npudump.dump.tree.find import Tree
     from pytest_npudump.dump.tree.places import DumpFile

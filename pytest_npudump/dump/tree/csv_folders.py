@@ -21,8 +21,8 @@ from pytest_npudump.dump.parts import TensorPart
 from pytest_npudump.dump.tree.eager import is_eager_type
 from pytest_npudump.dump.tree.executions import Execution
 from pytest_npudump.dump.tree.keys import GRAPH_INPUT, number_places, shared_names
+from pytest_npudump.dump.tree.occurrences import number_turns
 from pytest_npudump.dump.tree.places import DumpFile
-from pytest_npudump.dump.tree.turns import number_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

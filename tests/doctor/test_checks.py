@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.doctor.examine import examine
+from pytest_npudump.doctor.checks import examine
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.doctor.probe import Probe
 from pytest_npudump.settings import OPTIONS
