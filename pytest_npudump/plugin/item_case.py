@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.compare.tolerances.of_test import tolerances_for
+from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.plugin.isolation.remote import RemoteRuntime
 from pytest_npudump.plugin.marker.item import Identity, request_of

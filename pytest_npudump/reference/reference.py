@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
-from pytest_npudump.compare.tolerances.of_test import MARKER_RULES
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings

@@ -11,9 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.tolerances.of_test import MARKER_RULES
 from pytest_npudump.compare.tolerances.presets import PRESETS
-from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, load_tolerances, parse_rules
+from pytest_npudump.compare.tolerances.rules import (
+    MARKER_RULES,
+    REFERENCE_PRESET,
+    load_tolerances,
+    parse_rules,
+)
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError

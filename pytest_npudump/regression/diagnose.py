@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Activity
@@ -162,3 +163,24 @@ def notes_of(case: Case) -> tuple[str, ...]:
         notes += request_warnings(case.request, version=rules_version(), cwd=case.directory)
         notes += soc_notes(section, runtime.producer().get("soc", ""))
     return tuple(dict.fromkeys(notes))
+
+
+def ran_under_dump(activity: Activity) -> bool:
+    """Whether anything shows that a model ran while the dump was on, where a healthy run leaves no file."""
+    here = activity.initialised and activity.executions and not activity.released
+    return bool(here or activity.evidence.shown) and not activity.evidence.gaps
+
+
+def not_dumped(activity: Activity) -> str:
+    """Say what ran in the test without the dump; "" where nothing is known to have."""
+    gaps = activity.evidence.gaps
+    return f"not all that ran in the test was under the dump: {'; '.join(gaps)}" if gaps else ""
+
+
+def why_unshown(case: Case, attempt: Attempt) -> str:
+    """Say why :func:`ran_under_dump` does not hold for a run."""
+    activity = case.runtime.activity
+    if activity.evidence.gaps and (activity.executions or activity.evidence.shown):
+        return not_dumped(activity)
+    why = explain_empty(case.request, activity, attempt.dump_path, "")
+    return f"nothing shows that a model ran under the dump: {why}"

@@ -8,32 +8,27 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.eager_calls import compare_runs, under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
-from pytest_npudump.compare.tolerances.of_test import MARKER_RULES
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import (
     absent_layers,
-    asked_statistics,
     both_spellings,
-    resolve_raw_names,
-    select_layers,
     suggest,
-    with_raw_names,
 )
 from pytest_npudump.dump.table import StatsTable, layer_of
-from pytest_npudump.errors import DumpError, EmptyDumpError, GoldenError, GoldenMissingError
+from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.pair import left_out
-from pytest_npudump.ranks.split import by_rank
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.definitions import as_recorded, is_printed
-from pytest_npudump.regression.diagnose import explain_empty, full_words, notes_of
+from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.empty_operators import changed, empty_operators, notes_on
 from pytest_npudump.regression.golden_elements import judge_elements
 from pytest_npudump.regression.numerics import changes, numerics_for
 from pytest_npudump.regression.outcome import FirstRun, Outcome
-from pytest_npudump.regression.ranks import judge_parts, shared
+from pytest_npudump.regression.ranks import by_rank, judge_parts, shared
 from pytest_npudump.regression.record import golden_to_start_from, left_out_notes, record
 from pytest_npudump.regression.reference import by_reference_alone, not_recorded, with_reference
+from pytest_npudump.regression.run_dump import collect, told_by_raw_names, unreadable, without_unwritten
 from pytest_npudump.regression.scenes import JUDGES
 from pytest_npudump.regression.unwritten import (
     NOT_LOOKED_FOR,
@@ -41,8 +36,6 @@ from pytest_npudump.regression.unwritten import (
     entries_of,
     keep_probe,
     read_probe,
-    unjudged_note,
-    without,
 )
 from pytest_npudump.request import matches_any
 from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
@@ -94,7 +87,7 @@ def _judged(case: Case, attempt: Attempt) -> FirstRun:
         return FirstRun(scene(case, attempt))
     try:
         golden = golden_to_start_from(case)
-        dump = _without_unwritten(case, collect(case, attempt, golden), golden)
+        dump = without_unwritten(case, collect(case, attempt, golden), golden)
         table = StatsTable.from_records(dump.records)
     except (DumpError, GoldenError) as error:
         return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)))
@@ -119,62 +112,7 @@ def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTabl
     return (_record if case.settings.update_golden else _compare)(case, golden, dump, table)
 
 
-def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
-    """Read the dump and keep the layers asked for.
-
-    Raises:
-        DumpError: it holds nothing, or nothing that was asked for; the message has the likely cause.
-    """
-    activity = case.runtime.activity
-    try:
-        dump = attempt.read(case.progress)
-        if golden is not None and not case.settings.update_golden and is_printed(case.request, golden.table):
-            dump = as_recorded(dump, attempt.read(acl=True), golden.table)
-    except DumpError as error:
-        # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
-        seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
-        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, seen)) from error
-    if not dump.records and not dump.problems:
-        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, ""))
-    selected = asked_statistics(select_layers(dump, case.request), case.request)
-    if not selected.records and not dump.problems:
-        names = ", ".join(map(repr, case.request.layers))
-        hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))
-        raise DumpError(f"the dump has none of the layers that the marker names ({names}); {hint}")
-    if case.settings.update_golden:
-        return _named(case, golden, selected)
-    return selected
-
-
-def _without_unwritten(case: Case, dump: Dump, golden: Golden | None) -> Dump:
-    """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
-    if golden is None or case.settings.update_golden:
-        return dump
-    entries = entries_of(golden)
-    rest = without(dump, entries, golden.table.keys)
-    return replace(rest, notes=rest.notes + unjudged_note(entries, dump, rest))
-
-
-def _named(case: Case, golden: Golden | None, dump: Dump) -> Dump:
-    raw = resolve_raw_names(
-        {sanitise(record.key.layer) for record in dump.records},
-        request=case.request,
-        golden_keys=golden.table.keys if golden else (),
-        models=case.runtime.activity.models,
-        tree=dump.root,
-    )
-    return with_raw_names(dump, raw)
-
-
-def _told_by_raw_names(case: Case, golden: Golden, dump: Dump) -> Dump:
-    try:
-        return _named(case, golden, dump)
-    except DumpError:  # the model's file cannot be read any more
-        return dump
-
-
 def _problems(case: Case, dump: Dump, table: StatsTable, known: set[str]) -> tuple[str, ...]:
-    unreadable = tuple(f"unreadable file in the dump: {problem}" for problem in dump.problems)
     layers = [record.key.layer for record in dump.records]
     absent = tuple(
         f"layer {name!r}, named in the marker, is not in the dump; {suggest(name, layers)}"
@@ -197,7 +135,7 @@ def _problems(case: Case, dump: Dump, table: StatsTable, known: set[str]) -> tup
         *loads_without_order(dump.records, evidence.loaders),
         *runs_without_order(dump.records, evidence.runners),
     )
-    return unreadable + absent + unmatched + kept + threads + _nothing_told(table)
+    return unreadable(dump) + absent + unmatched + kept + threads + _nothing_told(table)
 
 
 def _nothing_told(table: StatsTable) -> tuple[str, ...]:
@@ -225,7 +163,7 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
     tolerances = case.tolerances.under(numerics.bounds)
     comparison = compare_runs(golden.table, table, tolerances)
     if comparison.count(EXTRA):  # the golden knows no raw names for them
-        dump = _told_by_raw_names(case, golden, dump)
+        dump = told_by_raw_names(case, golden, dump)
         comparison = compare_runs(golden.table, StatsTable.from_records(dump.records), tolerances)
     lost: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()

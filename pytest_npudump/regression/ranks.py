@@ -15,13 +15,28 @@ from pytest_npudump.regression.outcome import FirstRun, Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
 
     Judge = Callable[[Case, Golden | None, Dump, StatsTable], FirstRun]
 
 _FEW = 8
+
+
+def _rank_name(key: TensorKey) -> str:
+    """Return ``rank 1``, ``device 0`` or both, by what a key is qualified with; "" without."""
+    parts = [f"{name} {value}" for name, value in (("rank", key.rank), ("device", key.device)) if value >= 0]
+    return " ".join(parts)
+
+
+def by_rank(dump: Dump) -> dict[str, Dump]:
+    """Return a dump a rank, or a device where the dump tells no ranks apart; one, named "", without both."""
+    parts: dict[str, list[TensorRecord]] = {}
+    for record in dump.records:
+        key = replace(record.key, rank=-1, device=-1)
+        parts.setdefault(_rank_name(record.key), []).append(replace(record, key=key))
+    return {name: replace(dump, records=tuple(records)) for name, records in parts.items()}
 
 
 def shared(case: Case, table: StatsTable) -> Outcome | None:

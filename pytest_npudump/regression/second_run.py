@@ -16,10 +16,10 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.kept_tensors import read_tensors
-from pytest_npudump.ranks.split import by_rank
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.definitions import as_recorded, is_printed
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
+from pytest_npudump.regression.ranks import by_rank
 from pytest_npudump.regression.record import (
     SecondRun,
     drawing_alike,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.compare.tolerances.of_test import tolerances_for
-from pytest_npudump.compare.tolerances.rules import load_tolerances
+from pytest_npudump.compare.tolerances.rules import load_tolerances, tolerances_for
 from pytest_npudump.errors import RequestError
 from pytest_npudump.reference.tolerances import check_reference, reference_tolerances
 from pytest_npudump.request import DumpRequest

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands have, and the tolerances that they choose."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pytest_npudump.cli.common.output_file import output_name
 
 if TYPE_CHECKING:
     import argparse
+
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
 LAYOUTS = (
     "ND",
@@ -67,3 +69,19 @@ def add_tolerance_options(parser: argparse.ArgumentParser) -> None:
         "default), of other ones, or of other ones of which one may compute in HF32",
     )
     parser.add_argument("--tolerances", type=Path, metavar="FILE", help="YAML file of tolerance rules")
+
+
+def chosen_tolerances(arguments: argparse.Namespace) -> Tolerances:
+    """Return what the options say; the preset of the command line goes before the file's.
+
+    Raises:
+        RequestError: an unknown preset, or a file that cannot be read or holds a rule that is refused.
+    """
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances  # noqa: PLC0415 - the parser needs no numpy
+
+    base = Tolerances()
+    if arguments.tolerances:
+        from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
+
+        base = load_tolerances(arguments.tolerances)
+    return Tolerances(arguments.preset or base.preset, base.rules).under(arguments.numerics)

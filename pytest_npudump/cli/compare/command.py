@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.executors import open_workers
-from pytest_npudump.cli.common.options import NUMERICS
+from pytest_npudump.cli.common.options import NUMERICS, chosen_tolerances
 from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.cli.common.source import report_problems
-from pytest_npudump.cli.common.tolerances import chosen_tolerances
 from pytest_npudump.cli.compare import what_if
 from pytest_npudump.cli.compare.engine import compare_sides
 from pytest_npudump.cli.compare.report import as_json, lines

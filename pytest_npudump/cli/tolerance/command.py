@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.cli.common.options import chosen_tolerances
 from pytest_npudump.cli.common.output import columns, emit, write_json
-from pytest_npudump.cli.common.tolerances import chosen_tolerances
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import suggest

@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.settings import Settings
+
 _KEYS = ("layer", "dtype", "statistic", "rtol", "atol", "one_sided", "reason", "against")
 _FILE_KEYS = ("preset", "rules")
 
 REFERENCE_PRESET = "om-net"
 """The preset of comparisons with an ONNX reference, unless a marker names another."""
+
+MARKER_RULES = "marker tolerances"
+"""Source of the rules in a marker's ``tolerances``, which must all match something in their test."""
 
 
 def parse_rules(
@@ -47,6 +53,23 @@ def parse_rules(
         for number, item in enumerate(items, start=1)
         if item.get("against", GOLDEN) not in other
     )
+
+
+def tolerances_for(request: DumpRequest, settings: Settings, rootdir: Path) -> Tolerances:
+    """Combine what the options and the marker say; the marker has the last word.
+
+    ``rtol`` and ``atol`` of the marker hold for every floating-point statistic of the test; one given
+    without the other means 0 for the other, as in ``pytest.approx``.
+
+    Raises:
+        RequestError: an unknown preset, a bad rule, or a tolerance file that cannot be read.
+    """
+    base = load_tolerances(rootdir / settings.tolerances) if settings.tolerances else Tolerances()
+    preset = request.preset or settings.preset or base.preset
+    combined = Tolerances(preset, base.rules)
+    if request.rtol is not None or request.atol is not None:
+        combined = combined.extended([Rule(request.rtol or 0.0, request.atol or 0.0, source="marker")])
+    return combined.extended(parse_rules(request.tolerances, preset=preset, source=MARKER_RULES))
 
 
 def load_tolerances(path: Path, *, against: str = GOLDEN) -> Tolerances:

@@ -19,10 +19,11 @@ from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.text import Golden
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_unshown
 from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.record import golden_to_start_from
+from pytest_npudump.regression.run_dump import unreadable
 from pytest_npudump.regression.scenes.overflow.records import detected_by_mindspore, find_overflows
-from pytest_npudump.regression.scenes.reading import not_dumped, ran_under_dump, unreadable, why_unshown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,0 +1,100 @@
+"""The dump of a run: read, and cut to what the test asks for, with a reason where that is nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.selection import (
+    asked_statistics,
+    resolve_raw_names,
+    select_layers,
+    suggest,
+    with_raw_names,
+)
+from pytest_npudump.errors import DumpError, EmptyDumpError
+from pytest_npudump.regression.definitions import as_recorded, is_printed
+from pytest_npudump.regression.diagnose import explain_empty
+from pytest_npudump.regression.unwritten import entries_of, unjudged_note, without
+
+if TYPE_CHECKING:
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+
+
+def read_run(case: Case, attempt: Attempt, golden: Golden | None = None) -> Dump:
+    """Read the dump of a run that has ended.
+
+    Args:
+        case: the test.
+        attempt: the run.
+        golden: what the statistics are compared with; None where nothing is.
+
+    Raises:
+        DumpError: it holds nothing; the message has the likely cause.
+    """
+    activity = case.runtime.activity
+    try:
+        dump = attempt.read(case.progress)
+        if golden is not None and is_printed(case.request, golden.table):
+            dump = as_recorded(dump, attempt.read(acl=True), golden.table)
+    except DumpError as error:
+        # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
+        seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
+        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, seen)) from error
+    if not dump.records and not dump.problems:
+        raise DumpError(explain_empty(case.request, activity, attempt.dump_path, ""))
+    return dump
+
+
+def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
+    """Read the dump and keep the layers asked for.
+
+    Raises:
+        DumpError: it holds nothing, or nothing that was asked for; the message has the likely cause.
+    """
+    dump = read_run(case, attempt, None if case.settings.update_golden else golden)
+    selected = asked_statistics(select_layers(dump, case.request), case.request)
+    if not selected.records and not dump.problems:
+        names = ", ".join(map(repr, case.request.layers))
+        hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))
+        raise DumpError(f"the dump has none of the layers that the marker names ({names}); {hint}")
+    if case.settings.update_golden:
+        return _named(case, golden, selected)
+    return selected
+
+
+def without_unwritten(case: Case, dump: Dump, golden: Golden | None) -> Dump:
+    """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
+    if golden is None or case.settings.update_golden:
+        return dump
+    entries = entries_of(golden)
+    rest = without(dump, entries, golden.table.keys)
+    return replace(rest, notes=rest.notes + unjudged_note(entries, dump, rest))
+
+
+def _named(case: Case, golden: Golden | None, dump: Dump) -> Dump:
+    raw = resolve_raw_names(
+        {sanitise(record.key.layer) for record in dump.records},
+        request=case.request,
+        golden_keys=golden.table.keys if golden else (),
+        models=case.runtime.activity.models,
+        tree=dump.root,
+    )
+    return with_raw_names(dump, raw)
+
+
+def told_by_raw_names(case: Case, golden: Golden, dump: Dump) -> Dump:
+    """Give the layers of a dump their raw names, as far as the golden and the test's models tell them."""
+    try:
+        return _named(case, golden, dump)
+    except DumpError:  # the model's file cannot be read any more
+        return dump
+
+
+def unreadable(dump: Dump) -> tuple[str, ...]:
+    """Return the problems of a dump in words."""
+    return tuple(f"unreadable file in the dump: {problem}" for problem in dump.problems)
