@@ -12,7 +12,7 @@ import pytest
 
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.dump.values.dtypes import BY_CANN
+from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def _conformance(stats: dict[str, list[object]]) -> Iterator[str]:
 
 
 def _record(row: dict[str, str], path: Path) -> TensorRecord:
-    dtype = BY_CANN[row["Data Type"].removeprefix("DT_")]
+    cann = row["Data Type"].removeprefix("DT_")
+    dtype = next(dtype for dtype in ALL if dtype.cann == cann)
     number = int if dtype.exact else float
     key = TensorKey(row["Op Name"], row["Input/Output"].lower(), int(row["Index"]))
     stats = Stats(

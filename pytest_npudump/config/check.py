@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pytest_npudump.config.acl import adump, ge
 from pytest_npudump.config.acl.collect_path import DATA_DUMPS, collecting_words
@@ -18,8 +18,6 @@ from pytest_npudump.config.verdict import AdumpVerdict, Reason, Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-TARGETS: Final = ("acl", "ge", "torchair", "mindspore")
 
 
 def check_file(
@@ -36,7 +34,7 @@ def check_file(
 
     Args:
         path: the file.
-        target: one of :data:`TARGETS`: ``aclmdlSetDump``, GE's silent second check, TorchAir or MindSpore.
+        target: ``acl`` (``aclmdlSetDump``), ``ge`` (its silent second check), ``torchair`` or ``mindspore``.
         version: the CANN release, for ``acl``.
         device: ``device_target``, for ``mindspore``.
         soc: the chip, for ``acl``; ``""`` where it is not known.

@@ -41,7 +41,7 @@ def test_angle_classifier(npu_dump):
     assert probabilities.sum() == pytest.approx(1, abs=1e-3)
 '''
 
-INI = """\
+_INI = """\
 [pytest]
 addopts = --strict-markers
 npudump_runtime = emulator
@@ -69,7 +69,7 @@ def write_project(folder: Path) -> None:
 
 def _fill(folder: Path, source: Path) -> None:
     """Write the files into the folder; it is left empty where one cannot be written whole."""
-    texts = {folder / "test_angle_classifier.py": TEST, folder / "pytest.ini": INI}
+    texts = {folder / "test_angle_classifier.py": TEST, folder / "pytest.ini": _INI}
     try:
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_npudump.doctor.probe import Probe
     from pytest_npudump.doctor.system import System
 
-RUNTIMES = tuple(
+_RUNTIMES = tuple(
     choice for option in OPTIONS if option.name == "runtime" for choice in option.choices if choice != "auto"
 )
 _REMEDIES = {
@@ -77,7 +77,7 @@ def _works(probes: dict[str, Probe], name: str) -> bool:
 
 
 def _runtimes(system: System, probes: dict[str, Probe]) -> Iterable[Finding]:
-    for name in RUNTIMES:
+    for name in _RUNTIMES:
         probes[name] = system.probe(name)
         yield _runtime(system, name, probes[name])
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.parts import TensorPart
 
-FIELDS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
+_FIELDS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
 """The fields of ``Stats`` but ``digits``, in their order."""
 
 Column = Sequence[Any]
@@ -35,7 +35,7 @@ class TensorColumns:
         file: the number of each tensor's file; those of one file stand in its order.
         io, slot, dtype, shape, format, size, note, digest: n values each, as ``TensorPart`` has them.
         told: n times whether the tensor has statistics.
-        stats: a column for each of :data:`FIELDS`; None for one that has no value of any tensor.
+        stats: a column for each of :data:`_FIELDS`; None for one that has no value of any tensor.
         digits: significant decimal digits of the statistics.
     """
 
@@ -60,7 +60,7 @@ class TensorColumns:
         """Put the tensors of files, by number, into columns; none of them has a payload."""
         parts = list(chain.from_iterable(files.values()))
         stats = [part.stats for part in parts]
-        columns = ([None if found is None else getattr(found, name) for found in stats] for name in FIELDS)
+        columns = ([None if found is None else getattr(found, name) for found in stats] for name in _FIELDS)
         return cls(
             array("q", chain.from_iterable(repeat(at, len(found)) for at, found in files.items())),
             [part.io for part in parts],
@@ -232,8 +232,8 @@ class ColumnRecords(Sequence[TensorRecord]):
         return [found[self._file[row]] for row in self._rows]
 
     def statistic(self, field: str) -> Column | None:
-        """Return one of :data:`FIELDS` of all records; None where none of them has a value."""
-        column = self._tensors.stats[FIELDS.index(field)]
+        """Return one of :data:`_FIELDS` of all records; None where none of them has a value."""
+        column = self._tensors.stats[_FIELDS.index(field)]
         if isinstance(column, array):
             return column if self._in_order else array("d", map(column.__getitem__, self._rows))
         return None if column is None else self._taken(column)

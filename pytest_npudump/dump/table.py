@@ -37,7 +37,7 @@ NEEDED = 3
 a golden must have where the dump has them."""
 
 UNKNOWN_SHAPE = "?"
-SCALAR_SHAPE = "-"
+_SCALAR_SHAPE = "-"
 EXACT_LIMIT = 2**53
 """From here on float64 does not hold every integer."""
 
@@ -180,7 +180,7 @@ def shape_text(shape: tuple[int, ...] | None) -> str:
     """``(1, 8)`` as ``1x8``, ``()`` as ``-``, None as ``?``."""
     if shape is None:
         return UNKNOWN_SHAPE
-    return "x".join(map(str, shape)) or SCALAR_SHAPE
+    return "x".join(map(str, shape)) or _SCALAR_SHAPE
 
 
 @lru_cache(maxsize=4096)
@@ -194,7 +194,7 @@ def shape_of(shape: str) -> tuple[int, ...] | None:
     """What :func:`shape_text` makes of a shape, as the shape."""
     if shape == UNKNOWN_SHAPE:
         return None
-    return () if shape == SCALAR_SHAPE else tuple([int(dim) for dim in shape.split("x")])
+    return () if shape == _SCALAR_SHAPE else tuple([int(dim) for dim in shape.split("x")])
 
 
 def layer_of(key: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path, PurePath
 
-SUFFIX = ".yaml"
+_SUFFIX = ".yaml"
 _LONGEST_PART = 100
 _LONGEST_VARIANT = 30
 """With these, ``part@variant.safetensors`` has at most 143 bytes, which even encrypted file systems take."""
@@ -59,7 +59,7 @@ def golden_path(
     if variant:
         plain = _PLAIN_VARIANT.fullmatch(variant) is not None
         part += "@" + _part(variant, variant, plain=plain, longest=_LONGEST_VARIANT)
-    return directory / f"{part}{SUFFIX}"
+    return directory / f"{part}{_SUFFIX}"
 
 
 def _folder(raw: str) -> str:

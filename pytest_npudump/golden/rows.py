@@ -27,11 +27,11 @@ _OPTIONAL = ("count", "digits", "digest")
 LAYOUTS = frozenset(
     (*COLUMNS, *chosen) for length in range(len(_OPTIONAL) + 1) for chosen in combinations(_OPTIONAL, length)
 )
-MIN_DIGITS = 6
+_MIN_DIGITS = 6
 """C++ streams print six significant digits unless told otherwise; no producer prints fewer."""
 
-MAX_DIGITS = 17
-EXPECTED_DIGITS = f"expected {MIN_DIGITS} to {MAX_DIGITS}"
+_MAX_DIGITS = 17
+EXPECTED_DIGITS = f"expected {_MIN_DIGITS} to {_MAX_DIGITS}"
 _ABSENT = "-"
 _NUMBERS = COLUMNS.index("max")
 _QUALIFIER = r"(?:(?:capture|model)=[^\s,#]+|(?:rank|device|load|step|turn)=[0-9]{1,18})"
@@ -72,7 +72,7 @@ def printable_digits(digits: int) -> bool:
 
     The comparison allows half a unit of the last digit: one digit would let half of a value's size pass.
     """
-    return digits == 0 or MIN_DIGITS <= digits <= MAX_DIGITS
+    return digits == 0 or _MIN_DIGITS <= digits <= _MAX_DIGITS
 
 
 def columns_for(table: StatsTable) -> tuple[str, ...]:

@@ -121,7 +121,7 @@ def parse(text: str, path: Path) -> Golden:
         text, block = _parted(text)
         document = safeyaml.load_mapping(text)
     except safeyaml.YamlError as error:
-        raise bad_golden(path, error.line, error.reason) from error
+        raise _bad_golden(path, error.line, error.reason) from error
     data = dict(document.data)
     if block is not None:
         data["tensors"] = block
@@ -131,7 +131,7 @@ def parse(text: str, path: Path) -> Golden:
         if key != "npudump-golden" and not isinstance(data.get(key), expected):
             line = document.lines.get(key, 1)
             found = f"{key!r} is missing" if key not in data else f"{key!r} holds {type(data[key]).__name__}"
-            raise bad_golden(path, line, f"{found}, expected {'a mapping' if expected is dict else 'text'}")
+            raise _bad_golden(path, line, f"{found}, expected {'a mapping' if expected is dict else 'text'}")
     return _golden(data, document.lines, path)
 
 
@@ -164,18 +164,18 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
     stated = "digits" in data["producer"]
     if stated and (type(digits) is not int or not digits or not rows.printable_digits(digits)):
         reason = f"producer.digits is {digits!r}, {rows.EXPECTED_DIGITS}, or no such key for full precision"
-        raise bad_golden(path, lines["producer"], reason)
+        raise _bad_golden(path, lines["producer"], reason)
     columns = tuple(data["columns"].split())
     if columns not in rows.LAYOUTS:
         expected = " ".join(rows.COLUMNS)
         reason = (
             f"columns are {' '.join(columns)!r}, expected {expected!r} and then any of count, digits, digest"
         )
-        raise bad_golden(path, lines["columns"], reason)
+        raise _bad_golden(path, lines["columns"], reason)
     try:
         table = parse_table(data["tensors"], columns, digits)
     except rows.RowError as error:
-        raise bad_golden(path, lines["tensors"] + 1 + error.row, error.reason) from error
+        raise _bad_golden(path, lines["tensors"] + 1 + error.row, error.reason) from error
     extra = {key: value for key, value in data.items() if key not in _RESERVED}
     return Golden(data["test"], producer, table, path, extra)
 
@@ -190,7 +190,7 @@ def _check_version(version: object, path: Path) -> None:
         )
 
 
-def bad_golden(path: Path, line: int, reason: str) -> GoldenError:
+def _bad_golden(path: Path, line: int, reason: str) -> GoldenError:
     """The error for a fault in ``line`` (1-based) of the file at ``path``, with the way out."""
     return GoldenError(
         f"{path}, line {line}: {reason}. Restore the file from version control, or approve anew with "

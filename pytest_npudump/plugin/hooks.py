@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 SETTINGS = pytest.StashKey[Settings]()
 _SAID = pytest.StashKey[bool]()
 """Whether the report of a test's body, where it came to that, tells of a marker that came too late."""
-RUNNER = "npudump-runner"
-REPORTER = "npudump-reporter"
+_RUNNER = "npudump-runner"
+_REPORTER = "npudump-reporter"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and resolve the options; refuse what would undermine a gate."""
     config.addinivalue_line("markers", marker_line(MARKER))
-    for name in (RUNNER, REPORTER):
+    for name in (_RUNNER, _REPORTER):
         if config.pluginmanager.is_blocked(name):
             raise pytest.UsageError(
                 f"npudump: -p no:{name} blocks a part of the plugin without which marked tests are not "
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"npudump: {error}") from None
     config.stash[SETTINGS] = settings
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Reporter(config, settings), REPORTER)
+        config.pluginmanager.register(Reporter(config, settings), _REPORTER)
     if settings.update_golden and _in_ci() and not settings.allow_update_in_ci:
         raise pytest.UsageError(
             "npudump: --npudump-update-golden is refused because the variable CI is set: a gate must not "
@@ -162,12 +162,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _bring_in_runner(config: pytest.Config) -> Runner:
-    runner: Runner | None = config.pluginmanager.get_plugin(RUNNER)
+    runner: Runner | None = config.pluginmanager.get_plugin(_RUNNER)
     if runner is None:
         from pytest_npudump.plugin.runner import Runner  # noqa: PLC0415 - with the first marked test
 
         runner = Runner(config, config.stash[SETTINGS])
-        config.pluginmanager.register(runner, RUNNER)
+        config.pluginmanager.register(runner, _RUNNER)
     return runner
 
 
@@ -176,7 +176,7 @@ def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
     """Give the test hold of the dump around it: load_model, config, config_path, capture, records."""
     from pytest_npudump.plugin.fixture import without_marker  # noqa: PLC0415 - only for marked tests
 
-    runner: Any = request.config.pluginmanager.get_plugin(RUNNER)
+    runner: Any = request.config.pluginmanager.get_plugin(_RUNNER)
     if runner is None or not is_marked(request.node):
         text = late_marker(request.node) or without_marker(request.node.nodeid)
         pytest.fail(f"npudump: {text}", pytrace=False)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_npudump.ranks.exchange import Exchange
 
 _FEW = 8
-NO_COMPARISON = "its run came to no comparison"
+_NO_COMPARISON = "its run came to no comparison"
 NO_REPETITION = "it may fail, or its session is about to stop"
 
 
@@ -36,7 +36,7 @@ def agree(exchange: Exchange, test: str, *, wants: bool) -> tuple[bool, str]:
     if rank.spans_machines:
         problem = f"{_refused(exchange)}, and they are on several machines, which share no files"
         return False, problem
-    _refuse_sharing(exchange, test, NO_COMPARISON)
+    _refuse_sharing(exchange, test, _NO_COMPARISON)
     name = question(test)
     decision = exchange.decided(name)
     if decision is None:
@@ -87,7 +87,7 @@ def names(numbers: Collection[int]) -> str:
     return f"rank {shown}{', ...' if len(numbers) > _FEW else ''}"
 
 
-def stand_aside(exchange: Exchange, test: str, why: str = NO_COMPARISON) -> None:
+def stand_aside(exchange: Exchange, test: str, why: str = _NO_COMPARISON) -> None:
     """Decide what is left to decide of ``test``, so that nobody waits for a rank that will not take part.
 
     Args:

@@ -106,7 +106,7 @@ class Feeds:
 
     def _run_on(self, execution: Execution) -> dict[str, Array]:
         model = self._model_of(execution)
-        step = place_of(self.executions[execution]).step
+        step = _place_of(self.executions[execution]).step
         if step < 0 and len(model.runs) == 1:
             step = 0
         if not 0 <= step < len(model.runs):
@@ -130,7 +130,7 @@ class Feeds:
             raise RequestError(
                 "the inputs of the model are not known: nothing ran through npu_dump.load_model()"
             )
-        name = place_of(self.executions[execution]).model
+        name = _place_of(self.executions[execution]).model
         if any(_is_called(model, name) for model in ran):
             ran = [model for model in ran if _is_called(model, name)]
         loads = self._loads(execution, name)
@@ -144,9 +144,9 @@ class Feeds:
     def _loads(self, execution: Execution, name: str) -> list[tuple[object, ...]]:
         """Return the loaded models of one name in the dump, in the order of loading."""
         same = {
-            other.loaded: place_of(record).model_id
+            other.loaded: _place_of(record).model_id
             for other, record in self.executions.items()
-            if other.capture == execution.capture and place_of(record).model == name
+            if other.capture == execution.capture and _place_of(record).model == name
         }
         return sorted(same, key=lambda loaded: same[loaded])
 
@@ -170,7 +170,7 @@ def _is_called(model: LoadedModel, name: str) -> bool:
     return sanitise(model.path.stem) == sanitise(name)
 
 
-def place_of(record: TensorRecord) -> Place:
+def _place_of(record: TensorRecord) -> Place:
     """Return what the directories of a record's file say."""
     return read_place(context(record.path.parent.parts))
 

@@ -26,7 +26,7 @@ def numerics_for(case: Case, golden: Golden) -> Numerics:
     )
 
 
-def change_words(comparison: Comparison) -> str:
+def _change_words(comparison: Comparison) -> str:
     """Say how many tensors pass that are not the golden's digit for digit; "" where none is."""
     if not comparison.changed:
         return ""
@@ -36,7 +36,7 @@ def change_words(comparison: Comparison) -> str:
 
 def changes(case: Case, comparison: Comparison) -> tuple[str, ...]:
     """Return the problem that changes are where the run is to fail for them."""
-    words = change_words(comparison)
+    words = _change_words(comparison)
     if case.settings.fail_on != CHANGE or not words:
         return ()
     return (f"{words}; --npudump-fail-on=change lets nothing pass but the golden's own digits",)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.regression.outcome import Outcome
 
-REMARKS = 2
+_REMARKS = 2
 """Remarks shown without ``-v``."""
 _COLUMNS = tuple("reference" if name == "golden" else name for name in COLUMNS)
 _INDENT = " " * 12
@@ -48,7 +48,7 @@ def reference_lines(result: ReferenceResult | None, rows: int | None, *, brief: 
         return lines
     if rule := deciding_rule(found.first):
         lines.append(f"{_INDENT}rule: {rule}")
-    remarks = result.remarks if rows is None else result.remarks[:REMARKS]
+    remarks = result.remarks if rows is None else result.remarks[:_REMARKS]
     return [*lines, *(f"{_INDENT}{remark}" for remark in remarks)]
 
 

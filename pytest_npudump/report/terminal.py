@@ -27,9 +27,9 @@ ROWS = 10
 """Failing tensors shown without ``-v``; fewer where other lines need the room, but never under 2."""
 MOST_ROWS = 10_000
 """Failing tensors shown with ``-v``, and in the file for people; the one of JSON has all."""
-FINDINGS = 2
+_FINDINGS = 2
 """Tensors of the second run shown without ``-v``."""
-LISTED = 2
+_LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
 _FEWEST_ROWS = 2
 _FIXED = 9
@@ -87,13 +87,13 @@ def _cut(line: str) -> str:
 
 def _body(result: Result, *, brief: bool) -> list[str]:
     outcome = result.outcome
-    limit = LISTED if brief else None
+    limit = _LISTED if brief else None
     shown = 0 if (outcome.comparison and outcome.comparison.failing) or outcome.findings else 1
     head = [headline(result), *_listed("also", outcome.problems[shown:], limit)]
     head += _scene_lines(outcome.findings, ROWS if brief else None)
     tail = _listed("note", outcome.notes, limit)
     if result.escalation is not None:
-        tail = _escalation_lines(result, result.escalation, FINDINGS if brief else None) + tail
+        tail = _escalation_lines(result, result.escalation, _FINDINGS if brief else None) + tail
     tail = _reference_lines(outcome, LINES - _FIXED - len(head) - len(tail) if brief else None) + tail
     if outcome.comparison is None or not outcome.comparison.failing:
         return head + tail

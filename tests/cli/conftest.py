@@ -12,13 +12,14 @@ import pytest
 from pytest_npudump.cli import main
 from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.dump.values.formats import NUMBERS
+from pytest_npudump.dump.values.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 STAMP = 1795228705872229
+_NUMBERS = {name: number for number, name in FORMATS.items()}
 _NAMES = {np.dtype(ml_dtypes.bfloat16): "bfloat16"}
 
 
@@ -56,7 +57,7 @@ def dump_file() -> Callable[..., Path]:
         for array in arrays:
             name = options.get("dtype") or _NAMES.get(array.dtype, array.dtype.name)
             tensor = message.output.add()
-            tensor.data_type, tensor.format = BY_NAME[name].proto, NUMBERS[layout]
+            tensor.data_type, tensor.format = BY_NAME[name].proto, _NUMBERS[layout]
             tensor.size = options.get("size", array.nbytes)
             tensor.address = options.get("address", 4096)
             tensor.shape.dim.extend(options.get("shape", array.shape))

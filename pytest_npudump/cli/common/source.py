@@ -57,7 +57,7 @@ def read_source(
     path = path.absolute() if workers.remote else path
     if path.is_file():
         with progress(f"reading {path}"):
-            dump = read_file(path, stats=stats, acl=acl)
+            dump = _read_file(path, stats=stats, acl=acl)
     else:
         # Headers and tables cost less to read here than to hand over: threads would wait for Python's lock.
         executor = workers.executor if stats else None
@@ -76,7 +76,7 @@ def read_source(
     return dump
 
 
-def read_file(path: Path, *, stats: bool, acl: bool = False) -> Dump:
+def _read_file(path: Path, *, stats: bool, acl: bool = False) -> Dump:
     """Read one file of a dump as a dump of its own; ``stats`` and ``acl`` as for :func:`read_source`.
 
     Raises:

@@ -150,7 +150,7 @@ def _safetensors(file: OutputFile, reached: Reached) -> Converted:
 def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
     try:
         if not layout:
-            return raw_array(record), ""
+            return _raw_array(record), ""
         return _naming_ways_out(partial(host_array, _load(record)), record, layout), ""
     except NpudumpError as error:
         return None, _failure(record, error)
@@ -173,7 +173,7 @@ def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int,
     coded = _naming_ways_out(coded_tensor, record, layout) if layout else None
     if coded is not None:
         return coded.dtype, coded.shape, coded.pieces(_CHUNK)
-    loaded = _load(record) if layout else raw_array(record)
+    loaded = _load(record) if layout else _raw_array(record)
     array = _naming_ways_out(partial(host_values, loaded), record, layout) if layout else loaded
     payload = record.payload
     if array is loaded and _is_numpy(array.dtype) and payload is not None and payload.kind == "raw":
@@ -202,7 +202,7 @@ def _naming_ways_out(
         raise LayoutError(f"{error}; --layout names another host layout, --raw keeps the device's") from error
 
 
-def raw_array(record: TensorRecord) -> Array:
+def _raw_array(record: TensorRecord) -> Array:
     """Return the tensor as it lies on the device, a type that numpy lacks as its bits.
 
     Raises:

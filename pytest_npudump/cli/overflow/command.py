@@ -64,7 +64,7 @@ class Found:
 def run(arguments: argparse.Namespace) -> int:
     """Print the records, or write JSON; 1 where an overflow is reported."""
     with open_workers(arguments.executor) as workers, progress(f"reading {arguments.dump}") as report:
-        found, problems = read_records(arguments.dump, workers, report)
+        found, problems = _read_records(arguments.dump, workers, report)
         if arguments.json and arguments.json != "-":
             _write(found, arguments.json)
     if arguments.json == "-":
@@ -81,7 +81,7 @@ def _write(found: Sequence[Found], target: str) -> None:
     write_json([record.to_json() for record in found], target)
 
 
-def read_records(
+def _read_records(
     path: Path, workers: Workers, report: Callable[[int, int], None]
 ) -> tuple[list[Found], list[FormatError]]:
     """Read the overflow records of a dump's directory, or one file; and what cannot be read.

@@ -17,8 +17,7 @@ SAME = "same"
 OTHER = "other"
 HF32 = "hf32"
 AUTO = "auto"
-CHOICES = (AUTO, SAME, OTHER, HF32)
-"""What ``--npudump-numerics`` and the marker's ``numerics`` may say."""
+"""What ``--npudump-numerics`` and the marker's ``numerics`` may say: these four."""
 
 UNKNOWN = "-"
 """What a fact that one side does not tell is written as."""

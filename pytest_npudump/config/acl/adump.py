@@ -25,7 +25,7 @@ from pytest_npudump.config.verdict import MOST_REASONS, AdumpVerdict, Reason, as
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ACL_SUCCESS = 0
+_ACL_SUCCESS = 0
 ACL_ERROR_INVALID_DUMP_CONFIG = 100009
 ACL_ERROR_INTERNAL_ERROR = 500000
 
@@ -152,7 +152,7 @@ def _return_code(dump: Mapping[str, Any], dump_type: str, profile: str) -> int:
         names = {name.strip(_C_BLANK) for name in dump.get("dump_stats", ())}
         if not names <= set(OPTIONS["dump_stats"]):
             return ACL_ERROR_INTERNAL_ERROR
-    return ACL_SUCCESS
+    return _ACL_SUCCESS
 
 
 def _dump_path(dump: Mapping[str, Any], profile: str, cwd: Path, environ: Mapping[str, str]) -> str:

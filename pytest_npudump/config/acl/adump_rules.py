@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-MAX_BLACKLIST = 100
+_MAX_BLACKLIST = 100
 _BLACKLISTS = ("optype_blacklist", "opname_blacklist")
 _ENUM_KEYS = ("dump_mode", "dump_data", "dump_op_switch", "dump_level", "dump_debug", "dump_scene")
 _NOT_WITH_WATCHER = ("dump_level", "dump_data", "dump_kernel_data", "dump_step", "dump_stats")
@@ -123,7 +123,7 @@ def _item_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str) -
         yield from check(dump, item, path)
 
 
-def watcher_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[Reason]:
+def _watcher_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[Reason]:
     """Yield what is wrong with ``watcher_nodes`` and ``model_name`` in this scene."""
     nodes = f"{path}.watcher_nodes"
     if dump.get("dump_scene") != "watcher":
@@ -139,16 +139,16 @@ def watcher_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str)
         yield conflict(f"{path}.model_name", "", '"dump_scene": "watcher"', "leave model_name out")
 
 
-def size_reasons(_: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[Reason]:
+def _size_reasons(_: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[Reason]:
     """Yield the blacklists that are too long."""
     for key in _BLACKLISTS:
         count = len(item.get(key, ()))
-        if count > MAX_BLACKLIST:
-            problem = f"{count} entries, CANN takes {MAX_BLACKLIST}"
+        if count > _MAX_BLACKLIST:
+            problem = f"{count} entries, CANN takes {_MAX_BLACKLIST}"
             yield Reason(f"{path}.{key}", problem, "split the entry over several runs", "EP0003")
 
 
-def level_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[Reason]:
+def _level_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[Reason]:
     """Yield the blacklists that lack ``dump_level: op``."""
     for key in _BLACKLISTS:
         if item.get(key):
@@ -162,7 +162,7 @@ def _needs_level_op(dump: Mapping[str, Any], path: str) -> Iterator[Reason]:
         yield conflict(path, "", f'"dump_level": "{level}"{default}', 'add "dump_level": "op"')
 
 
-def range_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[Reason]:
+def _range_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str) -> Iterator[Reason]:
     """Yield what ``opname_range`` lacks."""
     ranges = item.get("opname_range", ())
     if not ranges:
@@ -180,7 +180,7 @@ def range_reasons(dump: Mapping[str, Any], item: Mapping[str, Any], path: str) -
                 yield Reason(f"{path}.opname_range[{index}].{key}", problem, remedy, "EP0003")
 
 
-ITEM_CHECKS = (watcher_reasons, size_reasons, level_reasons, range_reasons)
+ITEM_CHECKS = (_watcher_reasons, _size_reasons, _level_reasons, _range_reasons)
 """What is asked of every member of ``dump_list``, in CANN's order."""
 
 

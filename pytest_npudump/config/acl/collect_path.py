@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-COLLECT_VARIABLES: Final = ("NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
+_COLLECT_VARIABLES: Final = ("NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
 """What GE reads (``dump_manager.cc``): it then refuses every dump of data, E10056, and set_dump returns 0."""
 
 DATA_DUMPS: Final = frozenset({"OPERATOR", "OP_OVERFLOW"})
@@ -16,7 +16,7 @@ DATA_DUMPS: Final = frozenset({"OPERATOR", "OP_OVERFLOW"})
 
 def collecting(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the variables of ``environ`` because of which GE dumps no model and no single operator."""
-    return tuple(name for name in COLLECT_VARIABLES if environ.get(name))
+    return tuple(name for name in _COLLECT_VARIABLES if environ.get(name))
 
 
 def collecting_words(environ: Mapping[str, str]) -> str:

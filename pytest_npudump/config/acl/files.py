@@ -17,7 +17,7 @@ ACL_ERROR_INVALID_FILE: Final = 100003
 ACL_ERROR_PARSE_FILE: Final = 100006
 
 MAX_BYTES: Final = 10 * 1024 * 1024
-MAX_NESTING: Final = 10
+_MAX_NESTING: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ def read_config_file(path: Path | str, *, cwd: Path | None = None) -> ConfigFile
     file = read_plain_file(path, cwd=cwd)
     for opening, closing in (b"{}", b"[]"):
         depth = _nesting(file.text, opening, closing)
-        if depth > MAX_NESTING:
-            problem = f"{depth} levels of {chr(opening)}, CANN takes {MAX_NESTING}, also inside strings"
+        if depth > _MAX_NESTING:
+            problem = f"{depth} levels of {chr(opening)}, CANN takes {_MAX_NESTING}, also inside strings"
             return _refused(path, problem, "flatten the text", ACL_ERROR_PARSE_FILE)
     return file
 

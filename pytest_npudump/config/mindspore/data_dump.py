@@ -159,10 +159,10 @@ def check_request(
     if problems:
         raise ConfigError("; ".join(problems))
     if request.scene != "op":
-        check_settings(data_dump_settings(request, path, version=version), device=device, version=version)
+        _check_settings(data_dump_settings(request, path, version=version), device=device, version=version)
 
 
-def check_settings(settings: Mapping[str, Any], *, device: str, version: tuple[int, int]) -> None:
+def _check_settings(settings: Mapping[str, Any], *, device: str, version: tuple[int, int]) -> None:
     """Have MindSpore's own rules judge the content of a data_dump.json.
 
     Raises:
@@ -186,7 +186,7 @@ def write_data_dump(
     Raises:
         ConfigError: MindSpore would refuse it, or part of it matches nothing.
     """
-    check_settings(settings, device=device, version=version)
+    _check_settings(settings, device=device, version=version)
     path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     path.chmod(0o600)
 

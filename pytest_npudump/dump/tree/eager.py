@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.tree.executions import Execution
 
-UNKNOWN_API = "L2DfxAbscent"
+_UNKNOWN_API = "L2DfxAbscent"
 _CALLS = ">"
 _COUNTED = re.compile(r"(?P<api>[A-Za-z]\w*)_(?P<counter>\d{1,20})_(?P<level>L[02])", re.ASCII)
-_INDIVIDUAL = re.compile(rf"{UNKNOWN_API}_(?P<counter>\d{{1,20}})", re.ASCII)
+_INDIVIDUAL = re.compile(rf"{_UNKNOWN_API}_(?P<counter>\d{{1,20}})", re.ASCII)
 _INDIVIDUAL_NAME = "_L0"
-_EAGER_LAYER = re.compile(rf"(?:aclnn\w*|{UNKNOWN_API})\Z|[A-Za-z]\w*{_CALLS}", re.ASCII)
+_EAGER_LAYER = re.compile(rf"(?:aclnn\w*|{_UNKNOWN_API})\Z|[A-Za-z]\w*{_CALLS}", re.ASCII)
 
 
 def is_eager(layer: str) -> bool:
-    """Whether ``layer`` is the name that :func:`without_counter` gives to an eager call or its kernel."""
+    """Whether ``layer`` is the name that :func:`_without_counter` gives to an eager call or its kernel."""
     return _EAGER_LAYER.match(layer) is not None
 
 
@@ -37,7 +37,7 @@ def is_eager_type(op_type: str) -> bool:
     return _COUNTED.fullmatch(op_type) is not None or _INDIVIDUAL.fullmatch(op_type) is not None
 
 
-def without_counter(execution: Execution) -> Execution:
+def _without_counter(execution: Execution) -> Execution:
     """Return ``execution`` with its counter as ``call`` and out of its names; a model's as it is.
 
     The layer becomes the API, or ``API>kernel``; the type keeps its level: ``aclnnAdd_L2``.
@@ -53,7 +53,9 @@ def without_counter(execution: Execution) -> Execution:
     individual = _INDIVIDUAL.fullmatch(execution.op_type)
     if individual is not None and name.startswith(_INDIVIDUAL_NAME):
         kernel = name.removeprefix(_INDIVIDUAL_NAME)
-        return _named(execution, f"{UNKNOWN_API}{_CALLS}{kernel}", f"{UNKNOWN_API}_L0", individual["counter"])
+        return _named(
+            execution, f"{_UNKNOWN_API}{_CALLS}{kernel}", f"{_UNKNOWN_API}_L0", individual["counter"]
+        )
     return execution
 
 
@@ -64,4 +66,4 @@ def _named(execution: Execution, layer: str, op_type: str, counter: str) -> Exec
 
 def without_counters(executions: Iterable[Execution]) -> list[Execution]:
     """Return all executions without the counters of eager calls."""
-    return [without_counter(execution) for execution in executions]
+    return [_without_counter(execution) for execution in executions]

@@ -92,7 +92,6 @@ ALL: tuple[DType, ...] = (
 BY_NAME: Mapping[str, DType] = MappingProxyType({d.name: d for d in ALL})
 BY_PROTO: Mapping[int, DType] = MappingProxyType({d.proto: d for d in ALL})
 BY_GE: Mapping[int, DType] = MappingProxyType({d.ge: d for d in ALL if d.ge is not None})
-BY_CANN: Mapping[str, DType] = MappingProxyType({d.cann: d for d in ALL})
 
 
 _INEXACT = frozenset(d.name for d in ALL if not d.exact)

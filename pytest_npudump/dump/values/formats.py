@@ -24,9 +24,6 @@ _NAMES = (
 FORMATS: Mapping[int, str] = MappingProxyType({**dict(enumerate(_NAMES.split())), 255: "MAX"})
 """Name of each primary layout number."""
 
-NUMBERS: Mapping[str, int] = MappingProxyType({name: number for number, name in FORMATS.items()})
-"""Number of each layout name."""
-
 _PRIMARY_BITS, _SUB_BITS, _C0_BITS = 0xFF, 0xFFFF, 0xF
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Attributes = Mapping[str, Any]
 
-OPSET = 17
+_OPSET = 17
 _IR_VERSION = 8
 
 
@@ -91,7 +91,7 @@ def build(
         [value(name, _type(kind), list(shape)) for name, (kind, shape) in zip(names[0], inputs, strict=True)],
         [value(name, _type(kind), None) for name, kind in zip(names[1], outputs, strict=True)],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = _IR_VERSION
     return SingleOperator(op_type, sessions.plain_session(model.SerializeToString()), *names)
 
@@ -117,7 +117,7 @@ def _nodes(
 def _check_attributes(op_type: str, name: str, attributes: Attributes) -> None:
     schemas = sessions.onnx().defs
     try:
-        schema = schemas.get_schema(name, OPSET, "")
+        schema = schemas.get_schema(name, _OPSET, "")
     except schemas.SchemaError as error:
         raise OperatorNotFoundError(f"no operator {op_type} is known to the emulator") from error
     unknown = sorted(set(attributes) - set(schema.attributes))

@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ALIGNMENT = 64
+_ALIGNMENT = 64
 DEVICE_BYTES = 32 << 30
 """Memory of one emulated device; an allocation beyond it fails as it does on a device."""
 BORROWED_BYTES = 256 << 20
@@ -84,8 +84,8 @@ class Memory:
         with self._lock:
             if kind == DEVICE and self.used(device) + size > DEVICE_BYTES:
                 raise MemoryError(size)
-            whole = np.zeros(size + ALIGNMENT, np.uint8)
-            start = -whole.ctypes.data % ALIGNMENT
+            whole = np.zeros(size + _ALIGNMENT, np.uint8)
+            start = -whole.ctypes.data % _ALIGNMENT
             region = Region(whole.ctypes.data + start, whole[start : start + size], kind, whole, device)
             self._regions[region.address] = region
             insort(self._owned_order, region.address)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-NOTES = 5
+_NOTES = 5
 """Notes shown without ``-v``."""
 NAMES = 2
 """Tests that a note names without ``-v``."""
@@ -139,13 +139,13 @@ def _text(note: Note) -> str:
 def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:
     """Return what the terminal shows of tests that passed: some and where the rest is, or everything."""
     telling = [note for note in notes if note.passed]
-    chosen = telling if verbose else telling[:NOTES]
+    chosen = telling if verbose else telling[:_NOTES]
     lines = [plain(_line(note, verbose=verbose)) for note in chosen]
     if files.problem:
         return [*lines, files.problem]
     left = len(telling) - len(chosen)
     if left:
-        new = sum(bool(note.new) for note in telling[NOTES:])
+        new = sum(bool(note.new) for note in telling[_NOTES:])
         words = f"{left} more notes" if left > 1 else "1 more note"
         lines.append(
             f"{words}{f' ({new} of them new)' if new else ''}: all {len(notes)} are in {shown(files.text)}"

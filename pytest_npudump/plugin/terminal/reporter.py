@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.settings import Settings
 
-BUDGET = 40
+_BUDGET = 40
 """Lines that failing marked tests may fill before each further one is cut to two lines."""
 
 
@@ -22,7 +22,7 @@ class Reporter:
         self._config = config
         self._settings = settings
         self._failures: dict[str, str] = {}
-        self._lines_left = BUDGET if config.option.verbose <= 0 else None
+        self._lines_left = _BUDGET if config.option.verbose <= 0 else None
         self._results: dict[str, Mapping[str, Any]] = {}
         self._notes: list[str] = []
 

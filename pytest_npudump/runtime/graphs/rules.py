@@ -22,20 +22,20 @@ _EAGERLY = "run the model eagerly under the marker"
 _ONE_REPLAY = (
     'dump_data="tensor" (CANN 9.1.0 or later), with the graph captured inside the test and replayed once'
 )
-GRAPH_STATS = (
+_GRAPH_STATS = (
     f"CANN computes no statistics of operators in a captured graph and reports no error; {_EAGERLY}, or take "
     f"{_ONE_REPLAY}"
 )
-GRAPH_OVERFLOW = f"CANN looks for no overflow in a captured graph and reports no error; {_EAGERLY}"
-GRAPH_CALLBACK = (
+_GRAPH_OVERFLOW = f"CANN looks for no overflow in a captured graph and reports no error; {_EAGERLY}"
+_GRAPH_CALLBACK = (
     f'with transport="callback" nothing of a captured graph is handed over; {_EAGERLY}, or take '
     f'transport="files" and {_ONE_REPLAY}'
 )
-GRAPH_UNKNOWN = f"whether CANN's watcher sees operators in a captured graph is not known; {_EAGERLY}"
-GRAPH_IN_OLD_CANN = (
+_GRAPH_UNKNOWN = f"whether CANN's watcher sees operators in a captured graph is not known; {_EAGERLY}"
+_GRAPH_IN_OLD_CANN = (
     "whether CANN {} dumps operators in a captured graph is not known (9.1.0 and later do); " + _EAGERLY
 )
-GRAPH_OF_THE_TEST = (
+_GRAPH_OF_THE_TEST = (
     "the test switches the dump on and off itself (config_path, torchair_config()), so whether it was on "
     f"while the graph was captured is not known; {_EAGERLY}, or leave the dump to the marker"
 )
@@ -88,12 +88,12 @@ class GraphRules:
         if scene and scene != "watcher":
             return None
         reasons = (
-            (dump.get("dump_debug") == "on", GRAPH_OVERFLOW),
-            (scene == "watcher", GRAPH_UNKNOWN),
-            (dump.get("dump_data", "tensor") != "tensor", GRAPH_STATS),
-            (callback, GRAPH_CALLBACK),
-            (profile_for(version) in _UNSEEN_BY_DUMP, GRAPH_IN_OLD_CANN.format(version)),
-            (released, GRAPH_OF_THE_TEST),
+            (dump.get("dump_debug") == "on", _GRAPH_OVERFLOW),
+            (scene == "watcher", _GRAPH_UNKNOWN),
+            (dump.get("dump_data", "tensor") != "tensor", _GRAPH_STATS),
+            (callback, _GRAPH_CALLBACK),
+            (profile_for(version) in _UNSEEN_BY_DUMP, _GRAPH_IN_OLD_CANN.format(version)),
+            (released, _GRAPH_OF_THE_TEST),
         )
         refused = next((why for applies, why in reasons if applies), "")
-        return cls(refused, tensors=refused not in {GRAPH_OVERFLOW, GRAPH_STATS})
+        return cls(refused, tensors=refused not in {_GRAPH_OVERFLOW, _GRAPH_STATS})

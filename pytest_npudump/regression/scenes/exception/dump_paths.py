@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.tree.places import DumpFile
     from pytest_npudump.regression.attempt import Attempt
 
-PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
-SWITCH = "ASCEND_DUMP_SCENE"
+_PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")
+_SWITCH = "ASCEND_DUMP_SCENE"
 ANOTHER = "another exception dump"
 """What sends a dump to the working directory where no variable does: torch_npu's own acl.json, for one."""
 _FOLDER = "data-dump"
@@ -92,8 +92,8 @@ def find_dumps(attempt: Attempt, environ: Mapping[str, str]) -> Iterator[Found]:
 def _bases(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """Yield the directories that variables name, once each, and the current one, CANN's last resort."""
     seen = set()
-    named = [(variable, environ.get(variable, "")) for variable in PATHS]
-    switched = (SWITCH, ".") if environ.get(SWITCH) else (ANOTHER, ".")
+    named = [(variable, environ.get(variable, "")) for variable in _PATHS]
+    switched = (_SWITCH, ".") if environ.get(_SWITCH) else (ANOTHER, ".")
     for variable, value in [*named, switched]:
         if value:
             base = Path(value).resolve()
@@ -158,16 +158,16 @@ def refused_environment(environ: Mapping[str, str], inherited: Mapping[str, str]
         environ: what the program gets in addition.
         inherited: the environment of this process.
     """
-    named = [name for name in (*PATHS, SWITCH) if name in environ and environ[name] != inherited.get(name)]
+    named = [name for name in (*_PATHS, _SWITCH) if name in environ and environ[name] != inherited.get(name)]
     if named:
         return (
             f"{', '.join(named)}: the program's exception dump would go where this test does not look; leave "
             f"it out, or set it for pytest itself"
         )
-    set_here = {name: inherited[name] for name in PATHS if inherited.get(name)}
+    set_here = {name: inherited[name] for name in _PATHS if inherited.get(name)}
     relative = [name for name, value in set_here.items() if not Path(value).is_absolute()]
-    if inherited.get(SWITCH) and not set_here.keys() & set(PATHS[:2]):
-        relative.append(SWITCH)
+    if inherited.get(_SWITCH) and not set_here.keys() & set(_PATHS[:2]):
+        relative.append(_SWITCH)
     if relative:
         return (
             f"{', '.join(relative)}: the program's exception dump would go below its own working directory; "
