@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -34,11 +35,7 @@ def onnx() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
-        import onnx as package  # noqa: PLC0415 - an optional extra
-    except ImportError as error:
-        raise MissingExtraError("the emulator", "onnx", "emulator") from error
-    return package
+    return _package("onnx")
 
 
 def onnxruntime() -> Any:
@@ -47,11 +44,14 @@ def onnxruntime() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
+    return _package("onnxruntime")
+
+
+def _package(name: str) -> Any:
     try:
-        import onnxruntime as package  # noqa: PLC0415 - an optional extra
+        return importlib.import_module(name)
     except ImportError as error:
-        raise MissingExtraError("the emulator", "onnxruntime", "emulator") from error
-    return package
+        raise MissingExtraError("the emulator", name, "emulator") from error
 
 
 def read_model(source: Path | bytes, content: bytes | None = None) -> Any:

@@ -156,38 +156,42 @@ def _dump_exceptions(process: Process, verdict: AdumpVerdict, call: str) -> int:
 
 
 def _dump_overflow(process: Process, dump: Mapping[str, Any], call: str) -> int:
-    if remote_path(dump["dump_path"].encode()) is not None:
-        message = f"{call}: the emulator cannot send a dump to another host ({dump['dump_path']})"
-        return process.explain(codes.INTERNAL_ERROR, message)
-    second = ge.validate_dump(dict(dump))
-    if not second.accepted:
-        message = f"{call} succeeds, and yet no overflow is dumped, as GE refuses: {second.message}"
-        return process.explain(codes.SUCCESS, message)
-    if process.collecting:
-        return _collecting(process, call)
+    if code := _leaves_the_host(process, dump, call):
+        return code
+    if _refused_by_ge(process, dump, call, "no overflow"):
+        return codes.SUCCESS
     root = data_directory(dump["dump_path"], time.time())
     _switch_on(process, DumpSettings(root, "all", 0, (), all_models=True, overflow=True))
     return codes.SUCCESS
 
 
-def _collecting(process: Process, call: str) -> int:
-    why = f"GE refuses (E10056) while {process.collecting} is set"
-    message = f"{call} succeeds, and yet nothing is dumped, as {why}"
-    return process.explain(codes.SUCCESS, message)
+def _leaves_the_host(process: Process, dump: Mapping[str, Any], call: str) -> int:
+    if remote_path(dump["dump_path"].encode()) is None:
+        return codes.SUCCESS
+    message = f"{call}: the emulator cannot send a dump to another host ({dump['dump_path']})"
+    return process.explain(codes.INTERNAL_ERROR, message)
+
+
+def _refused_by_ge(process: Process, dump: Mapping[str, Any], call: str, lost: str = "nothing") -> bool:
+    """Whether GE dumps nothing of this; its answer is ignored by ACL, and explained here."""
+    second = ge.validate_dump(dict(dump))
+    if not second.accepted:
+        why = f"GE refuses: {second.message}"
+    elif process.collecting:
+        lost, why = "nothing", f"GE refuses (E10056) while {process.collecting} is set"
+    else:
+        return False
+    process.explain(codes.SUCCESS, f"{call} succeeds, and yet {lost} is dumped, as {why}")
+    return True
 
 
 def _dump_data(process: Process, dump: Mapping[str, Any], call: str) -> int:
-    if remote_path(dump["dump_path"].encode()) is not None:
-        message = f"{call}: the emulator cannot send a dump to another host ({dump['dump_path']})"
-        return process.explain(codes.INTERNAL_ERROR, message)
+    if code := _leaves_the_host(process, dump, call):
+        return code
     dumping = process.dumping
     dumping.statistics |= statistics_mask(dump)
-    second = ge.validate_dump(dict(dump))
-    if not second.accepted:
-        message = f"{call} succeeds, and yet nothing is dumped, as GE refuses: {second.message}"
-        return process.explain(codes.SUCCESS, message)
-    if process.collecting:
-        return _collecting(process, call)
+    if _refused_by_ge(process, dump, call):
+        return codes.SUCCESS
     if dump.get("dump_level") == "kernel":
         _switch_off(process)
         return process.explain(codes.SUCCESS, f"{call}: dump_level kernel dumps no operator of a model")
