@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
     from pathlib import Path
 else:
-    from pytest_npudump.dump.fast_dataclass import dataclass
+    from pytest_npudump.dump.unguarded import dataclass
 
 _UNSAFE = re.compile(r"[\s%#\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff\ufffe\uffff\ud800-\udfff]")
 _SLOT = re.compile(r"(?P<io>[a-z_]+)\.(?P<slot>\d+)\Z")

@@ -15,10 +15,10 @@ import ml_dtypes
 import numpy as np
 
 from pytest_npudump.dump.bytes.chunks import chunks
+from pytest_npudump.dump.stats.accumulators import array_accumulator
 from pytest_npudump.dump.stats.elements import array_elements
 from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, Half
 from pytest_npudump.dump.stats.projections import Projector
-from pytest_npudump.dump.stats.running import running_array
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.stats.totals import Totals
 
@@ -35,7 +35,7 @@ _ELEMENTS_A_ROUND = 1_000_000
 def both(array: np.ndarray) -> None:
     """Statistics and projections of an array in C order, piece by piece."""
     projector = Projector(array_elements(array.dtype), array.size)
-    running = running_array(array.dtype)
+    running = array_accumulator(array.dtype)
     for piece in chunks(array):
         running.add(piece)
         projector.add(piece)

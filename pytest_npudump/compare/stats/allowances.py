@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.stats.numbers import half_unit, scales
-from pytest_npudump.compare.stats.pairing import Pairs
+from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.dump.table import EXTREMES, MEASURED, STATISTICS, layer_of
 from pytest_npudump.dump.values.dtypes import is_exact
 

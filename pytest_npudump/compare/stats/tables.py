@@ -16,7 +16,7 @@ from pytest_npudump.compare.stats.digests import compare_digests
 from pytest_npudump.compare.stats.first_divergence import first_divergence, origin_of
 from pytest_npudump.compare.stats.numbers import below_atol, changed, differing
 from pytest_npudump.compare.stats.order import ABSENT, align
-from pytest_npudump.compare.stats.pairing import Pairs
+from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.unjudged import doubts_of, hidden_by_print
 from pytest_npudump.compare.stats.verdict import (
     EXTRA,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.stats.digests import Digests
-    from pytest_npudump.compare.stats.pairing import Pairs
+    from pytest_npudump.compare.stats.pairs import Pairs
 
 _BARE = "no statistic on both sides, so that only dtype and shape were compared"
 _ODD = "NaN or Inf in the golden's max, min or avg, which then say little of all other elements"

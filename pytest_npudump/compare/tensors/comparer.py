@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.compare.tensors.worst import Worst
-    from pytest_npudump.dump.stats.running import Running
+    from pytest_npudump.dump.stats.accumulators import Accumulator
     from pytest_npudump.dump.stats.totals import Totals
 
 _PROBE = 2048
@@ -26,9 +26,9 @@ class Sides:
         equal: of those that are the same in both.
     """
 
-    golden: Running
-    actual: Running
-    equal: Running
+    golden: Accumulator
+    actual: Accumulator
+    equal: Accumulator
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from pytest_npudump.compare.tensors.small import compare_small, small_pair
 from pytest_npudump.compare.tensors.worst import Worst
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
 from pytest_npudump.dump.bytes.buffers import borrowed_buffers
-from pytest_npudump.dump.stats.running import dtype_name, running_array
+from pytest_npudump.dump.stats.accumulators import array_accumulator, dtype_name
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import RequestError
 
@@ -200,7 +200,7 @@ def values_stats(values: Values) -> Stats:
     Raises:
         DecodeError: its values have no numeric meaning.
     """
-    running = running_array(values.dtype)
+    running = array_accumulator(values.dtype)
     with np.errstate(all="ignore"):
         for piece in value_chunks(values):
             running.add(piece)

@@ -13,7 +13,7 @@ from pytest_npudump.compare.tensors.complex import ComplexComparer
 from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES, Float32Comparer
 from pytest_npudump.compare.tensors.float64 import Float64Comparer
 from pytest_npudump.compare.tensors.packed import PackedComparer
-from pytest_npudump.dump.stats.running import Ordered, dtype_name, running_array, running_raw
+from pytest_npudump.dump.stats.accumulators import Ordered, array_accumulator, dtype_name, raw_accumulator
 from pytest_npudump.dump.values.small_floats import hifloat8_table
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def comparer_of(
         one, other = Ordered(golden, buffers[1]), Ordered(actual, buffers[2])
         common = Common(*results, Sides(one, other, Ordered(golden, buffers[1])), *tolerance)
         return Float32Comparer(common, (one.float_kernel, other.float_kernel), buffers[0])
-    sides = Sides(running_array(golden), running_array(actual), running_array(golden))
+    sides = Sides(array_accumulator(golden), array_accumulator(actual), array_accumulator(golden))
     common = Common(*results, sides, *tolerance)
     if "c" in {golden.kind, actual.kind}:
         return ComplexComparer(common)
@@ -65,7 +65,7 @@ def packed_comparer(
     name = values[0].name
     if name != "hifloat8":
         return PackedComparer(name, comparer_of(values, results, tolerance, buffers), results[0], coded=False)
-    sides = Sides(*(running_raw(name, None) for _ in range(3)))
+    sides = Sides(*(raw_accumulator(name, None) for _ in range(3)))
     tables = (hifloat8_table(), hifloat8_table())
     codes = CodesComparer(Common(*results, sides, *tolerance), tables, buffers[0])
     return PackedComparer(name, codes, results[0], coded=True)

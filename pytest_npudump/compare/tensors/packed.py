@@ -10,9 +10,9 @@ from pytest_npudump.compare.tensors.chunks import CHUNK
 from pytest_npudump.compare.tensors.comparer import same_bytes
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
+from pytest_npudump.dump.stats.accumulators import raw_accumulator
 from pytest_npudump.dump.stats.float import extremes
 from pytest_npudump.dump.stats.half import FLOAT16, to_float32
-from pytest_npudump.dump.stats.running import running_raw
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PackedComparer:
     def __init__(self, name: str, values: Comparer, measures: Measures, *, coded: bool) -> None:
         self._name, self._values, self._measures = name, values, measures
         self._coded = coded
-        self._equal = running_raw(name, None)
+        self._equal = raw_accumulator(name, None)
 
     def add(self, golden: np.ndarray, actual: np.ndarray, offset: int, count: int) -> None:
         """Add ``count`` elements in uint8 of one axis each, the first of which is element ``offset``."""

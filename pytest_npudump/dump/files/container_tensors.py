@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
     from pathlib import Path
 else:
-    from pytest_npudump.dump.fast_dataclass import dataclass
+    from pytest_npudump.dump.unguarded import dataclass
 
 _WRITE_LIMIT = 1 << 32
 _DIM_LIMIT = 1 << 63

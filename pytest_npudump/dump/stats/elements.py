@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import DecodeError, decode, numpy_dtype, why_opaque
+from pytest_npudump.dump.stats.accumulators import is_packed
 from pytest_npudump.dump.stats.float import extremes
 from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, to_float32
-from pytest_npudump.dump.stats.running import is_packed
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import open_raw
 from pytest_npudump.dump.files.npy import read_npy_header
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.dump.stats.running import is_packed, running_array, running_raw
+from pytest_npudump.dump.stats.accumulators import array_accumulator, is_packed, raw_accumulator
 from pytest_npudump.dump.stats.tensor import ACL_TYPES, as_device
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.files.npy import NpyHeader
     from pytest_npudump.dump.records import Payload
-    from pytest_npudump.dump.stats.running import Running
+    from pytest_npudump.dump.stats.accumulators import Accumulator
 
 _MAPPED = 8 << 20
 """Bytes from which on a tensor is mapped. Measured: 4 MiB are read faster, 64 MiB of float32 8 % slower."""
@@ -37,14 +37,14 @@ class _Source:
         path: the file.
         offset, nbytes: where they lie.
         dtype: numpy type of the elements as they lie in the file; ``uint8`` where pieces are bytes.
-        running: what their pieces are added to.
+        accumulator: what their pieces are added to.
     """
 
     path: Path
     offset: int
     nbytes: int
     dtype: np.dtype
-    running: Running
+    accumulator: Accumulator
 
 
 def payload_stats(payload: Payload, dtype: str, count: int, *, acl: bool = False) -> Stats | None:
@@ -74,8 +74,8 @@ def npy_stats(path: Path, header: NpyHeader, *, acl: bool = False) -> Stats:
     """
     if acl and (header.dtype.name not in ACL_TYPES or not header.nbytes):
         return Stats(count=header.nbytes // header.dtype.itemsize)
-    running = running_array(header.dtype.newbyteorder("="))
-    return _stats(_Source(path, header.offset, header.nbytes, header.dtype, running), acl=acl)
+    accumulator = array_accumulator(header.dtype.newbyteorder("="))
+    return _stats(_Source(path, header.offset, header.nbytes, header.dtype, accumulator), acl=acl)
 
 
 def _stats(source: _Source, *, acl: bool) -> Stats:
@@ -83,8 +83,8 @@ def _stats(source: _Source, *, acl: bool) -> Stats:
     with np.errstate(all="ignore"):
         for number, piece in enumerate(_pieces(source)):
             nan_first |= not number and piece.dtype.kind == "f" and math.isnan(float(piece[0]))
-            source.running.add(piece)
-        found = source.running.totals().stats()
+            source.accumulator.add(piece)
+        found = source.accumulator.totals().stats()
     return as_device(found, nan_first=nan_first) if acl else found
 
 
@@ -93,7 +93,7 @@ def _raw(payload: Payload, dtype: str, count: int) -> _Source:
     if needed > payload.nbytes:
         raise too_short(payload, dtype, count, payload.nbytes)
     pieces = np.dtype(np.uint8) if is_packed(dtype) else numpy_dtype(dtype)
-    return _Source(payload.path, payload.offset, needed, pieces, running_raw(dtype, count))
+    return _Source(payload.path, payload.offset, needed, pieces, raw_accumulator(dtype, count))
 
 
 def _pieces(source: _Source) -> Iterator[np.ndarray]:

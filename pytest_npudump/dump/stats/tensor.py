@@ -19,10 +19,10 @@ import numpy as np
 
 from pytest_npudump.dump.bytes.chunks import chunks
 from pytest_npudump.dump.records import Stats
-from pytest_npudump.dump.stats.running import running_array
+from pytest_npudump.dump.stats.accumulators import array_accumulator
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.stats.running import Running
+    from pytest_npudump.dump.stats.accumulators import Accumulator
     from pytest_npudump.dump.stats.totals import Totals
 
 ACL_TYPES = frozenset(
@@ -44,7 +44,7 @@ def tensor_stats(array: np.ndarray, *, acl: bool = False) -> Stats:
     if acl and (array.dtype.name not in ACL_TYPES or not array.size):
         return Stats(count=array.size)
     with np.errstate(all="ignore"):
-        found = _totals(running_array(array.dtype), array).stats()
+        found = _totals(array_accumulator(array.dtype), array).stats()
         nan_first = array.dtype.kind == "f" and bool(array.size) and math.isnan(float(array.flat[0]))
     return as_device(found, nan_first=nan_first) if acl else found
 
@@ -61,7 +61,7 @@ def as_device(stats: Stats, *, nan_first: bool) -> Stats:
     return replace(stats, max=math.nan, min=math.nan) if nan_first else stats
 
 
-def _totals(running: Running, array: np.ndarray) -> Totals:
+def _totals(accumulator: Accumulator, array: np.ndarray) -> Totals:
     for piece in chunks(array):
-        running.add(piece)
-    return running.totals()
+        accumulator.add(piece)
+    return accumulator.totals()

@@ -39,7 +39,7 @@ def dtype_name(dtype: np.dtype) -> str:
     return str(dtype.name)
 
 
-class Running(Protocol):
+class Accumulator(Protocol):
     """What the statistics of one tensor add up to.
 
     Attributes:
@@ -74,11 +74,11 @@ class Ordered:
         return self._kernel
 
     def add(self, piece: np.ndarray) -> None:
-        """As :meth:`Running.add`."""
+        """As :meth:`Accumulator.add`."""
         self._kernel.add(piece)
 
     def totals(self) -> Totals:
-        """As :meth:`Running.totals`."""
+        """As :meth:`Accumulator.totals`."""
         return self._totals
 
 
@@ -208,7 +208,7 @@ def _code_counts(
     return (sign_extend(values, bits) if signed else values).astype(np.float64), counts
 
 
-def running_array(dtype: np.dtype) -> Running:
+def array_accumulator(dtype: np.dtype) -> Accumulator:
     """Statistics of pieces of a numpy array.
 
     Raises:
@@ -229,7 +229,7 @@ def is_packed(dtype: str) -> bool:
     return dtype not in VIEWED
 
 
-def running_raw(dtype: str, count: int | None) -> Running:
+def raw_accumulator(dtype: str, count: int | None) -> Accumulator:
     """Statistics of the ``count`` elements of a tensor in a dump whose type, called ``dtype``, has values.
 
     None stands for all that the bytes hold.
@@ -240,4 +240,4 @@ def running_raw(dtype: str, count: int | None) -> Running:
         return Ordered(np.dtype(np.uint8))
     if is_packed(dtype):
         return _Packed(dtype, count)
-    return running_array(numpy_dtype(dtype))
+    return array_accumulator(numpy_dtype(dtype))

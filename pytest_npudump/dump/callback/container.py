@@ -1,4 +1,4 @@
-"""The records of a dump file while its bytes arrive: what ``dump.container`` reads from the whole file.
+"""The records of a dump file while its bytes arrive: what ``dump.files.container`` reads of a whole one.
 
 Where a record has more than one reading
 (see :func:`~pytest_npudump.dump.files.container_tensors.placements`), only the end of the file tells which is
