@@ -1,4 +1,4 @@
-"""Faults to plant into the emulated machine, for tests of the tools that are to find them.
+"""Faults to inject into the emulated machine, for tests of the tools that are to find them.
 
 ``reset()`` of :mod:`pytest_npudump.emulator.install` ends them all.
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.plugin.isolation.child import Child
-    from pytest_npudump.plugin.paths import Places
+    from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.settings import Settings
@@ -34,12 +34,12 @@ class Context:
 
     Attributes:
         settings: the options.
-        places: where goldens and dumps lie.
+        paths: where goldens and dumps lie.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
     """
 
     settings: Settings
-    places: Places
+    paths: Paths
     exchange: Exchange | None = None
 
 
@@ -69,12 +69,12 @@ def session_in_parent(item: pytest.Item, name: str, context: Context) -> RemoteS
 
 
 def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path | None = None) -> Case:
-    settings, places = context.settings, context.places
+    settings, paths = context.settings, context.paths
     request = request_of(item)
     identity = str(Identity.of(item))
     variant = settings.golden_variant
     rules = item.config.rootpath / settings.tolerances if settings.tolerances else None
-    golden, special = places.golden(item), places.golden(item, variant) if variant else None
+    golden, special = paths.golden(item), paths.golden(item, variant) if variant else None
     return Case(
         nodeid=identity,
         request=request,
@@ -82,7 +82,7 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
         runtime=runtime,
         goldens=Goldens(identity, request, golden, special),
         tolerances=tolerances_for(request, settings, item.config.rootpath),
-        directory=directory or places.dumps(identity, request if runtime.name == "emulator" else None),
+        directory=directory or paths.dumps(identity, request if runtime.name == "emulator" else None),
         progress=progress_of(item.config),
         reference=Reference.of(request, item.path.parent, rules),
         exchange=context.exchange,

@@ -27,7 +27,7 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]+")
 _SHOWN = 80
 
 
-class Places:
+class Paths:
     """The folders of one session."""
 
     def __init__(self, config: pytest.Config, settings: Settings, rank: Rank | None = None) -> None:
@@ -99,11 +99,11 @@ def dumps_base(config: pytest.Config, settings: Settings) -> Path:
     return Path(given).absolute() if given else _compat.base_temp(config) / "npudump"
 
 
-def shared_goldens(items: Iterable[pytest.Item], places: Places) -> Iterator[tuple[pytest.Item, str]]:
+def shared_goldens(items: Iterable[pytest.Item], paths: Paths) -> Iterator[tuple[pytest.Item, str]]:
     """Yield each test whose golden file is another one's too, and what is wrong with that."""
     owners: dict[Path, pytest.Item] = {}
     for item in items:
-        path = places.golden(item)
+        path = paths.golden(item)
         other = owners.setdefault(path, item)
         same = str(Identity.of(item)) == str(Identity.of(other)) and are_one_case(other, item)
         if not same:

@@ -26,7 +26,7 @@ from pytest_npudump.plugin.item_state import (
 )
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
-from pytest_npudump.plugin.paths import Places, shared_goldens
+from pytest_npudump.plugin.paths import Paths, shared_goldens
 from pytest_npudump.plugin.phase_report import complete_report
 from pytest_npudump.plugin.phases import run_here, run_in_child
 from pytest_npudump.plugin.repetitions import Repetitions
@@ -49,7 +49,7 @@ class Runner:
     """Runs marked tests under dump, twice where the first run fails.
 
     Attributes:
-        places: where goldens and dumps of its tests lie.
+        paths: where goldens and dumps of its tests lie.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
     """
 
@@ -60,8 +60,8 @@ class Runner:
         self.exchange = _join_ranks(self._child)
         self._runtime = SessionRuntime(settings, self.exchange.rank.local if self.exchange else 0)
         self._collected: list[pytest.Item] = []
-        self.places = Places(config, settings, self.exchange.rank if self.exchange else None)
-        self._repetitions = Repetitions(self.places.golden)
+        self.paths = Paths(config, settings, self.exchange.rank if self.exchange else None)
+        self._repetitions = Repetitions(self.paths.golden)
 
     def fixture_for(self, item: pytest.Item) -> NpuDump:
         """Return what ``item`` gets as ``npu_dump``."""
@@ -80,7 +80,7 @@ class Runner:
         Args:
             items: the marked tests of the session.
         """
-        return shared_goldens([*filter(is_marked, self._collected), *items], self.places)
+        return shared_goldens([*filter(is_marked, self._collected), *items], self.paths)
 
     def pytest_report_collectionfinish(self, items: list[pytest.Item]) -> list[str]:
         """Say which runtime the marked tests use and why, and what will take longer than it seems."""
@@ -140,7 +140,7 @@ class Runner:
         item.stash[RESULT] = {}
         item.stash[ENDED] = True
         settings = self._repetitions.settings_for(item, self._settings)
-        context = Context(settings, self.places, self.exchange)
+        context = Context(settings, self.paths, self.exchange)
         test = session_in_parent(item, self._runtime.chosen().name, context)
 
         stopping = item.session.shouldfail or item.session.shouldstop
@@ -226,13 +226,13 @@ class Runner:
     def pytest_sessionfinish(self) -> None:
         """Give the device back, and the memory that dumps are in."""
         self._runtime.close()
-        self.places.close()
+        self.paths.close()
 
     def _session(self, item: pytest.Item) -> CaseSession:
         from pytest_npudump.plugin import item_case  # noqa: PLC0415 - with the first test that runs
 
         settings = self._repetitions.settings_for(item, self._settings)
-        context = item_case.Context(settings, self.places, self.exchange)
+        context = item_case.Context(settings, self.paths, self.exchange)
         if self._child is not None:
             return item_case.session_in_child(item, self._runtime.loaded(), context, self._child)
         return item_case.session_of(item, self._runtime.loaded(), context)

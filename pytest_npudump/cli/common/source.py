@@ -1,4 +1,4 @@
-"""Reading what a command is given: a dump's directory, or one file of it; nothing unread is passed over."""
+"""What a command is given, read: a dump's directory, or one file of it; nothing unread is passed over."""
 
 from __future__ import annotations
 

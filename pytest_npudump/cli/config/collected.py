@@ -19,7 +19,7 @@ from pytest_npudump.config.acl.acl_json import dump_section
 from pytest_npudump.doctor.dump_path import default_place
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
-from pytest_npudump.plugin.paths import Places
+from pytest_npudump.plugin.paths import Paths
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -106,5 +106,5 @@ class _Describer:
             given = self._config.getoption("basetemp")
             base = Path(given).absolute() if given else default_place() / "pytest-N"
             settings = replace(settings, dump_dir=str(base / "npudump"))
-        folder = Places(self._config, settings).dumps(str(Identity.of(item)))
+        folder = Paths(self._config, settings).dumps(str(Identity.of(item)))
         return folder / "run1" / "dump"

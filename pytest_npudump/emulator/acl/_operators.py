@@ -146,7 +146,7 @@ def _run(
 ) -> Failure | None:
     tensors = [place.read() for place in inputs]
     if process().faults.failing_operator(handle.operator.op_type):
-        return _failed(handle, stream, tensors, "a failure that was planted (emulator.faults.fail)")
+        return _failed(handle, stream, tensors, "a failure that was injected (emulator.faults.fail)")
     try:
         results = handle.operator.run(tensors)
     except ModelError as error:

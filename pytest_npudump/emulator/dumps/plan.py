@@ -26,7 +26,7 @@ class Task:
         task: task id, which orders the files.
         inputs, outputs: names of the tensors it holds.
         watches: whether it shows another node's outputs after this task (watcher scene).
-        tramplings: faults planted in the memory that it shows.
+        tramplings: faults injected in the memory that it shows.
     """
 
     op_type: str
@@ -74,7 +74,7 @@ def plan(
     """Return the files of a model.
 
     ``models`` are the names that stand for it (its file's stem first, then its graph's name), ``data`` the
-    names of its inputs, and ``faults`` what is planted in it. Each selected operator is followed by one
+    names of its inputs, and ``faults`` what is injected in it. Each selected operator is followed by one
     ``Data`` file for every model input it reads, as in GE's ``DataDumper``.
     """
     if settings.watcher_nodes:

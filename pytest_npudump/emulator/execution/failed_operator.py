@@ -1,6 +1,6 @@
 """Operators that fail while a model runs: which one it was, and what it worked on.
 
-A failure is planted (:mod:`pytest_npudump.emulator.faults`), or it is onnxruntime's own. What failed is then
+A failure is injected (:mod:`pytest_npudump.emulator.faults`), or it is onnxruntime's own. What failed is then
 found by running ever longer beginnings of the graph as it is written, without optimisation.
 """
 
@@ -136,7 +136,7 @@ def single_operator(op_type: str, task: int, stream: int, device: int, inputs: S
     return Operator(op_type, op_type, task, stream, device, arguments)
 
 
-def planted_failure(
+def injected_failure(
     source: Path | bytes, operator: str, feeds: Mapping[str, Tensor], device: int
 ) -> OperatorFailedError:
     """Return the failure of the operator that is to fail.
@@ -148,7 +148,7 @@ def planted_failure(
     if operator not in graph.names:
         raise ModelError(f"the model has no operator {operator!r} that could fail")
     found = graph.operator(graph.names.index(operator), feeds, device)
-    return OperatorFailedError(found, "a failure that was planted (emulator.faults.fail)")
+    return OperatorFailedError(found, "a failure that was injected (emulator.faults.fail)")
 
 
 def real_failure(

@@ -17,7 +17,7 @@ from pytest_npudump.dump.values.dtypes import BY_GE
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.plan import Plan, plan
 from pytest_npudump.emulator.execution.dynamic_shapes import SHAPE_DATA, gears_of
-from pytest_npudump.emulator.execution.failed_operator import Graph, planted_failure, real_failure
+from pytest_npudump.emulator.execution.failed_operator import Graph, injected_failure, real_failure
 from pytest_npudump.emulator.machine.fault_injection import Faults
 from pytest_npudump.emulator.unsupported import NotEmulatedError
 from pytest_npudump.onnxmodels import sessions, tensors
@@ -84,7 +84,7 @@ class Model:
         gears: what ATC has compiled it for, if anything; its last input then tells an execution's.
         registered: whether its operators are known to an exception dump that was on when it was loaded.
         dumped: where each execution that was dumped is noted.
-        faults: what may be planted in it.
+        faults: what may be injected in it.
     """
 
     source: Path | bytes
@@ -119,7 +119,7 @@ class Model:
         ``deliver`` takes the files of the dump in place of the disk.
 
         Raises:
-            OperatorFailedError: one of its operators fails, by itself or because that was planted.
+            OperatorFailedError: one of its operators fails, by itself or because that was injected.
             ModelError: onnxruntime cannot run the model on these inputs.
         """
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
@@ -142,7 +142,7 @@ class Model:
     def _check_faults(self, feeds: Mapping[str, Tensor]) -> None:
         for fault in self.faults.failing((self.name, self.graph_name), self.executions):
             if fault.model is not None or fault.operator in Graph.of(self.source).names:
-                raise planted_failure(self.source, fault.operator, feeds, self.device)
+                raise injected_failure(self.source, fault.operator, feeds, self.device)
 
     def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if self._session is None:
@@ -182,7 +182,7 @@ def load(
     Args:
         source: its file, or its bytes.
         settings: the dump that is on; None for none.
-        faults: what is planted in the machine it is loaded on.
+        faults: what is injected in the machine it is loaded on.
         options: by name of a model, what ATC was told for it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Faults that are planted in the emulated machine, and when they strike."""
+"""Faults that are injected in the emulated machine, and when they strike."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Faults:
     """All faults of a machine.
 
     Attributes:
-        tramplings, failures: what is planted.
+        tramplings, failures: what is injected.
         calls: how often each type of single operator was called.
     """
 
@@ -62,7 +62,7 @@ class Faults:
     calls: Counter[str] = field(default_factory=Counter)
 
     def failing(self, models: Collection[str], execution: int) -> tuple[Failure, ...]:
-        """Return the failures planted in this execution of a model known by the names ``models``."""
+        """Return the failures injected in this execution of a model known by the names ``models``."""
         return tuple(
             fault
             for fault in self.failures
@@ -79,7 +79,7 @@ class Faults:
         )
 
     def trampling(self, models: Collection[str]) -> tuple[Trampling, ...]:
-        """Return what is planted in a model known by the names ``models``."""
+        """Return what is injected in a model known by the names ``models``."""
         return tuple(fault for fault in self.tramplings if fault.model in models)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.plugin.isolation.server_process import Prepared
+from pytest_npudump.plugin.isolation.server_process import ServerProcess
 from pytest_npudump.plugin.isolation.task import GRACE, LINES, Task
 from pytest_npudump.regression.unwritten import looks_for_unwritten, other_memory
 from pytest_npudump.runtime.external.processes import how_it_ended, last_lines, run_in_group
@@ -90,7 +90,7 @@ def run_child(item: pytest.Item, test: CaseSession, run: int) -> ChildRun:
             _warn(item.config, content)
         else:
             said[kind] = content
-    Prepared.of(item.config).learn(said.get("modules", ()))
+    ServerProcess.of(item.config).learn(said.get("modules", ()))
     if "exit" in said:
         raise pytest.exit.Exception(*said["exit"])
     concluded = said.get("concluded", {})
@@ -116,12 +116,12 @@ def _files(task: Task) -> tuple[Path, ...]:
 def _run(task: Task, config: pytest.Config, timeout: float) -> tuple[bool, str]:
     """Run the child; return whether it ended as a pytest does that ran its tests, and how it ended."""
     stdout, stderr = _files(task)
-    cwd, prepared = config.invocation_params.dir, Prepared.of(config)
+    cwd, server = config.invocation_params.dir, ServerProcess.of(config)
     try:
         file = task.write()
         with stdout.open("wb") as out, stderr.open("wb") as err:
-            if not task.other_memory and prepared.is_ready(cwd):
-                code = prepared.run(file, cwd, timeout, (out, err), task.socket)
+            if not task.other_memory and server.is_ready(cwd):
+                code = server.run(file, cwd, timeout, (out, err), task.socket)
             else:
                 environment = other_memory(os.environ) if task.other_memory else dict(os.environ)
                 command = (sys.executable, "-c", _MAIN, str(file))

@@ -1,4 +1,4 @@
-"""The prepared process: it has imported what every child needs, and forks one for each task.
+"""The fork server: it has imported what every child needs, and forks one for each task.
 
 It has imported pytest and what the first child had of this package in the end, and neither a client
 (``acl``, ``torch``, ``mindspore``, onnxruntime) nor anything of the tests, so that no child inherits a
@@ -64,7 +64,7 @@ def _prepare(modules: Sequence[str]) -> str:
 
 def _threads() -> str:
     number = sum(1 for _ in Path("/proc/self/task").iterdir())
-    return f"the prepared process has {number} threads" if number > 1 else ""
+    return f"the fork server has {number} threads" if number > 1 else ""
 
 
 def _serve(connection: socket.socket, parent: int) -> tuple[Path, int] | None:

@@ -1,4 +1,4 @@
-"""The prepared process as its parent has it: started with the second child of a session, ended with it."""
+"""The fork server as its parent has it: started with the second child of a session, ended with it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _OF_THIS_TEST = "PYTEST_CURRENT_TEST"
 _PAUSE = 0.02
 
 
-class Prepared:
+class ServerProcess:
     """What forks the children of one session, where that can be done.
 
     The first child is started as a program of its own: it tells what others need, and for one alone nothing
-    has to be prepared. So is any whose environment is not that of the prepared process: the interpreter and
+    has to be prepared. So is any whose environment is not that of the fork server: the interpreter and
     libraries read theirs once.
     """
 
@@ -47,12 +47,12 @@ class Prepared:
         self._inherited: tuple[dict[str, str], object] = ({}, None)
 
     @classmethod
-    def of(cls, config: pytest.Config) -> Prepared:
+    def of(cls, config: pytest.Config) -> ServerProcess:
         """Return that of a session, which ends with it."""
-        if _PREPARED not in config.stash:
-            config.stash[_PREPARED] = prepared = cls()
-            config.add_cleanup(prepared.close)
-        return config.stash[_PREPARED]
+        if _SERVER not in config.stash:
+            config.stash[_SERVER] = server = cls()
+            config.add_cleanup(server.close)
+        return config.stash[_SERVER]
 
     def learn(self, modules: Iterable[str]) -> None:
         """Take over what a child had imported of this package when its test had ended."""
@@ -88,7 +88,7 @@ class Prepared:
 
         Raises:
             subprocess.TimeoutExpired: it did not end in time, and was ended.
-            OSError: the prepared process has ended meanwhile, and with it the child.
+            OSError: the fork server has ended meanwhile, and with it the child.
         """
         assert self._connection is not None  # noqa: S101 - is_ready() came before
         done = False
@@ -111,7 +111,7 @@ class Prepared:
         return code
 
     def close(self) -> None:
-        """End the prepared process, and whatever child it has."""
+        """End the fork server, and whatever child it has."""
         process, self._process = self._process, None
         if self._connection is not None:
             self._connection.close()
@@ -162,7 +162,7 @@ class Prepared:
         return found
 
 
-_PREPARED = pytest.StashKey[Prepared]()
+_SERVER = pytest.StashKey[ServerProcess]()
 
 
 def _inherited() -> tuple[dict[str, str], object]:
@@ -176,7 +176,7 @@ def _inherited() -> tuple[dict[str, str], object]:
 
 
 def _end_orphans(child: int) -> None:
-    """End what is left of a child's group where the prepared process could not do so itself."""
+    """End what is left of a child's group where the fork server could not do so itself."""
     until = time.monotonic() + GRACE
     with suppress(ProcessLookupError, PermissionError):
         while child and time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""Overflow dumps and planted tramplings, held to the container's and the record's published layout."""
+"""Overflow dumps and injected tramplings, held to the container's and the record's published layout."""
 
 from __future__ import annotations
 

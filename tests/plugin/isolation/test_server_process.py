@@ -1,4 +1,4 @@
-"""Children that are forked from a prepared process: what they inherit, and that none is left."""
+"""Children that are forked from a fork server: what they inherit, and that none is left."""
 
 from __future__ import annotations
 
