@@ -121,7 +121,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "dump-limit",
         default="1GiB",
-        help="most bytes of tensors that one escalation dumps",
+        help="most bytes of tensors that one second run dumps",
         metavar="SIZE",
     ),
     Option(

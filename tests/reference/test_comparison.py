@@ -83,7 +83,7 @@ def test_statistic_that_one_tensor_lost_fails(
     result = judged(write_model(*NODES), [records[0], told(records[1], avg=None)])
     assert result.comparison is not None
     (verdict,) = result.comparison.failing
-    assert verdict.reasons[0].rule == "the reference has a value, the dump does not tell it"
+    assert verdict.reasons[0].rule == "the reference has a value, the dump has none"
 
 
 def test_statistic_that_the_reader_found_garbled_is_left_out_and_said(

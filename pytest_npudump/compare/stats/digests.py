@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
 
 _ALONE = "must be equal, as no finite max, min, avg or l2norm is on both sides"
-_LOST = "the golden has a hash, the dump does not tell it"
+_LOST = "the golden has a hash, the dump has none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     _Cells = Sequence[str | int | None]
     _Property = tuple[str, _Cells, _Cells, str | None]
 
-_LOST = "the golden has a value, the dump does not tell it"
+_LOST = "the golden has a value, the dump has none"
 _UNAPPROVED = "the golden has no value to compare with: approve anew"
 _EQUAL = "must be equal"
 
