@@ -1,1 +1,6 @@
-"""Golden files: their text, their place in the repository, and how they are written without loss."""
+"""Golden files: their text, their place in the repository, and how they are written without loss.
+
+``path`` is where a test's golden lies, ``variants`` which of its files counts, ``store`` reads and stages
+one; ``text``, ``rows`` and ``row_batches`` are its content, ``origin`` the facts it records. ``tensors`` is
+the file beside it, ``kept_tensors`` what a test keeps there, ``pair`` both files replaced as one.
+"""

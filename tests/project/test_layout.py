@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import fnmatch
+import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -13,6 +16,8 @@ NO_ROOMS = {
     "mindspore": "needs the real MindSpore",
     "project": "of the repository itself",
 }
+NO_MODULES = {"__all__", "acl", "npu_dump", "npudump", "testing"}
+"""Names of other things in the first lines of folders."""
 
 
 def test_every_folder_of_tests_is_one_of_the_package() -> None:
@@ -20,6 +25,14 @@ def test_every_folder_of_tests_is_one_of_the_package() -> None:
     rooms = {folder for folder in folders if folder.parts and folder.parts[0] not in NO_ROOMS}
     assert rooms
     assert sorted(str(room) for room in rooms if not (PACKAGE / room / "__init__.py").is_file()) == []
+
+
+def test_the_index_of_a_folder_names_modules_that_are_there() -> None:
+    for index in PACKAGE.rglob("__init__.py"):
+        told = ast.get_docstring(ast.parse(index.read_text())) or ""
+        there = [path.stem for path in index.parent.iterdir()]
+        named = set(re.findall(r"``([a-z_0-9*]+)/?``", told)) - NO_MODULES
+        assert [name for name in sorted(named) if not fnmatch.filter(there, name)] == [], index
 
 
 def test_tests_lie_in_folders() -> None:

@@ -1,1 +1,1 @@
-"""The bytes of files: mapped (``rawfile``), whole (``textfile``), or in ``pieces`` and ``chunks``."""
+"""The bytes of files: mapped (``rawfile``), whole (``textfile``), in ``chunks``; ``buffers`` to work in."""

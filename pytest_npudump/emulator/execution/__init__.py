@@ -1,1 +1,4 @@
-"""What runs: ``model`` and ``single_op`` by onnxruntime, ``gears`` of a model, ``failures`` of operators."""
+"""What runs, by onnxruntime: a ``model`` or a ``single_op``.
+
+``dynamic_shapes`` are the gears of a model, ``failed_operator`` says which operator fails and what it saw.
+"""

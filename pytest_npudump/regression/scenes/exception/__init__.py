@@ -1,1 +1,1 @@
-"""``scene="exception"``: ``judge``, where its ``dumps`` lie (``places``), and what they say."""
+"""``scene="exception"``: ``judge``, where its ``dumps`` lie (``dump_paths``), and what they say."""
