@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -252,13 +252,6 @@ def test_weights_in_another_file_are_found(
 def test_missing_package_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, small_model: Path, package: str
 ) -> None:
-    real = builtins.__import__
-
-    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == package:
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=r"pytest-npudump\[emulator\]"):
         models.load(small_model, None) if package == "onnxruntime" else sessions.read_model(small_model)
