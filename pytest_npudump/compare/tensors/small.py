@@ -17,7 +17,7 @@ import numpy as np
 
 from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES
 from pytest_npudump.dump.arrays.packed import PackedTensor
-from pytest_npudump.dump.stats.running import dtype_name
+from pytest_npudump.dump.stats.accumulators import dtype_name
 from pytest_npudump.dump.stats.totals import Totals
 
 if TYPE_CHECKING:
