@@ -10,6 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.stats.projections import project
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -167,3 +169,35 @@ def test_acls_own_quirks_are_reproduced_where_asked_for(
     assert [row["count"] for row in acl] == [3, 3, None, 2]
     one = run("stats", next(tmp_path.glob("*first*")), "--json", "-", "--acl").json
     np.testing.assert_equal(one, acl[:1])
+
+
+def test_projections_see_what_the_other_statistics_do_not(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    values = np.random.default_rng(0).standard_normal((64, 100)).astype(np.float32)
+    swapped = values.copy()
+    swapped[[3, 4]] = values[[4, 3]]
+    for folder, array in (("a", values), ("b", swapped)):
+        dump_file(tmp_path / folder, "net/a", array)
+    rows = [run("stats", tmp_path / folder, "--projections", "--json", "-").json[0] for folder in "ab"]
+    same = ("count", "max", "min", "nan")
+    assert [rows[0][name] for name in same] == [rows[1][name] for name in same]
+    apart = np.subtract(rows[0]["projections"], rows[1]["projections"])
+    distance = np.linalg.norm(values.astype(float) - swapped)
+    assert 0.3 < np.sqrt(np.mean(apart**2)) / distance < 1.7
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint8", "int32", "complex64"])
+def test_projections_of_files_are_those_of_the_array(
+    run: Run, tmp_path: Path, dump_file: Run, dtype: str
+) -> None:
+    kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    values = np.random.default_rng(1).integers(-50, 50, 20_000).astype(np.int8).astype(kind)
+    dump_file(tmp_path, "net/a", values, dtype=dtype)
+    row, *_ = run("stats", tmp_path, "--projections", "--json", "-").json
+    assert row["projections"] == list(project(values).sums)
+
+
+def test_projections_are_columns_and_unknown_where_there_are_no_values(run: Run) -> None:
+    lines = run("stats", TREES / "acl-stats", "--projections").out.splitlines()
+    assert lines[0].split()[-8:] == [f"p{place}" for place in range(8)]
+    assert lines[1].split()[-8:] == ["-"] * 8
+    assert run("stats", TREES / "acl-tensor", "--projections").out.splitlines()[1].split()[-1] != "-"

@@ -25,6 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="compute the statistics of tensors as ACL does on the device: NaN for max and min where the "
         "first element is NaN, and none for types that it leaves out (bf16, fp8, int4, complex and others)",
     )
+    parser.add_argument(
+        "--projections",
+        action="store_true",
+        help="add eight sums of the elements of each tensor under fixed random signs, in which permuted "
+        "rows, swapped channels, shifts and single elements show that the other statistics do not see",
+    )
     add_latest_option(parser)
     add_executor_option(parser)
     add_json_option(parser)

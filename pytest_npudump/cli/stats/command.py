@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.executors import open_workers
@@ -25,7 +26,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the table, or write JSON; 0, or 2 where something could not be read."""
     with open_workers(arguments.executor) as workers:
         dump = read_source(arguments.dump, workers, stats=True, acl=arguments.acl, latest=arguments.latest)
-    return write_listing(dump, arguments, _as_json, _lines)
+        if not arguments.projections:
+            return write_listing(dump, arguments, _as_json, _lines)
+        from pytest_npudump.cli.stats import projections  # noqa: PLC0415 - only where asked for
+
+        sums, problems = projections.projections_of(dump.records, workers)
+
+    def as_json(record: TensorRecord) -> dict[str, Any]:
+        found = sums[str(record.key)]
+        return _as_json(record) | {"projections": None if found is None else list(found.sums)}
+
+    def as_lines(records: Sequence[TensorRecord]) -> list[str]:
+        rows = [(*_row(record), *projections.cells(sums[str(record.key)])) for record in records]
+        return columns(rows, (*_COLUMNS, *projections.COLUMNS)) if rows else []
+
+    dump = replace(dump, problems=(*dump.problems, *problems))
+    return write_listing(dump, arguments, as_json, as_lines)
 
 
 def _values(record: TensorRecord) -> dict[str, Any]:
