@@ -88,3 +88,12 @@ def test_a_change_before_the_failure_is_named_beside_it(project: Project) -> Non
             "changed:    block/conv.2:output.0 is the first that is not the golden's digit for digit*",
         ]
     )
+
+
+def test_a_run_by_wider_bounds_says_so_though_it_passes(project: Project) -> None:
+    project.marked()
+    project.record()
+    other_producer(project, onnxruntime="0.1")
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good*1 by the bounds for other numerics*"])

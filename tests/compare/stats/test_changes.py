@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,3 +107,23 @@ def test_full_precision_changes_are_exactly_the_values_that_are_not_equal(
     assert sorted(found.differing) == unequal
     first = found.first_change
     assert (None if first is None else str(first)) == (f"layer{unequal[0]}:output.0" if unequal else None)
+
+
+def test_integers_that_no_float_tells_apart_have_changed(make_table: Make) -> None:
+    rule = Rule(0.0, 5.0, dtype="int64", reason="a trial")
+    sides = [make_table(("a:output.0", "int64", (4,), BASE | {"max": 2**53 + n})) for n in (0, 1)]
+    found = compare_tables(*sides, Tolerances(rules=(rule,)))
+    assert counts(found) == (0, 1, 0)
+
+
+def test_the_first_change_within_tolerance_is_none_that_fails(make_table: Make) -> None:
+    found = compared(make_table, ({}, {"max": 9.0}), ({}, {"max": 2.5 * (1 + 1e-7)}))
+    assert str(found.first_change) == "layer0:output.0"
+    assert str(found.first_within) == "layer1:output.0"
+
+
+def test_a_norm_that_cannot_be_is_no_scale(make_table: Make) -> None:
+    found = compared(
+        make_table, ({"l2norm": 1e30, "max": 100.0}, {"l2norm": 1e30, "max": 100.0, "avg": 50.0})
+    )
+    assert counts(found) == (0, 0, 1)

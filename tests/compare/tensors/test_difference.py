@@ -360,3 +360,16 @@ def test_complex_elements_whose_magnitude_leaves_float64_are_listed() -> None:
     assert found.magnitude == math.inf
     assert found.outside == 1
     assert found.worst[0].index == (0,)
+
+
+@pytest.mark.parametrize("size", [1, (1 << 18) + 1, 3 << 18])
+@pytest.mark.parametrize("turned", [False, True])
+def test_types_of_unlike_size_are_cut_into_the_same_pieces(size: int, *, turned: bool) -> None:
+    import ml_dtypes
+
+    narrow = np.ones(size, ml_dtypes.float8_e4m3fn)
+    wide = narrow.astype(np.float16)
+    wide[-1] = 2
+    sides = (wide, narrow) if turned else (narrow, wide)
+    found = compare_tensors(*sides, rtol=1e-3, atol=0)
+    assert (found.outside, found.max_abs) == (1, 1.0)
