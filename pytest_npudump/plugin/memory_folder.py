@@ -83,9 +83,10 @@ class MemoryFolder:
 
     def close(self) -> None:
         """Put what is left where the link was; where the disk has no room for it, it stays in memory."""
+        if not self.path.is_dir():
+            return  # the session ends twice: what has the descriptor's number now is not ours
         _settle(self.path, self.link)
-        with suppress(OSError):
-            os.close(self._descriptor)
+        os.close(self._descriptor)
 
 
 def _settle(path: Path, link: Path) -> None:

@@ -21,7 +21,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_npudump.plugin.isolation.child import run_task
 from pytest_npudump.plugin.isolation.task import GRACE
@@ -69,9 +69,8 @@ def _threads() -> str:
 
 def _serve(connection: socket.socket, parent: int) -> tuple[Path, int] | None:
     """Fork a child for each task; return its task in the child, None once the parent is gone."""
-    waiting: list[Any] = [connection, parent]
     while True:
-        if parent in select.select(waiting, [], [])[0]:  # others may hold its end of the connection
+        if parent in _ready(connection.fileno(), parent):  # others may hold its end of the connection
             return None
         message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE, 3)
         if not message:
@@ -90,7 +89,7 @@ def _serve(connection: socket.socket, parent: int) -> tuple[Path, int] | None:
         with suppress(OSError):  # the child does the same: whoever comes first
             os.setpgid(child, child)
         _say(connection, child=child)
-        code = _wait([connection, parent], child)
+        code = _wait((connection.fileno(), parent), child)
         if code is None:
             return None
         _say(connection, code=code)
@@ -110,11 +109,19 @@ def _become(cwd: str, descriptors: list[int]) -> int:
     return descriptors[2]
 
 
-def _wait(others: list[Any], child: int) -> int | None:
+def _ready(*descriptors: int) -> set[int]:
+    """Wait until there is something to read; not by select(), which takes no descriptor from 1024 on."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll()}
+
+
+def _wait(others: tuple[int, ...], child: int) -> int | None:
     """Wait for the end of a child and of all it started; return its exit code, None if the parent is gone."""
     ended = os.pidfd_open(child)
     try:
-        gone = ended not in select.select([*others, ended], [], [])[0]
+        gone = ended not in _ready(*others, ended)
     finally:
         os.close(ended)
     code = _end_group(child)
