@@ -94,7 +94,7 @@ class Goldens:
         Raises:
             GoldenError: it cannot be written; the old file is as it was.
         """
-        facts = self.facts(producer)
+        facts = self._facts(producer)
         dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())} - known.keys()
         kept = previous.extra if previous else {}
         extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
@@ -104,7 +104,7 @@ class Goldens:
         metadata = tensors.metadata(golden)
         return pair.stage_pair(golden, tensors.tensors, metadata, tensors.left_out)
 
-    def facts(self, producer: Mapping[str, str]) -> dict[str, str]:
+    def _facts(self, producer: Mapping[str, str]) -> dict[str, str]:
         """Return what a golden records of its origin: ``producer``, what is installed, and what was asked.
 
         Args:
@@ -147,7 +147,7 @@ class Goldens:
 
     def differences(self, golden: Golden, producer: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         """Facts of origin in which the golden and this run differ, as ``name: (golden, this run)``."""
-        now = self.facts(producer)
+        now = self._facts(producer)
         before = {name: str(value) for name, value in golden.producer.items() if name != "digits"}
         names = dict.fromkeys([*before, *now])
         return {

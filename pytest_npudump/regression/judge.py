@@ -159,7 +159,9 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
         problem = str(GoldenMissingError(f"no golden file {case.goldens.path}"))
         path, word = case.goldens.path, status.MISSING_GOLDEN
         return FirstRun(Outcome(word, path, problems=(problem,), tensors=len(table)), dump)
-    numerics = numerics_for(case, golden)
+    producer = case.runtime.producer()
+    environment = case.goldens.differences(golden, producer)
+    numerics = numerics_for(case, environment, producer)
     tolerances = case.tolerances.under(numerics.bounds)
     comparison = compare_runs(golden.table, table, tolerances)
     if comparison.count(EXTRA):  # the golden knows no raw names for them
@@ -198,7 +200,7 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
         + comparison.notes,
         tensors=len(table),
         numerics=numerics,
-        environment=case.goldens.differences(golden, case.runtime.producer()),
+        environment=environment,
     )
     return FirstRun(outcome, dump)
 

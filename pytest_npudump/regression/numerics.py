@@ -7,20 +7,28 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
 
 CHANGE = "change"
 """The value of ``--npudump-fail-on`` with which a value that is not the golden's fails its test."""
 
 
-def numerics_for(case: Case, golden: Golden) -> Numerics:
-    """Decide by what produced the golden and this run; the marker, then the option, may have decided."""
-    producer = case.runtime.producer()
+def numerics_for(
+    case: Case, differences: Mapping[str, tuple[str, str]], producer: Mapping[str, str]
+) -> Numerics:
+    """Decide by what produced the golden and this run; the marker, then the option, may have decided.
+
+    Args:
+        case: the test.
+        differences: facts of origin in which the golden and the run differ.
+        producer: what the runtime of the run says of itself.
+    """
     return numerics_of(
-        case.goldens.differences(golden, producer),
-        case.goldens.facts(producer),
+        differences,
+        producer,
         marker=case.request.numerics,
         option=case.settings.numerics or AUTO,
     )
