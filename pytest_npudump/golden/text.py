@@ -25,8 +25,10 @@ EMPTY = "empty"
 """Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
 UNWRITTEN = "unwritten"
 """Key of a golden file: layers with tensors that nothing wrote."""
-_TABLE = "\ntensors: |"
-_RESERVED = ("npudump-golden", "test", "producer", "columns", "tensors")
+BLOCKS = ("projections", "edges")
+"""Keys of blocks of lines that may stand behind the table, in this order."""
+_TABLE = "tensors"
+_RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +42,7 @@ class Golden:
         table: the statistics in execution order.
         path: the file it was read from or is to be written to.
         extra: further top-level keys (measured noise, tolerances), plain data, kept on a rewrite.
+        blocks: the lines of the blocks of :data:`BLOCKS` that the file has, each line ending in a newline.
     """
 
     test: str
@@ -47,6 +50,7 @@ class Golden:
     table: StatsTable
     path: Path
     extra: Mapping[str, Any] = field(default_factory=dict)
+    blocks: Mapping[str, str] = field(default_factory=dict)
 
 
 def render(golden: Golden) -> str:
@@ -56,7 +60,7 @@ def render(golden: Golden) -> str:
         GoldenError: something in the golden cannot be written so that it is read back the same.
     """
     table = golden.table
-    clash = [key for key in golden.extra if key in _RESERVED]
+    clash = [key for key in golden.extra if key in (*_RESERVED, *BLOCKS)]
     if clash:
         raise GoldenError(
             f"{golden.path}: {clash[0]!r} is a key of the file itself, expected another name in extra"
@@ -77,7 +81,16 @@ def render(golden: Golden) -> str:
         body = "".join([f"  {line}\n" for line in rows.render_rows(table, columns)])
     except rows.RowError as error:
         raise GoldenError(f"{golden.path}: {error.reason}, the golden was not written") from error
-    return f"{_safe_head(head, golden.path)}tensors: |\n{body}"
+    blocks = [_rendered_block(golden, name) for name in BLOCKS if golden.blocks.get(name)]
+    return "".join((_safe_head(head, golden.path), f"{_TABLE}: |\n", body, *blocks))
+
+
+def _rendered_block(golden: Golden, name: str) -> str:
+    lines = golden.blocks[name].removesuffix("\n").split("\n")
+    bad = next((line for line in lines if not line.isprintable() or line[:1] in {"", " "}), None)
+    if bad is not None:
+        raise GoldenError(f"{golden.path}: {bad[:120]!r} is no line of {name!r}, the golden was not written")
+    return "".join((f"{name}: |\n", *[f"  {line}\n" for line in lines]))
 
 
 def _safe_head(head: Mapping[str, Any], path: Path) -> str:
@@ -118,44 +131,60 @@ def parse(text: str, path: Path) -> Golden:
         GoldenError: not a golden file, another version of the format, or a damaged one; names the line.
     """
     try:
-        text, block = _parted(text)
-        document = safeyaml.load_mapping(text)
+        head, blocks = _parted(text)
+        document = safeyaml.load_mapping(head if _key_once(blocks, head) else text)
     except safeyaml.YamlError as error:
         raise _bad_golden(path, error.line, error.reason) from error
-    data = dict(document.data)
-    if block is not None:
-        data["tensors"] = block
+    data = {**document.data, **{name: block.lines for name, block in blocks.items()}}
+    places = {**document.lines, **{name: block.line for name, block in blocks.items()}}
     _check_version(data.get("npudump-golden"), path)
-    for key in _RESERVED:
+    for key in (*_RESERVED, *(name for name in BLOCKS if name in data)):
         expected: type = dict if key == "producer" else str
         if key != "npudump-golden" and not isinstance(data.get(key), expected):
-            line = document.lines.get(key, 1)
+            line = places.get(key, 1)
             found = f"{key!r} is missing" if key not in data else f"{key!r} holds {type(data[key]).__name__}"
             raise _bad_golden(path, line, f"{found}, expected {'a mapping' if expected is dict else 'text'}")
-    return _golden(data, document.lines, path)
+    return _golden(data, places, path)
 
 
-def _parted(text: str) -> tuple[str, str | None]:
-    """The text without the lines of its table, and these, where they stand as :func:`render` writes them.
+def _key_once(blocks: Mapping[str, object], head: str) -> bool:
+    """Whether no block's key stands in the head as well: YAML tells its line in the whole file only."""
+    return not any(f"\n{head}".count(f"\n{name}:") > 1 for name in blocks)
 
-    PyYAML needs four times their size in memory to hand them over. None for lines: the table is still in the
-    text, as somebody laid it out otherwise.
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Lines of a literal block, without their indentation, and the 1-based line of its ``|``."""
+
+    lines: str
+    line: int
+
+
+def _parted(text: str) -> tuple[str, dict[str, _Block]]:
+    """The text without the lines of its blocks, and these, where they stand as :func:`render` writes them.
+
+    PyYAML needs four times their size in memory to hand them over. No blocks: they are still in the text, as
+    somebody laid it out otherwise.
     """
-    before = text.find(_TABLE, 0, safeyaml.SIZE)
+    before = text.find(f"\n{_TABLE}: |", 0, safeyaml.SIZE)
     if before < 0 and len(text) > safeyaml.SIZE:
         raise safeyaml.too_large(1)
-    start = before + len(_TABLE) + 1
-    rows = text.count("\n", start)
-    indented = text.count("\n  ", start - 1) == rows and text.find("\n   ", start - 1) < 0
-    if (
-        before < 0
-        or text[start - 1 : start] != "\n"
-        or not text.endswith("\n")
-        or not indented
-        or "\r" in text
-    ):
-        return text, None
-    return text[:start], text[start - 1 :].replace("\n  ", "\n")[1:]
+    if before < 0 or not text.endswith("\n") or "\r" in text:
+        return text, {}
+    starts = {_TABLE: before + 1}
+    for name in BLOCKS:
+        found = text.find(f"\n{name}: |\n", max(starts.values()))
+        starts |= {name: found + 1} if found >= 0 else {}
+    blocks = {}
+    for (name, start), end in zip(starts.items(), (*list(starts.values())[1:], len(text)), strict=True):
+        first = start + len(f"{name}: |")
+        rows = text.count("\n", first + 1, end)
+        indented = text.count("\n  ", first, end) == rows and text.find("\n   ", first, end) < 0
+        if text[first : first + 1] != "\n" or not indented:
+            return text, {}
+        lines = text[first:end].replace("\n  ", "\n")[1:]
+        blocks[name] = _Block(lines, text.count("\n", 0, start) + 1)
+    return text[: before + 1] + "".join(f"{name}: |\n" for name in blocks), blocks
 
 
 def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Golden:
@@ -176,8 +205,9 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
         table = parse_table(data["tensors"], columns, digits)
     except rows.RowError as error:
         raise _bad_golden(path, lines["tensors"] + 1 + error.row, error.reason) from error
-    extra = {key: value for key, value in data.items() if key not in _RESERVED}
-    return Golden(data["test"], producer, table, path, extra)
+    extra = {key: value for key, value in data.items() if key not in (*_RESERVED, *BLOCKS)}
+    blocks = {name: data[name] for name in BLOCKS if name in data}
+    return Golden(data["test"], producer, table, path, extra, blocks)
 
 
 def _check_version(version: object, path: Path) -> None:

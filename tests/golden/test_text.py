@@ -370,3 +370,41 @@ def test_what_is_no_hash_is_refused_with_its_line(cell: str) -> None:
     text = edit("+inf\n", "+inf digest\n").replace("- 0 0 0\n", f"- 0 0 0 {cell}\n")
     with pytest.raises(GoldenError, match=r"line 6: .* is not a digest, expected such as md5:5d41"):
         parse(text, PATH)
+
+
+BLOCKS = "projections: |\n  conv1:output.0 1.5 -2\nedges: |\n  fc < conv1:output.0\n"
+
+
+def test_blocks_behind_the_table_are_read_and_written_as_they_are() -> None:
+    golden = parse(TEXT + BLOCKS, PATH)
+    assert golden.blocks == {"projections": "conv1:output.0 1.5 -2\n", "edges": "fc < conv1:output.0\n"}
+    assert same(golden.table, parse(TEXT, PATH).table)
+    assert golden.extra == {}
+    assert render(golden) == TEXT + BLOCKS
+    assert render(replace(golden, blocks={})) == TEXT
+
+
+@pytest.mark.parametrize(
+    "lay_out", [lambda text: text.replace("\n", "\r\n"), lambda text: f"{text}remark: x\n"]
+)
+def test_blocks_that_are_laid_out_otherwise_read_the_same(lay_out: Callable[[str], str]) -> None:
+    assert parse(lay_out(TEXT + BLOCKS), PATH).blocks == parse(TEXT + BLOCKS, PATH).blocks
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"edges: x\n{TEXT}{BLOCKS}", r"line 11: the key 'edges' occurs twice"),
+        (f"{TEXT}edges: [a]\n", r"line 8: 'edges' holds list, expected text"),
+        (f"{TEXT}{BLOCKS}{BLOCKS}", r"line 12: the key 'projections' occurs twice"),
+    ],
+)
+def test_a_block_that_is_not_one_block_of_lines_is_told_by_its_line(text: str, reason: str) -> None:
+    with pytest.raises(GoldenError, match=reason):
+        parse(text, PATH)
+
+
+@pytest.mark.parametrize("lines", ["a\x1b\n", " a\n", "a\n\nb\n"], ids=ascii)
+def test_lines_that_would_not_be_read_back_are_not_written(lines: str) -> None:
+    with pytest.raises(GoldenError, match="is no line of 'edges', the golden was not written"):
+        render(replace(parse(TEXT, PATH), blocks={"edges": lines}))
