@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.config.acl import adump, ge
 from pytest_npudump.config.acl.collect_path import DATA_DUMPS, collecting_words
-from pytest_npudump.config.acl.files import read_config_file, read_plain_file
+from pytest_npudump.config.acl.config_file import read_config_file, read_plain_file
 from pytest_npudump.config.acl.profile import DEFAULT_VERSION
 from pytest_npudump.config.acl.soc import soc_warnings
+from pytest_npudump.config.checker_verdict import AdumpVerdict, Reason, Verdict
 from pytest_npudump.config.mindspore import parser as mindspore
 from pytest_npudump.config.torchair import checker as torchair
-from pytest_npudump.config.verdict import AdumpVerdict, Reason, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from pytest_npudump.demo.model import change_weights, check_packages, find_model
+from pytest_npudump.demo.classifier import change_weights, check_packages, find_model
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pytest_npudump.dump.files.mapping import alias, nameless
 from pytest_npudump.dump.files.npy import read_npy_header
 from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32, TensorPart, dtype_name
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats.files import npy_stats, payload_stats
+from pytest_npudump.dump.stats.file_tensors import npy_stats, payload_stats
 from pytest_npudump.dump.tree.executions import IO_ORDER, Execution
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import FormatError

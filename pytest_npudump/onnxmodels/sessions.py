@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError
-from pytest_npudump.onnxmodels.tensors import (
+from pytest_npudump.onnxmodels.tensor_types import (
     Tensor,
     from_ort_type,
     from_ort_value,

@@ -121,7 +121,7 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
         return
     if not test.good:
         raise pytest.fail.Exception(_recorded_failure(item, test), pytrace=False) from None
-    from pytest_npudump.report.result import result_json  # noqa: PLC0415 - after a run
+    from pytest_npudump.report.result_json import result_json  # noqa: PLC0415 - after a run
 
     _keep_result(item, result_json(test.result, None))
 
@@ -129,7 +129,7 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
 def _write_ahead(test: CaseSession) -> None:
     """Write the report files before the second run, as the process may be ended in that."""
     from pytest_npudump.regression.outcome import Escalation  # noqa: PLC0415 - after a run
-    from pytest_npudump.report.result import write_details  # noqa: PLC0415 - the same
+    from pytest_npudump.report.result_json import write_details  # noqa: PLC0415 - the same
 
     unknown = Escalation(problem="it had not ended when this was written")
     write_details(replace(test.result, escalation=unknown))
@@ -137,7 +137,7 @@ def _write_ahead(test: CaseSession) -> None:
 
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
-    from pytest_npudump.report.result import result_json, write_details  # noqa: PLC0415 - after a run
+    from pytest_npudump.report.result_json import result_json, write_details  # noqa: PLC0415 - after a run
     from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
 
     details = write_details(test.result)
@@ -148,7 +148,7 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
 
 
 def _keep_result(item: pytest.Item, result: dict[str, Any]) -> None:
-    from pytest_npudump.report.result import small  # noqa: PLC0415 - after a run
+    from pytest_npudump.report.result_json import small  # noqa: PLC0415 - after a run
 
     others = [(name, value) for name, value in item.user_properties if name != "npudump"]
     text = json.dumps(small(result), separators=(",", ":"))

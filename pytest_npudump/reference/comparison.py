@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tensors.elements import with_elements
+from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import MEASURED, StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Stats, TensorRecord
     from pytest_npudump.reference.inputs import RunInputs
-    from pytest_npudump.reference.model import ReferenceModel
     from pytest_npudump.reference.name_map import NameMap
+    from pytest_npudump.reference.reference_model import ReferenceModel
 
 _FLOAT32 = 4
 _STATISTICS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")

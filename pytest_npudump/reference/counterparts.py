@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.reference.model import Node, ReferenceModel
     from pytest_npudump.reference.name_map import NameMap
+    from pytest_npudump.reference.reference_model import Node, ReferenceModel
 
 MAPPED = "mapping file"
 HEADER = "original operator in the dump's header"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.reference.model import Node, ReferenceModel
+    from pytest_npudump.reference.reference_model import Node, ReferenceModel
 
 _MOVERS = frozenset(
     {"Cast", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Transpose", "Unsqueeze"}

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from pytest_npudump.compare.tensors.difference import compare_tensors
-from pytest_npudump.compare.tensors.pairs import Elements
+from pytest_npudump.compare.tensors.tensor_pair import Elements
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.host import host_array, is_private
 from pytest_npudump.dump.arrays.layouts import LayoutError

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.reference.model import ReferenceModel
     from pytest_npudump.reference.name_map import NameMap
+    from pytest_npudump.reference.reference_model import ReferenceModel
 
 _SHOWN = 5
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Rule
     from pytest_npudump.reference.comparison import Compared
-    from pytest_npudump.reference.model import ReferenceModel
+    from pytest_npudump.reference.reference_model import ReferenceModel
 
 _MARKS: Mapping[str, str] = MappingProxyType(
     {

@@ -13,9 +13,9 @@ from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.reference.comparison import Compared, compare, dtypes_of, problem_of
 from pytest_npudump.reference.inputs import RunInputs
-from pytest_npudump.reference.model import ReferenceModel
 from pytest_npudump.reference.name_map import NameMap
 from pytest_npudump.reference.notes import notes_of, remarks_of
+from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.result import ReferenceResult
 from pytest_npudump.reference.tolerances import ReferenceTolerances, reference_tolerances
 from pytest_npudump.request import is_glob

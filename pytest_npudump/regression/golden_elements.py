@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.order import ABSENT
-from pytest_npudump.compare.tensors.elements import with_elements
-from pytest_npudump.compare.tensors.pairs import Pair, compare_pair
+from pytest_npudump.compare.tensors.element_verdict import with_elements
+from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.request import matches_any

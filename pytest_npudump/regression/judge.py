@@ -20,14 +20,14 @@ from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.bounds import changes, numerics_for
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.empty_operators import changed, empty_operators, notes_on
 from pytest_npudump.regression.golden_elements import judge_elements
-from pytest_npudump.regression.numerics import changes, numerics_for
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.regression.ranks import by_rank, judge_parts, shared
 from pytest_npudump.regression.record import golden_to_start_from, left_out_notes, record
-from pytest_npudump.regression.reference import by_reference_alone, not_recorded, with_reference
+from pytest_npudump.regression.reference_outcome import by_reference_alone, not_recorded, with_reference
 from pytest_npudump.regression.run_dump import collect, told_by_raw_names, unreadable, without_unwritten
 from pytest_npudump.regression.scenes import JUDGES
 from pytest_npudump.regression.unwritten import (

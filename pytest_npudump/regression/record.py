@@ -15,7 +15,7 @@ from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, ran
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.empty_operators import empty_operators
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
-from pytest_npudump.regression.reference import with_reference
+from pytest_npudump.regression.reference_outcome import with_reference
 from pytest_npudump.regression.unwritten import (
     by_layer,
     entries_of,

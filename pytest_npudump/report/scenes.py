@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.regression.scenes.exception.dump_paths import ANOTHER
 from pytest_npudump.regression.scenes.exception.dumps import NORM, FailedOperator
-from pytest_npudump.regression.scenes.overflow.records import Overflow
+from pytest_npudump.regression.scenes.overflow.findings import Overflow
 from pytest_npudump.regression.scenes.watcher.judge import Trampling
-from pytest_npudump.report.elements import tensor_words
+from pytest_npudump.report.tensor_findings import tensor_words
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.report.elements import finding_lines
-from pytest_npudump.report.reference import reference_lines, reference_sentence, way_out
+from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
+from pytest_npudump.report.tensor_findings import finding_lines
 from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, sentence, shown, table
 
 if TYPE_CHECKING:

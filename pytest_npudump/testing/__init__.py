@@ -11,10 +11,10 @@ For who offers one as an entry point (:mod:`pytest_npudump.runtime.registry`,
         def read(self, path):
             return FORMAT.read(path)
 
-``runtimes`` and ``formats`` hold the tests, ``damage`` the ways in which a file is damaged for them.
+``runtimes`` and ``file_formats`` hold the tests, ``damage`` the ways in which a file is damaged for them.
 """
 
-from pytest_npudump.testing.formats import FormatConformance, Sample
+from pytest_npudump.testing.file_formats import FormatConformance, Sample
 from pytest_npudump.testing.runtimes import RuntimeConformance
 
 __all__ = ["FormatConformance", "RuntimeConformance", "Sample"]

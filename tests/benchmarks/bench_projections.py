@@ -16,7 +16,7 @@ import numpy as np
 
 from pytest_npudump.dump.bytes.chunks import chunks
 from pytest_npudump.dump.stats.accumulators import array_accumulator
-from pytest_npudump.dump.stats.elements import array_elements
+from pytest_npudump.dump.stats.float_elements import array_elements
 from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, Half
 from pytest_npudump.dump.stats.projections import Projector
 from pytest_npudump.dump.stats.tensor import tensor_stats

@@ -119,7 +119,7 @@ def _types(name: str, content: str, nbytes: int, rounds: int) -> list[float]:
 
 def _sizes(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
     """Microseconds a pair of tensor files: to read what they hold, and to compare."""
-    from pytest_npudump.compare.tensors.pairs import Pair, compare_pair
+    from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
     from pytest_npudump.dump.reader import read_dump
 
     pairs = max(min(PAIRS, (32 << 20) // nbytes), 8)

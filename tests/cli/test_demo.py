@@ -14,8 +14,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from pytest_npudump.cli import main
-from pytest_npudump.demo import model as demo_model
-from pytest_npudump.demo.model import change_weights, find_model
+from pytest_npudump.demo import classifier as demo_model
+from pytest_npudump.demo.classifier import change_weights, find_model
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.demo.model import find_model
+from pytest_npudump.demo.classifier import find_model
 from pytest_npudump.onnxmodels import sessions
 
 if TYPE_CHECKING:

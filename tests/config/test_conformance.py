@@ -21,7 +21,7 @@ from pytest_npudump.config.mindspore import parser as mindspore
 from pytest_npudump.config.torchair import checker as torchair
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.verdict import Verdict
+    from pytest_npudump.config.checker_verdict import Verdict
 
 TABLE = Path(__file__).parents[1] / "data" / "config_cases.yaml"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -17,7 +17,7 @@ from pytest_npudump.config.mindspore import parser as mindspore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.config.verdict import Verdict
+    from pytest_npudump.config.checker_verdict import Verdict
 
 OLD = ("8.5.0", "9.0.0")
 NEW = ("9.1.0-beta.3", "9.1.0")

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.onnxmodels import model_cache, sessions
 from pytest_npudump.onnxmodels.model_cache import prepare
-from pytest_npudump.onnxmodels.tensors import BY_NAME, from_array
+from pytest_npudump.onnxmodels.tensor_types import BY_NAME, from_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from pytest_npudump.demo.model import change_weights, find_model
+from pytest_npudump.demo.classifier import change_weights, find_model
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -432,7 +432,7 @@ def test_missing_onnxruntime_is_one_line_that_names_the_extra(
 ) -> None:
     from pytest_npudump.errors import MissingExtraError
     from pytest_npudump.onnxmodels import sessions
-    from pytest_npudump.reference.model import ReferenceModel
+    from pytest_npudump.reference.reference_model import ReferenceModel
 
     def missing() -> None:
         raise MissingExtraError("the emulator", "onnxruntime", "emulator") from ModuleNotFoundError(
@@ -721,7 +721,7 @@ def test_nothing_heavy_is_imported_for_tests_without_a_reference(project: Projec
         import sys
 
         def test_plain():
-            heavy = ("numpy", "onnx", "onnxruntime", "yaml", "pytest_npudump.reference.model")
+            heavy = ("numpy", "onnx", "onnxruntime", "yaml", "pytest_npudump.reference.reference_model")
             assert not [name for name in heavy if name in sys.modules]
         """.replace("import numpy as np", ""),
         name="test_plain.py",

@@ -37,3 +37,25 @@ def test_the_index_of_a_folder_names_modules_that_are_there() -> None:
 
 def test_tests_lie_in_folders() -> None:
     assert [path.name for path in TESTS.glob("*.py")] == ["conftest.py"]
+
+
+def test_modules_of_one_name_are_of_one_kind() -> None:
+    families = {
+        "command": "what a folder of cli/ runs",
+        "judge": "the flow's, and those of scenes",
+        "registry": "an index of what other packages may add to",
+        "activity": "a file that each runtime has",
+        "adapter": "the same",
+        "client": "the same",
+        "model": "the same",
+        "provider": "the same",
+        "callback": "pyACL's callback of a dump: the emulator's side and its user's",
+        "memory": "the device's memory, from the same two sides",
+        "overflow": "overflow records: written and read",
+        "float64": "the kernel of float64",
+        "options": "of the command, and of pytest",
+        "progress": "a bar of the command, a line of pytest",
+        "projections": "random projections, and the command's option for them",
+    }
+    modules = [path.stem for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    assert {name for name in modules if modules.count(name) > 1} == families.keys()

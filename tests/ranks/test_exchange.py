@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.ranks import exchange
 from pytest_npudump.ranks.agreement import absence
 from pytest_npudump.ranks.exchange import LAST, Exchange
+from pytest_npudump.ranks.failures import compare_notes, printed
 from pytest_npudump.ranks.rank import Rank
-from pytest_npudump.ranks.summary import compare_notes, printed
 
 if TYPE_CHECKING:
     import pytest

@@ -13,8 +13,8 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.onnxmodels.graph import Operator
 from pytest_npudump.reference.counterparts import HEADER, JOINED, MAPPED, NAME, Names, Original
 from pytest_npudump.reference.matches import match
-from pytest_npudump.reference.model import Node, ReferenceModel
 from pytest_npudump.reference.name_map import MapEntry, NameMap
+from pytest_npudump.reference.reference_model import Node, ReferenceModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

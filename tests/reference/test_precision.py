@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.reference.model import ReferenceModel
+from pytest_npudump.reference.reference_model import ReferenceModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,9 +145,9 @@ def test_large_tensors_are_computed_in_batches_with_the_same_result(
     model = ReferenceModel.read(write_model(*nodes))
     names = {f"t{i}": 400 for i in range(7)}
     whole = dict(model.run({"x": X}, names))
-    monkeypatch.setattr("pytest_npudump.reference.model.BATCH", 900)
+    monkeypatch.setattr("pytest_npudump.reference.reference_model.BATCH", 900)
     sessions = []
-    exposed = "pytest_npudump.reference.model.sessions.exposed_session"
+    exposed = "pytest_npudump.reference.reference_model.sessions.exposed_session"
     from pytest_npudump.onnxmodels.sessions import exposed_session
 
     monkeypatch.setattr(exposed, lambda *args: sessions.append(args[2]) or exposed_session(*args))

@@ -16,7 +16,7 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding
 from pytest_npudump.report import terminal
 from pytest_npudump.report.files import ReportFiles
-from pytest_npudump.report.result import full_json
+from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.terminal import failure_text, full_lines, headline
 
 if TYPE_CHECKING:

@@ -277,7 +277,7 @@ class Readers:
 def test_a_wrong_reader_is_caught(
     reader: str, caught_by: str, others: Any, file_arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_npudump.testing.formats._HANG", 0.5)
+    monkeypatch.setattr("pytest_npudump.testing.file_formats._HANG", 0.5)
     readers = Readers(others.Safetensors().read)
     found = [*failing(SafetensorsSuite(getattr(readers, reader)), file_arguments, caught_by)]
     for file in readers.kept:

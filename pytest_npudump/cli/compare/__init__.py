@@ -1,7 +1,7 @@
 """``npudump compare``.
 
 ``command`` is the verb; ``sides`` reads what it is given, ``engine`` judges it, ``report`` and ``words`` say
-it; ``what_if`` tries other tolerances; ``reference`` is the comparison with an ONNX model.
+it; ``what_if`` tries other tolerances; ``onnx_reference`` is the comparison with an ONNX model.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.golden.suffix == ".onnx":
         if arguments.what_if or arguments.numerics != NUMERICS[0]:
             raise RequestError("--what-if and --numerics: not with an ONNX model in place of GOLDEN")
-        from pytest_npudump.cli.compare import reference as compare_reference  # noqa: PLC0415 - only for ONNX models
+        from pytest_npudump.cli.compare import onnx_reference  # noqa: PLC0415 - only for ONNX models
 
-        return compare_reference.run(arguments)
+        return onnx_reference.run(arguments)
     if arguments.inputs or arguments.map:
         raise RequestError("--inputs and --map: only with an ONNX model in place of GOLDEN")
     tolerances = _tolerances(arguments)

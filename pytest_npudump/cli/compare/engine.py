@@ -10,7 +10,7 @@ from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.compare.stats.eager_calls import number_calls, under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.tables import compare_tables
-from pytest_npudump.compare.tensors.elements import with_elements
+from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.dump.arrays.host import has_axes
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorRecord, sanitise
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.cli.compare.sides import Side
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.compare.tensors.pairs import Elements, Pair
+    from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.errors import FormatError
     from pytest_npudump.golden.tensors import StoredTensor
@@ -133,7 +133,7 @@ def _examine(
     into: tuple[_Changed, _Changed, dict[int, Elements]],
 ) -> list[FormatError]:
     """Have tensors compared and statistics computed; put records and findings ``into`` place."""
-    from pytest_npudump.compare.tensors.pairs import compare_pair  # noqa: PLC0415 - only where elements are
+    from pytest_npudump.compare.tensors.tensor_pair import compare_pair  # noqa: PLC0415 - only where elements are
 
     ours, theirs, elements = into
     problems: list[FormatError] = []
@@ -159,7 +159,7 @@ def _pairs(
     golden: Side, actual: Side, here: list[int], there: list[int], layout: str
 ) -> Iterator[tuple[int, Pair]]:
     """Yield what workers have to look at, by position in the alignment."""
-    from pytest_npudump.compare.tensors.pairs import Pair  # noqa: PLC0415 - as above
+    from pytest_npudump.compare.tensors.tensor_pair import Pair  # noqa: PLC0415 - as above
 
     for position, (ours, theirs) in enumerate(zip(here, there, strict=True)):
         one = None if ours == ABSENT else golden.tensors[ours]

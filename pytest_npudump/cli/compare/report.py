@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.cli.compare.engine import Result
     from pytest_npudump.compare.stats.verdict import Verdict
-    from pytest_npudump.compare.tensors.pairs import Elements
+    from pytest_npudump.compare.tensors.tensor_pair import Elements
     from pytest_npudump.dump.records import TensorKey
 
 _SHOWN = 20

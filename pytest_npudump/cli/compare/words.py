@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.tensors.elements import BYTES, ELEMENTS, MAX_ABS, RELATIVE_L2, SPECIAL, specials
+from pytest_npudump.compare.tensors.element_verdict import (
+    BYTES,
+    ELEMENTS,
+    MAX_ABS,
+    RELATIVE_L2,
+    SPECIAL,
+    specials,
+)
 from pytest_npudump.report import verdicts
 from pytest_npudump.report.verdicts import COLUMNS, excess, number, worst
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Reason, Verdict
     from pytest_npudump.compare.tensors.difference import TensorDifference
-    from pytest_npudump.compare.tensors.pairs import Elements
+    from pytest_npudump.compare.tensors.tensor_pair import Elements
 
 _STATISTIC, _GOLDEN = COLUMNS.index("statistic"), COLUMNS.index("golden")
 _DISTANCES = {MAX_ABS: "elements: max abs", RELATIVE_L2: "elements: relative_l2"}

@@ -11,7 +11,7 @@ from pytest_npudump.cli.config import show as config_show
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_npudump.config.verdict import Verdict
+    from pytest_npudump.config.checker_verdict import Verdict
 
 _TARGETS = {
     "acl": "aclmdlSetDump",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from pytest_npudump.config.verdict import Verdict
+    from pytest_npudump.config.checker_verdict import Verdict
 
 _NAMED = 5
 _NUMBER = "/pytest-N/"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.chunks import CHUNK, OCTETS, paired_chunks, value_chunks
 from pytest_npudump.compare.tensors.families import comparer_of, packed_comparer
 from pytest_npudump.compare.tensors.measures import ULP_TYPES, Measures
+from pytest_npudump.compare.tensors.paired_chunks import CHUNK, OCTETS, paired_chunks, value_chunks
 from pytest_npudump.compare.tensors.small import compare_small, small_pair
 from pytest_npudump.compare.tensors.worst import Worst
 from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from dataclasses import dataclass
 
-    from pytest_npudump.compare.tensors.chunks import Values
+    from pytest_npudump.compare.tensors.paired_chunks import Values
     from pytest_npudump.compare.tensors.worst import WorstElement
     from pytest_npudump.dump.bytes.buffers import Buffers
     from pytest_npudump.dump.records import Stats

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.codes import CodesComparer
+from pytest_npudump.compare.tensors.code_pairs import CodesComparer
 from pytest_npudump.compare.tensors.comparer import Common, Sides
 from pytest_npudump.compare.tensors.complex import ComplexComparer
+from pytest_npudump.compare.tensors.decoded import PackedComparer
 from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES, Float32Comparer
 from pytest_npudump.compare.tensors.float64 import Float64Comparer
-from pytest_npudump.compare.tensors.packed import PackedComparer
 from pytest_npudump.dump.stats.accumulators import Ordered, array_accumulator, dtype_name, raw_accumulator
 from pytest_npudump.dump.values.small_floats import hifloat8_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.compare.tensors.chunks import Values
     from pytest_npudump.compare.tensors.comparer import Comparer
     from pytest_npudump.compare.tensors.measures import Measures
+    from pytest_npudump.compare.tensors.paired_chunks import Values
     from pytest_npudump.compare.tensors.worst import Worst
     from pytest_npudump.dump.arrays.packed import CodedTensor, PackedTensor
     from pytest_npudump.dump.bytes.buffers import Buffers

@@ -21,8 +21,8 @@ from pytest_npudump.dump.stats.accumulators import dtype_name
 from pytest_npudump.dump.stats.totals import Totals
 
 if TYPE_CHECKING:
-    from pytest_npudump.compare.tensors.chunks import Values
     from pytest_npudump.compare.tensors.measures import Measures
+    from pytest_npudump.compare.tensors.paired_chunks import Values
     from pytest_npudump.compare.tensors.worst import Worst
 
 LIMIT = 8192

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.config.verdict import Verdict
+    from pytest_npudump.config.checker_verdict import Verdict
     from pytest_npudump.request import DumpRequest
 
 _ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")

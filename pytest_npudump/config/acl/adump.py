@@ -19,8 +19,8 @@ from pytest_npudump.config.acl.adump_rules import constraint_reasons, value_reas
 from pytest_npudump.config.acl.adump_types import type_reasons
 from pytest_npudump.config.acl.adump_warnings import adump_warnings, unknown_key_warnings
 from pytest_npudump.config.acl.profile import DEFAULT_VERSION, profile_for, profile_warnings
+from pytest_npudump.config.checker_verdict import MOST_REASONS, AdumpVerdict, Reason, as_json, few, shown
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
-from pytest_npudump.config.verdict import MOST_REASONS, AdumpVerdict, Reason, as_json, few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,8 @@ def validate(
 ) -> AdumpVerdict:
     """Return what adump makes of the content of an acl.json.
 
-    Content only: size, nesting and the like are checked on the file (:mod:`pytest_npudump.config.acl.files`).
+    Content only: size, nesting and the like are checked on the file, by
+    :mod:`pytest_npudump.config.acl.config_file`.
 
     Args:
         text: the bytes of the file.

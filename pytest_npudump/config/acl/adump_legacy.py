@@ -14,7 +14,7 @@ from pytest_npudump.config.acl.adump_path import path_reasons
 from pytest_npudump.config.acl.adump_rules import ITEM_CHECKS, conflict, enum_reasons, may_be_wrong
 from pytest_npudump.config.acl.adump_types import type_reasons
 from pytest_npudump.config.acl.steps import step_reasons
-from pytest_npudump.config.verdict import Reason, shown
+from pytest_npudump.config.checker_verdict import Reason, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -7,7 +7,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.verdict import Reason, shown
+from pytest_npudump.config.checker_verdict import Reason, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.acl.adump_keys import EXAMPLES, OPTIONS, RANGE_KEYS
 from pytest_npudump.config.acl.adump_path import path_reasons
 from pytest_npudump.config.acl.steps import step_reasons
-from pytest_npudump.config.verdict import Reason, one_of, shown
+from pytest_npudump.config.checker_verdict import Reason, one_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl.adump_keys import BLACKLIST_KEYS, EXAMPLES, OPTIONS, RANGE_KEYS, STRING_KEYS
-from pytest_npudump.config.verdict import Reason, shown
+from pytest_npudump.config.checker_verdict import Reason, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

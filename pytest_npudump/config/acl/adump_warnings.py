@@ -15,7 +15,7 @@ from pytest_npudump.config.acl.adump_keys import (
     RANGE_KEYS,
     SCENE_TYPES,
 )
-from pytest_npudump.config.verdict import few, shown
+from pytest_npudump.config.checker_verdict import few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.acl.adump_keys import EXAMPLES, OPTIONS, SCENE_TYPES
 from pytest_npudump.config.acl.adump_path import MAX_BYTES, PATH_CHARACTERS, getline_split, remote_path
 from pytest_npudump.config.acl.steps import MAX_INTERVALS
+from pytest_npudump.config.checker_verdict import Reason, Verdict, few, one_of, shown
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
-from pytest_npudump.config.verdict import Reason, Verdict, few, one_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

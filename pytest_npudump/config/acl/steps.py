@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.verdict import Reason, shown
+from pytest_npudump.config.checker_verdict import Reason, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.mindspore.state import (
+from pytest_npudump.config.checker_verdict import Reason, as_json, shown
+from pytest_npudump.config.mindspore.parser_state import (
     ParserState,
     choice_reasons,
     narrowed,
@@ -14,7 +15,6 @@ from pytest_npudump.config.mindspore.state import (
 )
 from pytest_npudump.config.mindspore.statistics import saved_data_reasons, statistics_reasons
 from pytest_npudump.config.text.ecmascript import syntax_problem
-from pytest_npudump.config.verdict import Reason, as_json, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,12 +13,12 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_npudump.config.checker_verdict import one_of
 from pytest_npudump.config.mindspore.common import KEYS as COMMON_KEYS
 from pytest_npudump.config.mindspore.data_dump_kernels import kernels_of
 from pytest_npudump.config.mindspore.e2e import KEYS as E2E_KEYS
 from pytest_npudump.config.mindspore.parser import validate
 from pytest_npudump.config.mindspore.warnings import mindspore_warnings
-from pytest_npudump.config.verdict import one_of
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.mindspore.state import (
+from pytest_npudump.config.mindspore.parser_state import (
     ParserState,
     bool_reasons,
     choice_reasons,
@@ -15,7 +15,7 @@ from pytest_npudump.config.mindspore.state import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.config.verdict import Reason
+    from pytest_npudump.config.checker_verdict import Reason
 
 _PATH = "e2e_dump_settings"
 KEYS = (

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_npudump.config.checker_verdict import Reason, Verdict, few, shown
 from pytest_npudump.config.mindspore.common import common_reasons
 from pytest_npudump.config.mindspore.e2e import e2e_reasons
-from pytest_npudump.config.mindspore.state import ParserState
+from pytest_npudump.config.mindspore.parser_state import ParserState
 from pytest_npudump.config.mindspore.warnings import mindspore_warnings
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
-from pytest_npudump.config.verdict import Reason, Verdict, few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.mindspore.state import ParserState, choice_reasons, string_reasons
-from pytest_npudump.config.verdict import Reason, one_of, shown
+from pytest_npudump.config.checker_verdict import Reason, one_of, shown
+from pytest_npudump.config.mindspore.parser_state import ParserState, choice_reasons, string_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

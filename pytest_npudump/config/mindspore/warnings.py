@@ -5,9 +5,9 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.config.checker_verdict import few, shown
 from pytest_npudump.config.mindspore.common import KEYS as COMMON_KEYS
 from pytest_npudump.config.mindspore.e2e import KEYS as E2E_KEYS
-from pytest_npudump.config.verdict import few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

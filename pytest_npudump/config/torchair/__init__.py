@@ -1,1 +1,1 @@
-"""TorchAir's dump configuration: ``checker`` judges its values, ``options`` fills a real one."""
+"""TorchAir's dump configuration: ``checker`` judges its values, ``dump_config`` fills a real one."""

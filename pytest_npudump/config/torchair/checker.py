@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl.steps import step_reasons
+from pytest_npudump.config.checker_verdict import MOST_REASONS, Reason, Verdict, few, one_of, shown
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
-from pytest_npudump.config.verdict import MOST_REASONS, Reason, Verdict, few, one_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

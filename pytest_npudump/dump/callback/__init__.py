@@ -1,1 +1,1 @@
-"""A dump that comes in chunks to a function: ``receiver`` of all of it, a ``container``, a ``tensor``."""
+"""A dump in chunks, for a function: ``receiver`` of all of it, ``container_stream``, ``tensor_stream``."""

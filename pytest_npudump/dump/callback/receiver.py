@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import too_short, why_opaque
-from pytest_npudump.dump.callback.container import ContainerStream
+from pytest_npudump.dump.callback.container_stream import ContainerStream
 from pytest_npudump.dump.reader import dump_of
 from pytest_npudump.dump.reader_tensors import executions_of
 from pytest_npudump.dump.stats.tensor import ACL_TYPES
@@ -30,7 +30,7 @@ from pytest_npudump.errors import EmptyDumpError, FormatError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_npudump.dump.callback.container import RecordReading
+    from pytest_npudump.dump.callback.container_stream import RecordReading
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.dump.records import Dump, Stats
     from pytest_npudump.dump.tree.executions import Execution

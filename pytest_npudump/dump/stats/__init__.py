@@ -1,6 +1,6 @@
 """The statistics of a tensor, in one pass over cache-sized pieces.
 
-``tensor`` and ``files`` are the ways in, ``accumulators`` take a tensor whose pieces arrive one by one; a
-module for each family of types adds a piece (``float``, ``float64``, ``half``, ``int``), ``sums`` has the
-arithmetic, ``totals`` the result.
+``tensor`` and ``file_tensors`` are the ways in, ``accumulators`` take a tensor whose pieces arrive one by
+one; a module for each family of types adds a piece (``float``, ``float64``, ``half``, ``int``), ``sums`` has
+the arithmetic, ``totals`` the result.
 """

@@ -34,7 +34,7 @@ import numpy as np
 
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks
-from pytest_npudump.dump.stats.elements import array_elements
+from pytest_npudump.dump.stats.float_elements import array_elements
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
     COLUMNS,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.stats.elements import Elements
+    from pytest_npudump.dump.stats.float_elements import Elements
 
 
 @dataclass(frozen=True, slots=True)

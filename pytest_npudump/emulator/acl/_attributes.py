@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import integers, parse
+from pytest_npudump.emulator.machine.parse_tuple import integers, parse
 from pytest_npudump.emulator.process.state import process
 
 

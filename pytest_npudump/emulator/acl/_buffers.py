@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.process.state import process
 
 

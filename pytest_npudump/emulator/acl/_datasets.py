@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pytest_npudump.emulator.acl._buffers import DataBuffer
 from pytest_npudump.emulator.acl._tensor_descs import TensorDesc
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.process.state import process
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pytest_npudump.emulator.acl._refusals import no_context, refuse, wait_for
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
 from pytest_npudump.emulator.machine.memory import DEVICE_BYTES
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Context, Stream
 from pytest_npudump.emulator.process.state import DEVICES, process
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.emulator.acl._refusals import bad_limit, new_handle, own_stream, refuse
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
 from pytest_npudump.emulator.machine.events import DEFAULT, TIME_LINE, Event, Record, Reset, Wait
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
 from pytest_npudump.emulator.process.state import process
 

@@ -17,7 +17,7 @@ from pytest_npudump.emulator.acl._refusals import RefusedError, own_stream, wait
 from pytest_npudump.emulator.dumps.exceptions import dumped
 from pytest_npudump.emulator.execution.failed_operator import OperatorFailedError
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Failure, Stream, Work
 from pytest_npudump.emulator.process.callback import destination
 from pytest_npudump.emulator.process.state import process
@@ -26,7 +26,7 @@ from pytest_npudump.onnxmodels.sessions import ModelError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.emulator.execution.model import Model
+    from pytest_npudump.emulator.execution.onnx_model import Model
 
 
 def execute(*args: object) -> int:

@@ -18,14 +18,14 @@ from pytest_npudump.emulator.acl._model_descs import ModelDesc
 from pytest_npudump.emulator.acl._refusals import RefusedError
 from pytest_npudump.emulator.execution.dynamic_shapes import BATCH, DIMS, IMAGE
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import integers, parse
+from pytest_npudump.emulator.machine.parse_tuple import integers, parse
 from pytest_npudump.emulator.process.state import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.emulator.execution.dynamic_shapes import Gears
-    from pytest_npudump.emulator.execution.model import Model
+    from pytest_npudump.emulator.execution.onnx_model import Model
 
 _EVERY_INPUT = (1 << 64) - 1
 _SHORT, _LONG = 4, 8

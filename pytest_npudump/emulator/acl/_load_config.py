@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.emulator.acl._load import load_file, load_memory
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import NotEmulatedError
 

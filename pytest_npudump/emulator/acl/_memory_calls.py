@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.emulator.acl._refusals import no_context, own_stream, refuse
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
 from pytest_npudump.emulator.machine.memory import DEVICE, HOST
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
 from pytest_npudump.emulator.process.state import process
 

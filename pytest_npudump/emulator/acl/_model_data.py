@@ -16,12 +16,12 @@ from pytest_npudump.emulator.acl._tensor_descs import TensorDesc
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.memory import DEVICE
 from pytest_npudump.emulator.process.state import process
-from pytest_npudump.onnxmodels.tensors import Tensor, nbytes, storage
+from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, storage
 
 if TYPE_CHECKING:
     from pytest_npudump.emulator.acl._datasets import Dataset
     from pytest_npudump.emulator.execution.dynamic_shapes import Gears
-    from pytest_npudump.emulator.execution.model import Model, Port
+    from pytest_npudump.emulator.execution.onnx_model import Model, Port
     from pytest_npudump.emulator.machine.memory import Bytes
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.emulator.execution import model as models
+from pytest_npudump.emulator.execution import onnx_model as models
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.tensors import FORMAT_ND, acl_number
+from pytest_npudump.onnxmodels.tensor_types import FORMAT_ND, acl_number
 
 if TYPE_CHECKING:
-    from pytest_npudump.emulator.execution.model import Model, Port
+    from pytest_npudump.emulator.execution.onnx_model import Model, Port
 
 Dims = dict[str, Any]
 _UNDEFINED = -1

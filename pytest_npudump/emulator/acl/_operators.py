@@ -26,12 +26,12 @@ from pytest_npudump.emulator.execution.single_op import (
     build,
 )
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import integers
+from pytest_npudump.emulator.machine.parse_tuple import integers
 from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
 from pytest_npudump.emulator.process.callback import destination
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.tensors import Tensor, from_acl_type, nbytes, storage
+from pytest_npudump.onnxmodels.tensor_types import Tensor, from_acl_type, nbytes, storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

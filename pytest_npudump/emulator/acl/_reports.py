@@ -10,7 +10,7 @@ import threading
 
 from pytest_npudump.emulator.acl._refusals import any_stream, no_context, own_stream, refuse, stuck
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
 from pytest_npudump.emulator.process.state import process
 

@@ -12,7 +12,7 @@ from pytest_npudump.emulator.acl._refusals import (
     wait_for,
 )
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Stream
 from pytest_npudump.emulator.process.state import process
 

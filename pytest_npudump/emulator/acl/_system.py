@@ -6,10 +6,10 @@ import logging
 import struct
 
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.process import lifecycle
 from pytest_npudump.emulator.process.state import process
-from pytest_npudump.onnxmodels.tensors import from_acl_type
+from pytest_npudump.onnxmodels.tensor_types import from_acl_type
 
 SOC_NAME = "Emulator"
 """What ``acl.get_soc_name`` says: no name of a chip, so that no golden claims to come from one."""

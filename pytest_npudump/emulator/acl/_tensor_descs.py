@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field, replace
 
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import integers, parse
+from pytest_npudump.emulator.machine.parse_tuple import integers, parse
 from pytest_npudump.emulator.process.state import process
-from pytest_npudump.onnxmodels.tensors import from_acl_type, nbytes
+from pytest_npudump.onnxmodels.tensor_types import from_acl_type, nbytes
 
 _UNDEFINED = -1
 

@@ -62,7 +62,7 @@ from pytest_npudump.emulator.acl._model_descs import (
     get_output_size_by_index,
     get_tensor_real_name,
 )
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.process import callback, lifecycle
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import missing

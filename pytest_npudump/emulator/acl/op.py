@@ -21,7 +21,7 @@ from pytest_npudump.emulator.acl._attributes import (
 from pytest_npudump.emulator.acl._operators import OperatorHandle, create, create_cast, run
 from pytest_npudump.emulator.acl._refusals import RefusedError
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import integers, parse
+from pytest_npudump.emulator.machine.parse_tuple import integers, parse
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import missing
 

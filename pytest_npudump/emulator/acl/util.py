@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.arguments import parse
+from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.machine.reports import ApplicationThread
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import missing

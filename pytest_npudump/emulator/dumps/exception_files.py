@@ -17,7 +17,7 @@ from pytest_npudump.dump.files.proto import dump_data_class
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.onnxmodels.tensors import Tensor
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 _INPUT = 2
 _OUTPUT = 3

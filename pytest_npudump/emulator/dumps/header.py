@@ -12,7 +12,7 @@ from pytest_npudump.dump.files.proto import dump_data_class
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.onnxmodels.tensors import Tensor
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     _Described = tuple[tuple[int, int, int, int, int], tuple[int, ...], tuple[int, ...]]
 

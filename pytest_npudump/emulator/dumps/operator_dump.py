@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
     from pytest_npudump.emulator.dumps.writer import Deliver
-    from pytest_npudump.onnxmodels.tensors import Tensor
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 _ADDRESS = 0x1240_C000_0000
 _ALIGNMENT = 512

@@ -16,7 +16,7 @@ import numpy as np
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.header import Slot
 from pytest_npudump.emulator.dumps.writer import TaskFile
-from pytest_npudump.onnxmodels.tensors import Tensor
+from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.emulator.dumps.plan import Plan, Task
     from pytest_npudump.emulator.dumps.writer import Deliver
-    from pytest_npudump.onnxmodels.tensors import Tensor
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 _FEATURE_MAP = 0x1240_4000_0000
 """Address of the first tensor on the device."""

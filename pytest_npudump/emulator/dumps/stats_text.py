@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_npudump.dump.values.dtypes import DType
-    from pytest_npudump.onnxmodels.tensors import Tensor
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -17,7 +17,7 @@ from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.graph import operators
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.onnxmodels.tensors import Tensor, nbytes, storage
+from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,13 +7,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.tensors import from_acl_type, onnx_number
+from pytest_npudump.onnxmodels.tensor_types import from_acl_type, onnx_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.dump.values.dtypes import DType
-    from pytest_npudump.onnxmodels.tensors import Tensor
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     Attributes = Mapping[str, Any]
 

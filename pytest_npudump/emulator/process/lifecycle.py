@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl import adump, ge
 from pytest_npudump.config.acl.adump_path import remote_path
-from pytest_npudump.config.acl.files import read_config_file
+from pytest_npudump.config.acl.config_file import read_config_file
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings, settings, statistics_mask
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
@@ -21,7 +21,7 @@ from pytest_npudump.emulator.machine import codes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.config.verdict import AdumpVerdict
+    from pytest_npudump.config.checker_verdict import AdumpVerdict
     from pytest_npudump.emulator.process.state import Process
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
     from pytest_npudump.emulator.dumps.recorder import Execution
     from pytest_npudump.emulator.execution.dynamic_shapes import Option
-    from pytest_npudump.emulator.execution.model import Model
+    from pytest_npudump.emulator.execution.onnx_model import Model
     from pytest_npudump.emulator.machine.reports import ApplicationThread
 
 DEVICES = 8

@@ -57,16 +57,16 @@ class Reporter:
         if self._config.pluginmanager.has_plugin(CHILD):
             return
         from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
-        from pytest_npudump.plugin.terminal import notes  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - the same
         from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
 
         rank = current_rank()
-        memory = notes.Memory(self._config, rank.variant if rank is not None else "")
-        found = notes.collect_notes([*self._results.values()], memory.before)
+        memory = session_notes.Memory(self._config, rank.variant if rank is not None else "")
+        found = session_notes.collect_notes([*self._results.values()], memory.before)
         memory.keep([*self._results.values()])
         prefix = f"rank{rank.number}-" if rank is not None else ""
-        files = notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
-        self._notes = notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
+        files = session_notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
+        self._notes = session_notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
@@ -84,7 +84,7 @@ class Reporter:
         runner = self._config.pluginmanager.get_plugin("npudump-runner")
         if runner is None or runner.exchange is None:
             return
-        from pytest_npudump.ranks.summary import compare_notes, printed  # noqa: PLC0415 - only in such a run
+        from pytest_npudump.ranks.failures import compare_notes, printed  # noqa: PLC0415 - only in such a run
 
         for line in compare_notes(runner.exchange, self._failures):
             terminalreporter.write_line(f"npudump: {line}")

@@ -1,4 +1,5 @@
 """What torch runs on the NPU of this process, seen by whichever adapter dumps.
 
-``dispatch`` sees its operators, ``captured`` its captured graphs, of which ``rules`` say what a dump holds.
+``dispatch`` sees its operators, ``captured`` its captured graphs, of which ``capture_rules`` say what a dump
+holds.
 """

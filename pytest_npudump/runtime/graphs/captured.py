@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pytest_npudump.errors import CapturedGraphError
-from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
-from pytest_npudump.runtime.graphs.rules import (
+from pytest_npudump.runtime.graphs.capture_rules import (
     GRAPH_BEFORE,
     GRAPH_NOT_REPLAYED,
     GRAPH_TWICE,
     IMPORTED_UNDER_DUMP,
 )
+from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
 from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_npudump.runtime.base import Evidence
-    from pytest_npudump.runtime.graphs.rules import GraphRules
+    from pytest_npudump.runtime.graphs.capture_rules import GraphRules
 
 _CLASS = "NPUGraph"
 _LIBRARIES = ("torch", "torch_npu", "torchair", "contextlib", "threading", "pytest_npudump")

@@ -13,8 +13,8 @@ from pytest_npudump.runtime.acl.config import AclJson
 from pytest_npudump.runtime.acl.overflow_mode import MODE_UNKNOWN, look_at_mode
 from pytest_npudump.runtime.acl.return_codes import check
 from pytest_npudump.runtime.external.run import origin_of_program
+from pytest_npudump.runtime.graphs.capture_rules import GraphRules
 from pytest_npudump.runtime.graphs.captured import CapturedGraphs
-from pytest_npudump.runtime.graphs.rules import GraphRules
 from pytest_npudump.runtime.pyacl.activity import PyAclActivity
 from pytest_npudump.runtime.pyacl.callback import NOT_RELEASED, require_callback, stop_receiving
 from pytest_npudump.runtime.pyacl.model import PyAclModel

@@ -12,7 +12,7 @@ import numpy as np
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.acl.return_codes import check, value
 from pytest_npudump.runtime.pyacl.memory import allocate, append, output_buffer, read, shape_desc, upload
-from pytest_npudump.runtime.pyacl.tensors import Tensor, describe
+from pytest_npudump.runtime.pyacl.model_tensors import Tensor, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,9 +24,9 @@ from pytest_npudump.runtime.acl.config import AclJson
 from pytest_npudump.runtime.acl.overflow_mode import MODE_UNKNOWN, blind
 from pytest_npudump.runtime.acl.return_codes import DUMP_NOT_RUN, ENDED_BY_TEST, AclError
 from pytest_npudump.runtime.external.run import origin_of_program
+from pytest_npudump.runtime.graphs.capture_rules import GraphRules
 from pytest_npudump.runtime.graphs.captured import CapturedGraphs
 from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
-from pytest_npudump.runtime.graphs.rules import GraphRules
 from pytest_npudump.runtime.graphs.threads import ThreadsOfTest
 from pytest_npudump.runtime.torch_npu.activity import TorchNpuActivity
 from pytest_npudump.runtime.torch_npu.client import UTILS, call

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors
-from pytest_npudump.compare.tensors.pairs import Pair, compare_pair
+from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats

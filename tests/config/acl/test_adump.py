@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from pytest_npudump.config.acl.adump import validate
 from pytest_npudump.config.acl.profile import PROFILES
-from pytest_npudump.config.verdict import MOST_REASONS
+from pytest_npudump.config.checker_verdict import MOST_REASONS
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.config.verdict import AdumpVerdict
+    from pytest_npudump.config.checker_verdict import AdumpVerdict
 
 
 def check(dump: Any, tmp_path: Path, **options: Any) -> AdumpVerdict:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pytest_npudump.config.acl.ge import validate
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.verdict import Verdict
+    from pytest_npudump.config.checker_verdict import Verdict
 
 
 def check(dump: Any) -> Verdict:

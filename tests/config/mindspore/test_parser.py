@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_npudump.config.checker_verdict import MOST_REASONS
 from pytest_npudump.config.mindspore.parser import DEVICES, validate
-from pytest_npudump.config.verdict import MOST_REASONS
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.verdict import Verdict
+    from pytest_npudump.config.checker_verdict import Verdict
 
 COMMON = {
     "dump_mode": 0,

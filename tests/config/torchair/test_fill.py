@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.config.acl.acl_json import dump_section, write_acl_json
-from pytest_npudump.config.torchair.options import fill
+from pytest_npudump.config.torchair.dump_config import fill
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.callback import container as streaming_record
+from pytest_npudump.dump.callback import container_stream as streaming_record
 from pytest_npudump.dump.callback.receiver import DumpReceiver
 from pytest_npudump.dump.files.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from pytest_npudump.dump.arrays.decode import DecodeError, load
 from pytest_npudump.dump.records import Payload
-from pytest_npudump.dump.stats.elements import array_elements, raw_elements
+from pytest_npudump.dump.stats.float_elements import array_elements, raw_elements
 from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, to_float32
 from pytest_npudump.dump.stats.projections import Projections, Projector, project
 

@@ -27,7 +27,7 @@ from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
 from pytest_npudump.emulator.dumps.writer import path_hash
 from pytest_npudump.emulator.faults import fail
 from pytest_npudump.emulator.process.state import process
-from pytest_npudump.onnxmodels.tensors import Tensor
+from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

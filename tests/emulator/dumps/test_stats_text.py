@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from pytest_npudump.dump.values.dtypes import BY_NAME, BY_PROTO
 from pytest_npudump.emulator.dumps import stats_text
-from pytest_npudump.onnxmodels.tensors import Tensor, from_array, storage
+from pytest_npudump.onnxmodels.tensor_types import Tensor, from_array, storage
 
 DATA = Path(__file__).parents[2] / "data" / "emulator"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_npudump.dump.values.dtypes import BY_NAME, BY_PROTO
 from pytest_npudump.emulator.dumps.header import NO_OFFSET, Slot, encode_header, prefix
 from pytest_npudump.emulator.dumps.writer import Clock, TaskFile, append, path_hash, write
-from pytest_npudump.onnxmodels.tensors import Tensor, from_array
+from pytest_npudump.onnxmodels.tensor_types import Tensor, from_array
 
 DATA = Path(__file__).parents[2] / "data" / "emulator"
 SAMPLES = sorted((DATA / "all-dtypes").glob("*.bin")) + sorted((DATA / "ppocr").glob("*.bin"))

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-from pytest_npudump.emulator.execution.model import load
+from pytest_npudump.emulator.execution.onnx_model import load
 from pytest_npudump.emulator.faults import trample
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run_half(
 
     def run(values: list[float]) -> dict[str, Path]:
         from pytest_npudump.dump.values.dtypes import BY_NAME
-        from pytest_npudump.onnxmodels.tensors import from_array
+        from pytest_npudump.onnxmodels.tensor_types import from_array
 
         model = load(path, _settings(tmp_path / "dump", all_models=True, overflow=True))
         clock = iter(range(1795239189932086, 1795239189932999)).__next__

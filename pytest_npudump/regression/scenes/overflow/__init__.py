@@ -1,1 +1,1 @@
-"""``scene="overflow"``: ``judge``, and the ``records`` of overflows."""
+"""``scene="overflow"``: ``judge``, and the ``findings`` of overflow records."""

@@ -23,7 +23,7 @@ from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_u
 from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.record import golden_to_start_from
 from pytest_npudump.regression.run_dump import unreadable
-from pytest_npudump.regression.scenes.overflow.records import detected_by_mindspore, find_overflows
+from pytest_npudump.regression.scenes.overflow.findings import detected_by_mindspore, find_overflows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.tree.places import Place
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.scenes.overflow.records import Overflow
+    from pytest_npudump.regression.scenes.overflow.findings import Overflow
     from pytest_npudump.runtime.base import Activity
 
 KEY = "overflow"

@@ -21,7 +21,7 @@ from pytest_npudump.emulator.dumps.exception_files import (
     core,
     norm_header,
 )
-from pytest_npudump.onnxmodels.tensors import from_array
+from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.ranks.rank import Rank
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.attempt import Attempt

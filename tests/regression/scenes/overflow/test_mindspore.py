@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.regression.scenes.overflow.records import detected_by_mindspore
+from pytest_npudump.regression.scenes.overflow.findings import detected_by_mindspore
 
 DATA = Path(__file__).parents[3] / "data" / "trees"
 

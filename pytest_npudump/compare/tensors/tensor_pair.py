@@ -16,7 +16,7 @@ from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
 from pytest_npudump.dump.bytes.chunks import c_order_chunks
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.records import Stats, TensorRecord
-from pytest_npudump.dump.stats.files import payload_stats
+from pytest_npudump.dump.stats.file_tensors import payload_stats
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
 from pytest_npudump.golden.tensors import StoredTensor, load_tensors
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
     from pathlib import Path
 
-    from pytest_npudump.compare.tensors.chunks import Values
     from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.compare.tensors.paired_chunks import Values
 
     Array = np.ndarray[Any, np.dtype[Any]]
 else:

@@ -17,9 +17,9 @@ from pytest_npudump.emulator.dumps.header import Slot
 from pytest_npudump.emulator.dumps.writer import TaskFile, write
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.text import parse
-from pytest_npudump.onnxmodels.tensors import from_array
+from pytest_npudump.onnxmodels.tensor_types import from_array
+from pytest_npudump.regression.scenes.overflow.findings import Overflow, find_overflows
 from pytest_npudump.regression.scenes.overflow.judge import is_known, known_overflows
-from pytest_npudump.regression.scenes.overflow.records import Overflow, find_overflows
 
 DATA = Path(__file__).parents[3] / "data" / "dump" / "overflow"
 

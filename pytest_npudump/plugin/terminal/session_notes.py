@@ -55,7 +55,7 @@ def collect_notes(
     """Return the notes of a session: new ones first, then in the order of the tests.
 
     Args:
-        results: of its tests, as :func:`pytest_npudump.report.result.result_json` makes them.
+        results: of its tests, as :func:`pytest_npudump.report.result_json.result_json` makes them.
         before: what :func:`digests` said of each test's last run; None where nothing is known.
     """
     found: dict[str, _Tests] = {}

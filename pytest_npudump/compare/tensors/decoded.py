@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.chunks import CHUNK
 from pytest_npudump.compare.tensors.comparer import same_bytes
+from pytest_npudump.compare.tensors.paired_chunks import CHUNK
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.stats.accumulators import raw_accumulator

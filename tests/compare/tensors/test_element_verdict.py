@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from pytest_npudump.compare.tensors.difference import compare_tensors
-from pytest_npudump.compare.tensors.elements import element_reasons
-from pytest_npudump.compare.tensors.pairs import Elements
+from pytest_npudump.compare.tensors.element_verdict import element_reasons
+from pytest_npudump.compare.tensors.tensor_pair import Elements
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
 TYPES = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]

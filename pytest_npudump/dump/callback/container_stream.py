@@ -15,7 +15,7 @@ import numpy as np
 
 from pytest_npudump.dump.arrays.decode import why_opaque
 from pytest_npudump.dump.bytes.rawfile import RawFile
-from pytest_npudump.dump.callback.tensor import TensorResult, TensorStream
+from pytest_npudump.dump.callback.tensor_stream import TensorResult, TensorStream
 from pytest_npudump.dump.files.container import misfit, read_head
 from pytest_npudump.dump.files.container_tensors import data_bytes, placements
 from pytest_npudump.errors import FormatError

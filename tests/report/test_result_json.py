@@ -15,7 +15,7 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding
 from pytest_npudump.report.files import ReportFiles
-from pytest_npudump.report.result import full_json, result_json, write_details
+from pytest_npudump.report.result_json import full_json, result_json, write_details
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pytest_npudump.config.verdict import Reason
+from pytest_npudump.config.checker_verdict import Reason
 
 ACL_ERROR_INVALID_FILE: Final = 100003
 ACL_ERROR_PARSE_FILE: Final = 100006

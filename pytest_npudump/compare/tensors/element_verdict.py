@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.compare.tensors.difference import TensorDifference
-    from pytest_npudump.compare.tensors.pairs import Elements
+    from pytest_npudump.compare.tensors.tensor_pair import Elements
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 
 SPECIAL = "NaN and Inf"

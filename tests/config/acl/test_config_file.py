@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.config.acl.files import MAX_BYTES, read_config_file
+from pytest_npudump.config.acl.config_file import MAX_BYTES, read_config_file
 from pytest_npudump.config.acl.soc import soc_notes
 from pytest_npudump.config.check import check_file
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.errors import FormatError
 from pytest_npudump.testing.damage import cuts, damaged
-from pytest_npudump.testing.records import assert_holds, assert_sound
+from pytest_npudump.testing.record_checks import assert_holds, assert_sound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

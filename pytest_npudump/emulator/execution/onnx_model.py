@@ -20,7 +20,7 @@ from pytest_npudump.emulator.execution.dynamic_shapes import SHAPE_DATA, gears_o
 from pytest_npudump.emulator.execution.failed_operator import Graph, injected_failure, real_failure
 from pytest_npudump.emulator.machine.fault_injection import Faults
 from pytest_npudump.emulator.unsupported import NotEmulatedError
-from pytest_npudump.onnxmodels import sessions, tensors
+from pytest_npudump.onnxmodels import sessions, tensor_types
 from pytest_npudump.onnxmodels.model_cache import prepare
 from pytest_npudump.onnxmodels.sessions import ModelError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_npudump.emulator.dumps.writer import Deliver
     from pytest_npudump.emulator.execution.dynamic_shapes import Gears, Option
     from pytest_npudump.emulator.machine.streams import Context
-    from pytest_npudump.onnxmodels.tensors import Tensor
+    from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 
 _SHAPE_TYPE = BY_GE[9]
@@ -59,7 +59,7 @@ class Port:
     @property
     def nbytes(self) -> int:
         """Bytes of it, in the largest gear; 0 where a dimension varies without gears."""
-        return tensors.nbytes(self.dtype, self.shape if self.largest is None else self.largest)
+        return tensor_types.nbytes(self.dtype, self.shape if self.largest is None else self.largest)
 
     @property
     def dynamic(self) -> bool:

@@ -15,7 +15,7 @@ from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Toleran
 from pytest_npudump.errors import RequestError
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.reference.tolerances import ReferenceTolerances
-from pytest_npudump.report.reference import reference_lines, reference_sentence
+from pytest_npudump.report.reference_text import reference_lines, reference_sentence
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.storage.regular_file import open_regular
 

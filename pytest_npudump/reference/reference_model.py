@@ -12,7 +12,7 @@ from pytest_npudump.errors import MissingExtraError, RequestError
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.precision import fits, holds_halves, to_float32
-from pytest_npudump.onnxmodels.tensors import from_array, from_ort_type
+from pytest_npudump.onnxmodels.tensor_types import from_array, from_ort_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
