@@ -10,7 +10,7 @@ import pytest
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.item_state import BAD, RESULT, will_run_again
+from pytest_npudump.plugin.item_state import BAD, RESULT, may_run_again, will_run_again
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
@@ -41,11 +41,11 @@ def finish(item: pytest.Item, test: CaseSession) -> None:
         BaseException: what a time limit or pytest itself raises in the first run, or to end the session.
     """
     try:
-        test.finish()
+        test.finish(repeatable=may_run_again(item))
     except BaseException as error:
         if is_interruption(item, error):
             raise
-        if test.outcome is not None and len(test.attempts) > 1:
+        if test.state.outcome is not None and test.state.repeated:
             test.abandon_second_run(f"it could not be examined: {_words(error)}")
             return
         # What ran may have differed: a repetition that is compared does not make up for it.
@@ -78,7 +78,7 @@ def body_failed(
         test.stop()
     except NpudumpError as unended:
         item.add_report_section("call", "npudump", f"the dump could not be ended: {unended}")
-    if test.outcome is None:
+    if test.state.outcome is None:
         item.add_report_section("call", "npudump", _after_failed_body(item, test))
         return
     _compat.forget_failure(item)

@@ -55,7 +55,7 @@ class NpuDump:
         session = test.case.runtime.load_model(file)
         if test.case.reference is None:
             return session
-        return test.case.reference.inputs.watch(session, file, test.attempt.part)
+        return test.case.reference.inputs.watch(session, file, test.state.attempt.part)
 
     def reference_inputs(self, inputs: Mapping[str, ArrayLike]) -> None:
         """Say what an execution of the model was given, for the ONNX model of the marker's ``reference``.
@@ -74,7 +74,7 @@ class NpuDump:
             raise RequestError(
                 "npu_dump.reference_inputs(): the marker names no reference: add reference='model.onnx'"
             )
-        test.case.reference.inputs.give(inputs, test.attempt.part)
+        test.case.reference.inputs.give(inputs, test.state.attempt.part)
 
     @property
     def runtime(self) -> str:
@@ -90,7 +90,7 @@ class NpuDump:
         reads the file by itself, here and in processes that the test starts.
         """
         self._test.case.runtime.release()
-        return self._test.attempt.config
+        return self._test.state.attempt.config
 
     def torchair_config(self, config: Any | None = None, *, scope: bool = False) -> Any:
         """Have TorchAir dump the graphs that are compiled with the configuration returned.
@@ -161,11 +161,11 @@ class NpuDump:
             self._refuse_second_run(words)
             self._refuse_environment(words, env or {})
             test.case.runtime.hand_over(f"{words[0]} (with {target})", files)
-            with placed(target, test.attempt.config) as place:
+            with placed(target, test.state.attempt.config) as place:
                 done = run_program(
                     words,
                     cwd=self.directory / Path(cwd),
-                    output=test.attempt.directory,
+                    output=test.state.attempt.directory,
                     timeout=timeout,
                     check=check,
                     env=env,
@@ -240,7 +240,7 @@ class NpuDump:
         Raises:
             RequestError: ``name`` is not a plain name, or was used before in this test.
         """
-        with self._test.attempt.capture(self._test.case.runtime, name) as directory:
+        with self._test.state.attempt.capture(self._test.case.runtime, name) as directory:
             yield directory
 
     @property
@@ -250,7 +250,7 @@ class NpuDump:
         Raises:
             DumpError: nothing has been dumped yet, or it cannot be read.
         """
-        return tuple(select_layers(self._test.attempt.read(), self._test.case.request).records)
+        return tuple(select_layers(self._test.state.attempt.read(), self._test.case.request).records)
 
 
 def without_marker(nodeid: str) -> RequestError:

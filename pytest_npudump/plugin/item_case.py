@@ -9,12 +9,10 @@ import pytest
 
 from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.golden.variants import Goldens
-from pytest_npudump.plugin.isolation.remote import RemoteRuntime
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.terminal.progress import progress_of
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.regression.case import Case
-from pytest_npudump.regression.remote_session import RemoteSession
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.runtime.base import RearrangingRuntime
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.plugin.isolation.child import Child
+    from pytest_npudump.plugin.isolation.remote import RemoteRuntime
     from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.runtime.base import Runtime
@@ -59,13 +58,13 @@ def session_in_child(item: pytest.Item, runtime: Runtime, context: Context, chil
         pytest.skip("npudump: only on a CPU are outputs looked for that nothing writes")
     session = CaseSession(replace(case, isolated=True, probing=child.task.run == 0))
     if child.task.run > 1:
-        session.adopt(child.judged())
+        session.resume(child.judged())
     return session
 
 
-def session_in_parent(item: pytest.Item, name: str, context: Context) -> RemoteSession:
-    """Return the session of a test that runs in a process of its own, under the runtime called ``name``."""
-    return RemoteSession(replace(_case(item, RemoteRuntime(name), context), isolated=True))
+def session_in_parent(item: pytest.Item, runtime: RemoteRuntime, context: Context) -> CaseSession:
+    """Return the session of a test that runs in processes of its own, for which ``runtime`` stands here."""
+    return CaseSession(replace(_case(item, runtime, context), isolated=True))
 
 
 def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path | None = None) -> Case:

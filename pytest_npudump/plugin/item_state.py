@@ -36,7 +36,8 @@ def only_setup(item: pytest.Item) -> bool:
 def will_run_again(item: pytest.Item) -> bool:
     """Whether this plugin runs the test's protocol and is going to run the test once more."""
     test = item.stash.get(TEST, None)
-    return item.stash.get(OURS, False) and test is not None and test.wants_second_run and may_run_again(item)
+    wanted = test is not None and test.state.wants_second_run
+    return item.stash.get(OURS, False) and wanted and may_run_again(item)
 
 
 def may_run_again(item: pytest.Item) -> bool:

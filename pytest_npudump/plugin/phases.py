@@ -39,7 +39,7 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
     try:
         _attempt(item, nextitem, properties, first)
         test = item.stash.get(TEST, None)
-        if test is None or not test.wants_second_run or not may_run_again(item):
+        if test is None or not test.state.wants_second_run or not may_run_again(item):
             return first
         with interruptible():
             _attempt(item, nextitem, properties, second)
@@ -65,7 +65,7 @@ def _so_far(
     if any(report.when == "call" for report in second):
         return _abandoned(first) + second
     test = item.stash.get(TEST, None)
-    begun = test is not None and len(test.attempts) > 1
+    begun = test is not None and test.state.repeated
     if test is None or not (begun or will_run_again(item)):
         return first
     test.abandon_second_run(how_it_stopped(stop))
@@ -81,7 +81,7 @@ def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
     reports: list[pytest.TestReport] = []
     _attempt(item, None, tuple(item.user_properties), reports, called)
     test = item.stash.get(TEST, None)
-    again = test is not None and test.wants_second_run and may_run_again(item)
+    again = test is not None and test.state.wants_second_run and may_run_again(item)
     if test is not None and child.task.run > 1:
         reports = _with_failed_setup(item, reports)
     child.concluded(test, again=again, bad=item.stash.get(BAD, ""))

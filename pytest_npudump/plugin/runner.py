@@ -20,7 +20,6 @@ from pytest_npudump.plugin.item_state import (
     REPORTS,
     RESULT,
     TEST,
-    may_run_again,
     only_setup,
     will_run_again,
 )
@@ -135,16 +134,18 @@ class Runner:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> list[pytest.TestReport]:
         from pytest_npudump.plugin.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
+        from pytest_npudump.plugin.isolation.remote import RemoteRuntime  # noqa: PLC0415 - the same
         from pytest_npudump.plugin.item_case import Context, session_in_parent  # noqa: PLC0415 - the same
 
         item.stash[RESULT] = {}
         item.stash[ENDED] = True
         settings = self._repetitions.settings_for(item, self._settings)
         context = Context(settings, self.paths, self.exchange)
-        test = session_in_parent(item, self._runtime.chosen().name, context)
+        runtime = RemoteRuntime(self._runtime.chosen().name)
+        test = session_in_parent(item, runtime, context)
 
         stopping = item.session.shouldfail or item.session.shouldstop
-        reports = Isolated(item, test).reports(None if stopping else nextitem)
+        reports = Isolated(item, test, runtime).reports(None if stopping else nextitem)
         settle(item, test, reports)
         return reports
 
@@ -192,7 +193,6 @@ class Runner:
             body_failed(item, test, words=f"{failed} of its subtests did not pass")
             words = f"npudump: {failed} subtests did not pass: nothing was compared and nothing recorded"
             raise pytest.fail.Exception(words, pytrace=False)
-        test.repeatable = may_run_again(item)
         finish(item, test)
         conclude(item, test)
         return result

@@ -32,6 +32,7 @@ class Plan:
         omitted: failing layers left out because of the size limit.
         notes: what a reader of the report should know.
         skipped: the escalation to report where no second run can say anything; None where one runs.
+        accompanies: whether it takes place for the other ranks' sake, with nothing to find out.
     """
 
     layers: tuple[str, ...]
@@ -39,6 +40,7 @@ class Plan:
     omitted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     skipped: Escalation | None = None
+    accompanies: bool = False
 
     @property
     def runs(self) -> bool:

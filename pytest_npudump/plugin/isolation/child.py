@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import warnings
     from collections.abc import Generator
 
-    from pytest_npudump.regression.session import CaseSession, Judged
+    from pytest_npudump.regression.case_state import CaseState
+    from pytest_npudump.regression.session import CaseSession
 
 _EMULATOR = "pytest_npudump.emulator"
 """What stands for a device, and belongs to one process."""
@@ -131,8 +132,8 @@ class Child:
 
     def called(self, test: CaseSession | None) -> None:
         """Hand over what the body came to, should the process not live to the end of the teardown."""
-        if test is not None and test.first is not None:
-            self.task.called.write_bytes(dump_bytes((test.first, test.escalation)))
+        if test is not None and test.state.first is not None:
+            self.task.called.write_bytes(dump_bytes(test.state.handed_over()))
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Pass on ``pytest.exit()``, which ends the whole session."""
@@ -148,13 +149,13 @@ class Child:
             bad: the failure that stands, whoever runs the test again; "" without one.
         """
         if test is not None and again:
-            self.task.judged.write_bytes(dump_bytes(test.judged()))
+            self.task.judged.write_bytes(dump_bytes(test.state.handed_over()))
         told = {"again": again, "done": test is None or test.done, "bad": bad}
-        self._post("concluded", told | {"recording": test.recording if test is not None else None})
+        self._post("concluded", told | {"recording": test.state.recording if test is not None else None})
 
-    def judged(self) -> Judged:
+    def judged(self) -> CaseState:
         """Return what the first run, in a process before this one, came to."""
-        judged: Judged = load_bytes(self.task.judged.read_bytes())
+        judged: CaseState = load_bytes(self.task.judged.read_bytes())
         return judged
 
     def producer(self, facts: dict[str, str]) -> None:

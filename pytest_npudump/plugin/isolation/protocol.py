@@ -12,15 +12,17 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, how_it_stopped
 from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
-from pytest_npudump.plugin.isolation.remote import RemoteRuntime
 from pytest_npudump.plugin.item_state import BAD, RESULT
+from pytest_npudump.regression.case_state import CaseState
+from pytest_npudump.regression.dumps_folder import delete_dumps, make_folder
 from pytest_npudump.regression.unwritten import looks_for_unwritten
 from pytest_npudump.storage.mailbox import load_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.regression.remote_session import RemoteSession
+    from pytest_npudump.plugin.isolation.remote import RemoteRuntime
+    from pytest_npudump.regression.session import CaseSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,17 @@ class Isolated:
     Attributes:
         item: the test.
         test: its record in this process.
+        runtime: what stands for its children's runtime.
     """
 
     item: pytest.Item
-    test: RemoteSession
+    test: CaseSession
+    runtime: RemoteRuntime
 
     def reports(self, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
         """Run the test, a second time where the first one asks for it, and return the reports that count."""
         try:
-            self.test.prepare()
+            make_folder(self.test.case)
         except NpudumpError as error:
             words = f"npudump: {error}"
             return [self._report("setup", lambda: pytest.fail(words, pytrace=False))]
@@ -76,31 +80,31 @@ class Isolated:
 
     def _run(self, number: int) -> ChildRun:
         run = run_child(self.item, self.test, number)
-        self.test.run_in(RemoteRuntime(self.test.case.runtime.name, run.producer))
+        self.runtime.learn(run.producer)
         if self.item.config.getoption("capture") == "no":
             sys.stdout.write("".join(f"{text}\n" for _, text in run.output))
         return run
 
     def _adopt(self, first: ChildRun) -> None:
-        self.test.adopt(load_bytes(first.task.judged.read_bytes()))
+        self.test.resume(load_bytes(first.task.judged.read_bytes()))
 
     def _ended(self, run: ChildRun) -> list[pytest.TestReport]:
         if not run.complete:
             return self._died(run)
-        self.test.adopt_recording(run.recording)
+        self.test.resume(CaseState(recording=run.recording))
         if run.bad:
             self.item.stash[BAD] = run.bad
         if run.death:
             return [*run.reports[:-1], self._failed_end(run)]
         if run.done:
-            self.test.delete_dumps()
+            delete_dumps(self.test.case)
         return list(run.reports)
 
     def _died(self, run: ChildRun) -> list[pytest.TestReport]:
         """Make the reports of a test whose process did not live to make them."""
         if run.task.called.exists():
-            self.test.resume(*load_bytes(run.task.called.read_bytes()))
-        self.test.die(run.death)
+            self.test.resume(load_bytes(run.task.called.read_bytes()))
+        self.test.die(run.task.run, run.death)
         report = self._concluded(run)
         _compat.expect_failure(self.item, report)
         return [report, self._report("teardown", lambda: None)]

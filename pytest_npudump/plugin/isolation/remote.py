@@ -40,6 +40,10 @@ class RemoteRuntime(AclJson):
     facts: Mapping[str, str] = field(default_factory=dict)
     activity: UnknownActivity = field(default_factory=UnknownActivity)
 
+    def learn(self, facts: Mapping[str, str]) -> None:
+        """Take over what the child of the last run said of its runtime."""
+        self.facts = facts
+
     def producer(self) -> Mapping[str, str]:
         """Return what the child said of its runtime."""
         return self.facts or {"runtime": self.name}
