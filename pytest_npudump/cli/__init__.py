@@ -1,4 +1,8 @@
-"""The command ``npudump``: what the plugin does, for dumps collected elsewhere, without CANN or pytest."""
+"""The command ``npudump``: what the plugin does, for dumps collected elsewhere, without CANN or pytest.
+
+A folder is a sub-command: its parser in the folder itself, its work in a module that is imported when it is
+asked for. ``common/`` has what they share; the table below is the index.
+"""
 
 from __future__ import annotations
 

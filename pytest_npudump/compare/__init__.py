@@ -1,1 +1,4 @@
-"""Judging statistics and tensors against a golden. Knows nothing of pytest."""
+"""How far a run is from its golden, and whether that is too far. Knows nothing of files, pytest or reports.
+
+``tolerances/`` are what may differ; ``stats/`` compares tables of statistics, ``tensors/`` elements.
+"""

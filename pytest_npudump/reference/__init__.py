@@ -1,1 +1,7 @@
-"""The layers of a run against the same ONNX model, computed by onnxruntime on the CPU in float32."""
+"""The layers of a run against the same ONNX model, computed by onnxruntime on the CPU in float32.
+
+``reference`` is what a test has of it, over a ``reference_model``. ``inputs`` and ``feeds`` give that what
+the device was given; ``matches``, ``counterparts`` and ``name_map`` find the tensor that a layer is to
+equal, ``expected`` its values; ``comparison`` judges them by ``tolerances``. ``result``, ``coverage`` and
+``notes`` are what comes of it.
+"""

@@ -1,1 +1,6 @@
-"""Text for people and machines, made from results at the edge."""
+"""Results to text and data, a module a medium: words are made here. Knows nothing of pytest.
+
+``terminal`` is a failed test's screenful; ``verdicts``, ``tensor_findings``, ``scenes`` and
+``reference_text`` are its parts. ``result_json`` is the same as data, written by ``json_text``; ``files``
+are the two beside the dump.
+"""

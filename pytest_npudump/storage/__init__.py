@@ -1,1 +1,5 @@
-"""Files: replaced whole (``atomic``), locked, read only where regular, and YAML that nobody vouches for."""
+"""Files that survive whatever is killed, and content that nobody vouches for.
+
+``atomic`` replaces a file whole, ``regular_file`` refuses what is none, ``mailbox`` carries messages between
+processes, ``safeyaml`` and ``yaml_scalars`` read YAML without its surprises.
+"""

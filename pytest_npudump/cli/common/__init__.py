@@ -1,1 +1,5 @@
-"""What the commands share: how work is spread, files are read, results printed, and a command ends."""
+"""What the commands share, so that they read, print and end alike.
+
+``options`` and ``source`` are what a command is given, ``executors`` do its work, ``progress`` shows it;
+``listing``, ``output`` and ``output_file`` are what comes of it, ``exit_code`` how it ends.
+"""

@@ -1,6 +1,6 @@
 """``npudump config``: what a runtime would say of a configuration, and the configuration of a test.
 
-``collected`` is the pytest plugin by which ``show`` asks a collection what its tests want.
+``command`` checks a file; ``show`` prints a test's, which it learns from a collection by pytest.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ import argparse
 from pathlib import Path
 
 from pytest_npudump.errors import ConfigError
-
-DESCRIBE_TO = "--npudump-describe-to"
-"""The option by which ``show`` names the file that ``collected`` writes; not in ``--help``."""
 
 _READERS = ("acl", "ge", "torchair", "mindspore")
 _SHOWN = ("acl", "mindspore", "torchair")

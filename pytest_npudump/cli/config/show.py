@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, to_stderr
-from pytest_npudump.cli.config import DESCRIBE_TO
+from pytest_npudump.doctor.dump_path import default_place
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
@@ -87,10 +87,12 @@ def _collect(test: str | None, target: str | None) -> dict[str, Any]:
             "--collect-only",
             "-q",
             "-p",
-            "pytest_npudump.cli.config.collected",
+            "pytest_npudump.plugin.collected",
+            f"--npudump-describe-to={file}",
+            f"--npudump-describe-temporary={default_place()}",
         ]
         runtime = ["--npudump-runtime=mindspore"] if target == "mindspore" else []
-        command += [DESCRIBE_TO, str(file), *runtime, *([test] if test else [])]
+        command += [*runtime, *([test] if test else [])]
         done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
             command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
         )

@@ -1,4 +1,7 @@
-"""``npudump convert``: the tensors of a dump as npy or safetensors, in the host's layout."""
+"""``npudump convert``: the tensors of a dump as npy or safetensors, in the host's layout.
+
+``targets`` says which files there will be, ``tasks`` writes one of them, ``command`` has all written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``npudump stats``: the statistics of every tensor of a dump."""
+"""``npudump stats``: the statistics of every tensor of a dump; ``projections`` beside them."""
 
 from __future__ import annotations
 

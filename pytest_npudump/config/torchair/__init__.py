@@ -1,1 +1,4 @@
-"""TorchAir's dump configuration: ``checker`` judges its values, ``dump_config`` fills a real one."""
+"""TorchAir's ``dump_config``, which fails late or not at all: judged and filled before a graph is compiled.
+
+``checker`` judges the values of its options, ``dump_config`` fills a real one.
+"""

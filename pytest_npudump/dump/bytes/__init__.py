@@ -1,1 +1,4 @@
-"""The bytes of files: mapped (``rawfile``), whole (``textfile``), in ``chunks``; ``buffers`` to work in."""
+"""The bytes of files that nobody vouches for, read without a copy or an allocation too many.
+
+Mapped (``rawfile``), whole (``textfile``), in ``chunks`` that fit a cache, with ``buffers`` to work in.
+"""

@@ -1,4 +1,4 @@
-"""What the tests of a collection ask for, written to a file: a pytest plugin for ``npudump config show``.
+"""What the tests of a collection ask for, written to a file: a pytest plugin, for ``npudump config show``.
 
 It is loaded with ``-p``, into a pytest that collects and runs nothing, and leaves nothing behind: asking for
 a temporary folder would make pytest delete those of earlier runs, and with them the dumps that it kept.
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.cli.config import DESCRIBE_TO
 from pytest_npudump.config.acl.acl_json import dump_section
-from pytest_npudump.doctor.dump_path import default_place
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths
@@ -28,8 +26,9 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that names the file; it is for the command, and not in ``--help``."""
-    parser.addoption(DESCRIBE_TO, dest="npudump_describe_to", metavar="FILE", help=SUPPRESS)
+    """Add the command's own options, which are not in ``--help``: a file, and the temporary folders' root."""
+    parser.addoption("--npudump-describe-to", metavar="FILE", help=SUPPRESS)
+    parser.addoption("--npudump-describe-temporary", metavar="FOLDER", help=SUPPRESS)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -104,7 +103,8 @@ class _Describer:
     def _dump_path(self, item: pytest.Item, settings: Settings) -> Path:
         if not settings.dump_dir:
             given = self._config.getoption("basetemp")
-            base = Path(given).absolute() if given else default_place() / "pytest-N"
+            root = self._config.getoption("npudump_describe_temporary")
+            base = Path(given).absolute() if given else Path(root, "pytest-N")
             settings = replace(settings, dump_dir=str(base / "npudump"))
         folder = Paths(self._config, settings).dumps(str(Identity.of(item)))
         return folder / "run1" / "dump"
