@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.columns import TensorColumns
+from pytest_npudump.dump.files.format import Job
 from pytest_npudump.dump.files.stats_cells import DIGITS
-from pytest_npudump.dump.files.stats_columns import read_stats_columns
-from pytest_npudump.dump.reader_files import Job, jobs_of, read_job
+from pytest_npudump.dump.files.stats_csv.columns import read_stats_columns
+from pytest_npudump.dump.reader_files import jobs_of, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
 from pytest_npudump.dump.tree.csv_folders import table_records
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from pytest_npudump.dump.tree.executions import Execution
+    from pytest_npudump.dump.executions import Execution
 
 _BATCH = 256
 """Files of statistics that are read into columns at once."""
@@ -144,7 +145,7 @@ def dump_of(
 def _damaged_cores(tree: Tree) -> list[FormatError]:
     if not tree.cores:
         return []
-    from pytest_npudump.dump.files.core import core_damage  # noqa: PLC0415 - numpy only where there are cores
+    from pytest_npudump.dump.files.core.reader import core_damage  # noqa: PLC0415 - numpy only where there are cores
 
     return [damage for file in tree.cores if (damage := core_damage(file.path)) is not None]
 
@@ -154,7 +155,7 @@ def _with_merged_statistics(
 ) -> list[Execution]:
     rows: list[Execution] = []
     for file in tree.statistics:
-        found, failed = mindspore.statistic_executions(file)
+        found, failed = read_job(Job(file), stats=False, acl=False)
         rows += found
         problems += failed
     if rows:
@@ -192,7 +193,7 @@ def _read(
 
 
 def _is_table(job: Job) -> bool:
-    return job.file.name is not None and job.file.name.suffix == ".csv"
+    return job.file.format == "stats_csv"
 
 
 def _weight(job: Job) -> int:
@@ -227,7 +228,7 @@ def _nothing(root: Path, tree: Tree) -> str:
 
 def _left_out(tree: Tree) -> Iterator[str]:
     if tree.overflow:
-        paths = [str(path) for path in tree.overflow]
+        paths = [str(file.path) for file in tree.overflow]
         yield f"{len(paths)} overflow records, which are no tensors of the model: {_names(paths)}"
     if tree.cores:
         paths = [str(file.path) for file in tree.cores]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.dump.arrays.decode import load
+from pytest_npudump.dump.places import Place, context, read_place
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.tree.places import Place, context, read_place
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:

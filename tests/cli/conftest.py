@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.cli import main
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.files.container.proto import dump_data_class
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.dump.values.formats import FORMATS
 

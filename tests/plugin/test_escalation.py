@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from pytest_npudump.dump.files.container import read_container
+from pytest_npudump.dump.files.container.reader import read_container
 
 if TYPE_CHECKING:
     from pathlib import Path

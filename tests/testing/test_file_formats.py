@@ -109,7 +109,6 @@ ARRAYS = {
 @pytest.fixture
 def _offered(monkeypatch: pytest.MonkeyPatch, others: Any) -> None:
     monkeypatch.setattr(registry, "offered", lambda: (others.Safetensors(),))
-    monkeypatch.setattr("pytest_npudump.dump.reader_files.offered", lambda: (others.Safetensors(),))
 
 
 @pytest.fixture(scope="session")

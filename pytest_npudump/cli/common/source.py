@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.cli.common.progress import progress
-from pytest_npudump.dump.files.mapping import read_mapping
-from pytest_npudump.dump.names import parse_name
+from pytest_npudump.dump.files import BY_NAME, format_of_name
+from pytest_npudump.dump.files.format import START_BYTES, Job
+from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
+from pytest_npudump.dump.places import DumpFile, context, read_place
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.reader_files import Job, read_job
+from pytest_npudump.dump.reader_files import read_job
 from pytest_npudump.dump.records import Dump
-from pytest_npudump.dump.tree import mindspore
-from pytest_npudump.dump.tree.converted import parse_converted
-from pytest_npudump.dump.tree.find import MAPPING, STATISTIC
+from pytest_npudump.dump.tree.converted import name_of
 from pytest_npudump.dump.tree.keys import records_of
-from pytest_npudump.dump.tree.places import DumpFile, context, read_place
+from pytest_npudump.dump.tree.unnamed import problem_of, unnamed_format
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.cli.common.executors import Workers
-
-_TLV_MAGIC = b"\x5a\x5a\x5a\x5a"
-_PROTOBUF_START = b"\x0a\x03"
-_CSV_START = b"Input/Output"
-_NPY_START = b"\x93NUMPY"
-_START = 12
 
 
 def read_source(
@@ -80,15 +74,13 @@ def _read_file(path: Path, *, stats: bool, acl: bool = False) -> Dump:
     """Read one file of a dump as a dump of its own; ``stats`` and ``acl`` as for :func:`read_source`.
 
     Raises:
-        DumpError: it is no dump file, or an overflow record.
+        DumpError: it is no dump file, or one that holds no tensor of the model.
     """
     file = locate(path)
-    if file.name is not None and file.name.kind == "opdebug":
-        raise DumpError(f"{path} is an overflow record, which holds no tensor: npudump overflow {path}")
-    if path.name == STATISTIC:
-        executions, problems = mindspore.statistic_executions(file)
-    else:
-        executions, problems = read_job(Job(file), stats=stats, acl=acl)
+    format_ = BY_NAME[file.format]
+    if format_.instead:
+        raise DumpError(f"{path} is {format_.instead.format(path=path)}")
+    executions, problems = read_job(Job(file), stats=stats, acl=acl)
     records, notes = records_of(executions)
     raw = bool(executions) and all(execution.raw for execution in executions)
     return Dump(path, records, tuple(problems), tuple(notes), raw)
@@ -104,10 +96,17 @@ def locate(path: Path) -> DumpFile:
     place = read_place(context(directory.parts))
     mapping = read_mapping(directory / MAPPING) if (directory / MAPPING).is_file() else {}
     whole = mapping.get(path.name, path.name)
-    name = parse_name(whole) or parse_converted(whole)
-    if name is None and path.name != STATISTIC and not _is_container(path):
-        raise DumpError(f"{path} is no dump file: {_what(path)}")
-    return DumpFile(path, place, name)
+    name = name_of(whole)
+    format_ = format_of_name(whole, name)
+    if format_ is None:
+        start = _start(path)
+        format_ = unnamed_format(path, start)
+        if format_ is None:
+            problem = problem_of(path, start)
+            if problem is not None:
+                raise DumpError(f"{path} cannot be read as a dump file: {problem.reason}")
+            raise DumpError(f"{path} is no dump file: neither its name nor its first bytes are those of one")
+    return DumpFile(path, place, name, format_.name)
 
 
 def report_problems(problems: Iterable[FormatError]) -> None:
@@ -116,24 +115,9 @@ def report_problems(problems: Iterable[FormatError]) -> None:
         to_stderr(f"npudump: unreadable: {problem}")
 
 
-def _is_container(path: Path) -> bool:
-    start = _start(path)
-    return start[8:] == _TLV_MAGIC or start[8:10] == _PROTOBUF_START
-
-
-def _what(path: Path) -> str:
-    """Say what to do about a file that is no dump file by name or content."""
-    start = _start(path)
-    if start == _CSV_START[:_START]:
-        return f"statistics, but the name tells no operator, and no {MAPPING} beside it does"
-    if start.startswith(_NPY_START):
-        return "npy, but not under a name of MindSpore or TorchAir, which tells the operator and the slot"
-    return "neither its name nor its first bytes are those of one"
-
-
 def _start(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
-            return file.read(_START)
+            return file.read(START_BYTES)
     except OSError as error:
         raise FormatError(path, f"cannot be read: {error.strerror}") from error

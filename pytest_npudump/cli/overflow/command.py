@@ -9,8 +9,8 @@ from pytest_npudump.cli.common.executors import Workers, open_workers, run_tasks
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.source import report_problems
-from pytest_npudump.dump.files.container import read_container
-from pytest_npudump.dump.files.overflow import read_overflow
+from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.overflow.reader import read_overflow
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.dump.tree.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.errors import DumpError, FormatError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.files.overflow import OverflowRecord, OverflowUnit
+    from pytest_npudump.dump.files.overflow.reader import OverflowRecord, OverflowUnit
 
 _COLUMNS = ("unit", "overflow", "layer", "model", "stream", "task", "file")
 _RECORD_BYTES = 1 << 16
@@ -99,7 +99,8 @@ def _read_records(
         paths, operators, problems = [path], DumpedOperators.of(path.parent, ()), []
     else:
         tree = find_files(path)
-        paths, operators, problems = tree.overflow, DumpedOperators.of(path, tree.files), list(tree.problems)
+        paths, problems = [file.path for file in tree.overflow], list(tree.problems)
+        operators = DumpedOperators.of(path, tree.files)
         if not (paths or tree.files or tree.statistics or problems):
             raise DumpError(
                 f"{path} holds no dump file: was the dump switched on, and is this its dump_path?"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
+from pytest_npudump.dump.arrays.npy import load_npy
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.files.npy import load_npy
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.dump.values.small_floats import float4_table, hifloat8_table, sign_extend, unpack
 from pytest_npudump.errors import DumpError, FormatError

@@ -20,8 +20,8 @@ import numpy as np
 
 from pytest_npudump.dump.arrays.decode import too_short, why_opaque
 from pytest_npudump.dump.callback.container_stream import ContainerStream
+from pytest_npudump.dump.files.container.executions import executions_of
 from pytest_npudump.dump.reader import dump_of
-from pytest_npudump.dump.reader_tensors import executions_of
 from pytest_npudump.dump.stats.tensor import ACL_TYPES
 from pytest_npudump.dump.tree.find import tree_of
 from pytest_npudump.dump.tree.runs import select_run
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_npudump.dump.callback.container_stream import RecordReading
+    from pytest_npudump.dump.executions import Execution
     from pytest_npudump.dump.parts import TensorPart
+    from pytest_npudump.dump.places import DumpFile
     from pytest_npudump.dump.records import Dump, Stats
-    from pytest_npudump.dump.tree.executions import Execution
     from pytest_npudump.dump.tree.find import Tree
-    from pytest_npudump.dump.tree.places import DumpFile
 
 _APPEND = (-1, (1 << 64) - 1)
 _SNIFFED = 12
@@ -256,15 +256,15 @@ def _bytes(chunk: Mapping[str, Any], path: Path) -> np.ndarray:
 
 def _no_tensors(tree: Tree) -> list[FormatError]:
     reason = "came by callback and holds no tensors, which alone are read from there: take transport='files'"
-    texts = [file.path for file in tree.files if file.name is not None and file.name.suffix]
+    others = [file.path for file in tree.files if file.format != "container"]
     return [
         FormatError(path, reason)
-        for path in (*texts, *(file.path for file in (*tree.statistics, *tree.cores)))
+        for path in (*others, *(file.path for file in (*tree.statistics, *tree.cores)))
     ]
 
 
 def _executions(found: DumpFile, file: _File, problems: list[FormatError], *, acl: bool) -> list[Execution]:
-    if found.name is not None and found.name.suffix:
+    if found.format != "container":
         return []
     executions: list[Execution] = []
     for reading in list(file.readings()):

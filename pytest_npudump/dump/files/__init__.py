@@ -1,6 +1,55 @@
-"""The file formats of a dump, a module each; every one raises ``FormatError`` with the file and the byte.
+"""The file formats of a dump, a folder each; every reader raises ``FormatError`` with the file and the byte.
 
-Tensors: ``container``, ``tlv`` (the older layout), ``npy``, ``core``. Statistics: ``stats_csv`` of one
-operator, ``stats_columns`` of many of these at once, ``statistic_csv`` of a step. Beside them: ``mapping`` of
-long names, ``overflow`` records. ``registry`` has the formats that other packages offer.
+Tensors: ``container`` (and ``tlv``, its older layout) and ``npy``. Statistics: ``stats_csv`` of one operator,
+``statistic_csv`` of a step. No tensors of the model: ``overflow`` records and ``core`` files. What other
+packages read: ``offered``, by ``registry``. Beside the formats: ``mapping`` of long names.
+
+Each folder has its ``FORMAT`` (see ``format``), which tells its files, and imports what reads them
+when one is read.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.files import container, core, npy, offered, overflow, statistic_csv, stats_csv
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_npudump.dump.files.format import Format
+    from pytest_npudump.dump.names import DumpName
+
+FORMATS: tuple[Format, ...] = (
+    statistic_csv.FORMAT,
+    stats_csv.FORMAT,
+    npy.FORMAT,
+    overflow.FORMAT,
+    core.FORMAT,
+    container.FORMAT,
+    offered.FORMAT,
+)
+"""The first that takes a file has it, so those of other packages come last."""
+
+BY_NAME = {format_.name: format_ for format_ in FORMATS}
+_BY_FILE_NAME = {format_.file_name: format_ for format_ in FORMATS if format_.file_name}
+
+
+def format_of_name(file_name: str, name: DumpName | None) -> Format | None:
+    """Return the format of a file by what it is called, and what the grammars of names make of that."""
+    if name is None:
+        return _BY_FILE_NAME.get(file_name)
+    return next((format_ for format_ in FORMATS if format_.named(name)), None)
+
+
+def format_of_content(path: Path, start: bytes) -> Format | None:
+    """Return the format of a file that none knows by its name.
+
+    Args:
+        path: the file.
+        start: its first 12 bytes, or all of a smaller one.
+
+    Raises:
+        DumpError: two formats of other packages claim it.
+    """
+    return next((format_ for format_ in FORMATS if format_.begins(path, start)), None)

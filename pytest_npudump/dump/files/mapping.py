@@ -96,6 +96,11 @@ def alias(path: Path) -> str:
     return long if _hash_of(long) == path.name else ""
 
 
+def is_short_name(path: Path) -> bool:
+    """Whether a name is one that only ``mapping.csv`` explains: CANN's hash, or MindSpore's number."""
+    return path.suffix in {"", ".npy"} and path.stem.isdecimal()
+
+
 def nameless(path: Path) -> FormatError:
     """The error for a file under a short name that nothing explains."""
     return FormatError(path, f"its name tells no operator, and no {MAPPING} beside it does")

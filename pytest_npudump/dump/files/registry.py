@@ -68,18 +68,16 @@ def offered() -> tuple[FileFormat, ...]:
     return tuple(formats)
 
 
-def format_of(path: Path, start: bytes | None) -> FileFormat | None:
+def format_of(path: Path, start: bytes) -> FileFormat | None:
     """Return the format that claims a file; None where none does.
 
     Args:
         path: the file.
-        start: its first 12 bytes, or all of a smaller one; None where they cannot be read.
+        start: its first 12 bytes, or all of a smaller one.
 
     Raises:
         DumpError: two formats claim it.
     """
-    if start is None:
-        return None
     found = [format_ for format_ in offered() if _claims(format_, path, start)]
     if len(found) > 1:
         names = ", ".join(type(format_).__name__ for format_ in found)

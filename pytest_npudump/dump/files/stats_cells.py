@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.parts import dtype_name
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.values.dtypes import ALL
 
@@ -82,6 +83,18 @@ def unread(titles: Sequence[str]) -> str:
 
 
 @lru_cache(maxsize=4096)
+def parse_dtype(text: str) -> str:
+    """Return this package's name of the type that a producer calls ``text``.
+
+    Raises:
+        ValueError: there is no name; producers write ``-`` or ``UNKNOW`` for a type they do not know.
+    """
+    name = dtype_name(text)
+    if not name:
+        raise ValueError(f"{text!r} is no data type")
+    return name
+
+
 def parse_shape(text: str) -> tuple[int, ...] | None:
     """Return the shape of ``3x4``, ``(3,4)``, ``()`` or ``-`` (a scalar); None for ``NA`` (over 25 dims).
 

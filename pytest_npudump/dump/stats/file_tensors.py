@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import check_npy_type, numpy_dtype, too_short, why_opaque
+from pytest_npudump.dump.arrays.npy import read_npy_header
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import open_raw
-from pytest_npudump.dump.files.npy import read_npy_header
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.stats.accumulators import array_accumulator, is_packed, raw_accumulator
 from pytest_npudump.dump.stats.tensor import ACL_TYPES, as_device
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_npudump.dump.files.npy import NpyHeader
+    from pytest_npudump.dump.arrays.npy import NpyHeader
     from pytest_npudump.dump.records import Payload
     from pytest_npudump.dump.stats.accumulators import Accumulator
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import check_npy_type, numpy_dtype, too_short, why_opaque
+from pytest_npudump.dump.arrays.npy import read_npy_header
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, file_pieces
-from pytest_npudump.dump.files.npy import read_npy_header
 from pytest_npudump.dump.stats.accumulators import is_packed
 from pytest_npudump.dump.stats.float_elements import raw_elements
 from pytest_npudump.dump.stats.projections import Projector, project

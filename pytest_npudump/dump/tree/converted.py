@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.tree.places import DumpFile
+    from pytest_npudump.dump.places import DumpFile
 
 KIND = "converted"
 """``DumpName.kind`` of these files."""
@@ -53,6 +53,11 @@ def parse_converted(name: str) -> DumpName | None:
         slot=int(match["slot"]),
         part=None if number is None else int(number),
     )
+
+
+def name_of(name: str) -> DumpName | None:
+    """Return what the name of a dump file, or of a tensor converted from one, says; None if it is neither."""
+    return parse_name(name) or parse_converted(name)
 
 
 def is_copy(path: Path) -> bool:

@@ -16,21 +16,21 @@ from operator import lt
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.columns import ColumnRecords, FileColumns
+from pytest_npudump.dump.executions import Execution
 from pytest_npudump.dump.names import parse_name
 from pytest_npudump.dump.parts import TensorPart
+from pytest_npudump.dump.places import DumpFile
 from pytest_npudump.dump.tree.eager import is_eager_type
-from pytest_npudump.dump.tree.executions import Execution
 from pytest_npudump.dump.tree.keys import GRAPH_INPUT, number_places, shared_names
 from pytest_npudump.dump.tree.occurrences import number_turns
-from pytest_npudump.dump.tree.places import DumpFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.columns import TensorColumns
+    from pytest_npudump.dump.places import Place
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.dump.tree.places import Place
 
 _OPERATOR = re.compile(
     r"/(?!exception_info\.|display\.|Opdebug\.)([^./]+)\.([^./]+)\.(\d{1,18})(?:\.(\d{1,18}))?\.(\d{16})\.csv(?=/)",
@@ -83,7 +83,7 @@ class TableFolder:
     def files(self) -> Iterator[DumpFile]:
         """Yield the files one by one."""
         for name in self.names:
-            yield DumpFile(self.directory / name, self.place, parse_name(name))
+            yield DumpFile(self.directory / name, self.place, parse_name(name), "stats_csv")
 
 
 def table_records(

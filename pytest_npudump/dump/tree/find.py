@@ -8,24 +8,23 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.files import format_of_name
+from pytest_npudump.dump.files.container import TLV_MAGIC
+from pytest_npudump.dump.files.format import start_of
 from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
-from pytest_npudump.dump.files.registry import format_of
 from pytest_npudump.dump.names import DumpName, parse_name
+from pytest_npudump.dump.places import DumpFile, Place, context, marks_layout, read_place, swapped
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.tree.converted import KIND, parse_converted, without_copies
+from pytest_npudump.dump.tree.converted import KIND, name_of, without_copies
 from pytest_npudump.dump.tree.csv_folders import TableFolder
-from pytest_npudump.dump.tree.places import DumpFile, Place, context, marks_layout, read_place, swapped
-from pytest_npudump.dump.tree.unnamed import TLV_MAGIC, is_container, is_nameless, problem_of, unconverted
+from pytest_npudump.dump.tree.unnamed import problem_of, unnamed_format
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["MAPPING", "STATISTIC", "DumpFile", "Tree", "find_files", "start_of", "tree_of"]
-
-STATISTIC = "statistic.csv"
-_SNIFFED = 12
+    from pytest_npudump.dump.files.format import Format
 
 
 @dataclass(slots=True)
@@ -47,12 +46,22 @@ class Tree:
 
     files: list[DumpFile] = field(default_factory=list)
     statistics: list[DumpFile] = field(default_factory=list)
-    overflow: list[Path] = field(default_factory=list)
+    overflow: list[DumpFile] = field(default_factory=list)
     cores: list[DumpFile] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
     problems: list[FormatError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     tables: list[TableFolder] = field(default_factory=list)
+
+    def add(self, file: DumpFile, format_: Format) -> None:
+        """Put a file among those of its kind."""
+        parts = {
+            "files": self.files,
+            "statistics": self.statistics,
+            "overflow": self.overflow,
+            "cores": self.cores,
+        }
+        parts[format_.part].append(file)
 
     def without_tables(self) -> Tree:
         """Return the tree with the statistics CSV of its ``tables`` among its files."""
@@ -201,44 +210,33 @@ class _Directory:
         return self.place
 
     def _add_file(self, path: Path, long: str, place: Place) -> None:
-        if long == STATISTIC:
-            self.tree.statistics.append(DumpFile(path, place, None))
-            return
-        name = parse_name(long) or parse_converted(long)
+        name = name_of(long)
         if name is None or name.kind in {"operator", "capture", KIND}:
             captured = self._captured(long, place)
             if captured is not None:
                 name, place = captured
-        if name is None:
+        format_ = format_of_name(long, name)
+        if format_ is None:
             self._add_unnamed(path, place)
-        elif name.kind == "opdebug":
-            self.tree.overflow.append(path)
-        elif name.kind == "core":
-            self.tree.cores.append(DumpFile(path, place, name))
         else:
-            self.tree.files.append(DumpFile(path, place, name))
+            self.tree.add(DumpFile(path, place, name, format_.name), format_)
 
     def _captured(self, long: str, place: Place) -> tuple[DumpName, Place] | None:
         """Read a capture's name whose slashes became directories: ``Type.scope/name.0.1.2.time``."""
         if place.model_id >= 0 or "." not in place.model:
             return None
         whole = f"{place.model}/{long}"
-        name = parse_name(whole) or parse_converted(whole)
+        name = name_of(whole)
         captured = name is not None and name.dump_number is not None
         return (name, place._replace(model="")) if name is not None and captured else None
 
     def _add_unnamed(self, path: Path, place: Place) -> None:
-        """Keep what is a container by its content: adump takes any name, and mapping.csv may be lost."""
         start = self.start(path)
-        problem = unconverted(path)
-        if problem is None and start is not None and is_container(start):
-            self.tree.files.append(DumpFile(path, place, None))
+        format_ = unnamed_format(path, start)
+        if format_ is not None:
+            self.tree.add(DumpFile(path, place, None, format_.name), format_)
             return
-        ours = start is None or is_nameless(path, start)
-        if problem is None and not ours and format_of(path, start) is not None:
-            self.tree.files.append(DumpFile(path, place, None))
-            return
-        problem = problem or problem_of(path, start)
+        problem = problem_of(path, start)
         if problem is not None:
             self.tree.problems.append(problem)
         else:
@@ -247,12 +245,3 @@ class _Directory:
 
 def _ids(name: DumpName) -> object:
     return (name.op_type, name.task, name.stream, name.stamp)
-
-
-def start_of(path: Path) -> bytes | None:
-    """Return the first 12 bytes of a file, or None if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_SNIFFED)
-    except OSError:
-        return None

@@ -7,16 +7,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.columns import Qualifiers
+from pytest_npudump.dump.executions import IO_ORDER, Execution
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.tree.eager import without_counters
-from pytest_npudump.dump.tree.executions import IO_ORDER, Execution
 from pytest_npudump.dump.tree.occurrences import number_turns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_npudump.dump.parts import TensorPart
-    from pytest_npudump.dump.tree.places import Place
+    from pytest_npudump.dump.places import Place
 
 _SHOWN = 5
 GRAPH_INPUT = "Data"

@@ -11,47 +11,21 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.bytes.textfile import read_small
-from pytest_npudump.dump.files.statistic_csv import read_statistic_csv
 from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32
-from pytest_npudump.dump.tree.executions import Execution
-from pytest_npudump.dump.tree.places import read_place
+from pytest_npudump.dump.places import read_place
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.tree.places import DumpFile, Place
+    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.places import Place
 
 _ORDER_FILE = re.compile(r"(?:(?P<above>.*)/)?execution_order/ms_global_execution_order_graph_\d+\.csv")
 _DESCRIPTION = re.compile(r"(?:.*/)?rank_\d+/(?:\.dump_metadata|execution_order|graphs)/[^/]*")
 _PARAMETER = "Parameter"
 _Tensor = tuple[str, str, str, int]
-
-
-def statistic_executions(file: DumpFile) -> tuple[list[Execution], list[FormatError]]:
-    """Return an execution for each row of a ``statistic.csv``, or the problem it has; nothing is raised."""
-    try:
-        rows = read_statistic_csv(file.path)
-    except FormatError as error:
-        return [], [error]
-    executions = [
-        Execution(
-            file.place,
-            file.path,
-            row.op_type,
-            row.op_name,
-            False,  # noqa: FBT003 - positional for speed: one for each of 20,000 rows
-            row.time,
-            row.task,
-            row.stream,
-            (row.part,),
-            None,
-            True,  # noqa: FBT003 - the same
-        )
-        for row in rows
-    ]
-    return executions, []
 
 
 def merge_statistics(executions: Sequence[Execution], rows: Sequence[Execution]) -> list[Execution]:

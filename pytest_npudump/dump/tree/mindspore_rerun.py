@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.places import read_place
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.tree.places import read_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.tree.places import context, marks_layout, read_place
+from pytest_npudump.dump.places import context, marks_layout, read_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from pytest_npudump.dump.files.overflow import OverflowUnit
-    from pytest_npudump.dump.tree.places import DumpFile, Place
+    from pytest_npudump.dump.files.overflow.reader import OverflowUnit
+    from pytest_npudump.dump.places import DumpFile, Place
 
 _Ids = tuple[int, int]
 _Steps = dict[int, dict[str, None]]
@@ -58,7 +58,7 @@ class DumpedOperators:
     def of(cls, root: Path, files: Iterable[DumpFile]) -> DumpedOperators:
         """Return the operators whose files lie below ``root``; those without stream and task are left out."""
         found: defaultdict[_Ids, dict[Place, _Steps]] = defaultdict(dict)
-        for _, place, name in files:
+        for _, place, name, _ in files:
             if name is not None and name.stream is not None and name.task is not None:
                 steps = found[name.stream, name.task].setdefault(place._replace(step=-1), {})
                 steps.setdefault(place.step, {})[f"{name.op_type} {name.op_name}"] = None

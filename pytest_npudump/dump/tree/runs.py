@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.tree.places import DumpFile
+    from pytest_npudump.dump.places import DumpFile
 
 _Run = tuple[str, ...]
 

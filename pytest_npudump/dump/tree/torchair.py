@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_npudump.dump.names import DumpName
-    from pytest_npudump.dump.tree.places import DumpFile
+    from pytest_npudump.dump.places import DumpFile
 
 
 def flat_slots(files: Sequence[DumpFile]) -> list[DumpFile]:

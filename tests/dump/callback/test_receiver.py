@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.dump.callback import container_stream as streaming_record
 from pytest_npudump.dump.callback.receiver import DumpReceiver
-from pytest_npudump.dump.files.proto import dump_data_class
+from pytest_npudump.dump.files.container.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.dump.values.dtypes import ALL
@@ -100,7 +100,7 @@ def test_a_whole_tree_gets_the_same_keys(tree: str) -> None:
     root = DATA / "trees" / tree
     receiver = DumpReceiver(root)
     found = find_files(root)
-    for path in [*(file.path for file in found.files), *found.overflow]:
+    for path in [*(file.path for file in found.files), *(file.path for file in found.overflow)]:
         _send(receiver, path, path.read_bytes(), [5, 100])
     (read,), streamed = [read_dump(root)], receiver.dump()
     others = [note for note in read.notes if "that are no dump files" in note]

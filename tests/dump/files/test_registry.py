@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.cli import main
 from pytest_npudump.dump.files import registry
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, FormatError
@@ -62,6 +63,14 @@ def dump_path(tmp_path: Path) -> Path:
     path.mkdir()
     (path / "conv1.pair").write_bytes(b"PAIR\x00\x00\x80\x3f\x00\x00\x00\xc0")
     return path
+
+
+def test_one_file_of_an_offered_format_is_read_where_it_lies(
+    install: Callable[[str], None], dump_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("pairs:FORMAT")
+    assert main(["ls", str(dump_path / "conv1.pair")]) == 0
+    assert "Pair  output.0  float32" in capsys.readouterr().out
 
 
 def test_a_file_of_an_offered_format_is_part_of_the_dump(

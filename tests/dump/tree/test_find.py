@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_npudump.dump.places import Place, context, read_place
 from pytest_npudump.dump.tree.find import Tree, find_files
-from pytest_npudump.dump.tree.places import Place, context, read_place
 from pytest_npudump.errors import DumpError
 
 DATA = Path(__file__).parents[2] / "data" / "trees"
@@ -176,7 +176,7 @@ def test_an_npy_file_of_another_operator_is_no_copy_of_a_dump_file_with_its_ids(
 
 def test_overflow_records_are_kept_apart() -> None:
     tree = find_files(DATA / "acl-overflow")
-    assert [path.name for path in tree.overflow] == ["Opdebug.Node_OpDebug.7.2.1795229153283277"]
+    assert [file.path.name for file in tree.overflow] == ["Opdebug.Node_OpDebug.7.2.1795229153283277"]
     assert not tree.files
     assert [Path(name).suffix for name in tree.other] == [".json"]
 

@@ -19,7 +19,7 @@ from pytest_npudump.errors import DumpError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from pytest_npudump.dump.tree.places import DumpFile
+    from pytest_npudump.dump.places import DumpFile
     from pytest_npudump.regression.attempt import Attempt
 
 _PATHS = ("ASCEND_DUMP_PATH", "ASCEND_WORK_PATH", "NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE")

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_npudump.dump.places import Place
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.tree.find import Tree
-    from pytest_npudump.dump.tree.places import Place
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.scenes.overflow.findings import Overflow
@@ -51,7 +51,7 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
         dump, tree = _read(case, attempt)
     except (DumpError, GoldenError) as error:
         return Outcome(status.ERROR, path, problems=(str(error),))
-    found, problems = find_overflows(tree.overflow, dump.records)
+    found, problems = find_overflows([file.path for file in tree.overflow], dump.records)
     found += detected_by_mindspore(dump.records)
     gaps = not_dumped(case.runtime.activity)
     problems = (*unreadable(dump), *problems, *_without_tensors(tree, dump), *((gaps,) if gaps else ()))

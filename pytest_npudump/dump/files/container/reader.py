@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError
 
 from pytest_npudump.dump.bytes.rawfile import RawFile, open_raw
-from pytest_npudump.dump.files import tlv
-from pytest_npudump.dump.files.container_tensors import (
+from pytest_npudump.dump.files.container import tlv
+from pytest_npudump.dump.files.container.proto import lenient_dump_data_class
+from pytest_npudump.dump.files.container.tensors import (
     ContainerRecord,
     ContainerTensor,
     Placement,
@@ -22,7 +23,6 @@ from pytest_npudump.dump.files.container_tensors import (
     checked_shape,
     placements,
 )
-from pytest_npudump.dump.files.proto import lenient_dump_data_class
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.dump.values import formats
 from pytest_npudump.dump.values.dtypes import BY_PROTO

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
-from pytest_npudump.dump.files.container import read_container
-from pytest_npudump.dump.files.overflow import parse_overflow, read_overflow
+from pytest_npudump.dump.files.container.reader import read_container
+from pytest_npudump.dump.files.overflow.reader import parse_overflow, read_overflow
 from pytest_npudump.dump.tree.find import tree_of
 from pytest_npudump.dump.tree.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.errors import FormatError
 
-DATA = Path(__file__).parents[2] / "data" / "dump" / "overflow"
+DATA = Path(__file__).parents[3] / "data" / "dump" / "overflow"
 
 
 def _record(name: str) -> Any:

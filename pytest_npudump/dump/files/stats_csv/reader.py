@@ -27,11 +27,12 @@ from pytest_npudump.dump.files.stats_cells import (
     column,
     parse_count,
     parse_digest,
+    parse_dtype,
     parse_shape,
     parse_stats,
     unread,
 )
-from pytest_npudump.dump.parts import TensorPart, dtype_name
+from pytest_npudump.dump.parts import TensorPart
 from pytest_npudump.dump.values.host_values import doubtful, repaired
 from pytest_npudump.errors import FormatError
 
@@ -180,7 +181,7 @@ def _row(line: str, header: Header, before: int, text: str) -> StatsRow:
         raise ValueError(f"{len(cells)} cells, expected {len(header.layouts[0].columns)}")
     io, slot, size, dtype_text, layout_name, shape_text = cells[:_BASE]
     shape = parse_shape(shape_text)
-    dtype = dtype_name(dtype_text)
+    dtype = parse_dtype(dtype_text)
     values = _assign(cells, header, before, shape)
     stats, digest = parse_stats(values[:_COUNTED], dtype), parse_digest(values[_COUNTED:])
     note = NO_STATISTICS if values[1] in NO_VALUE and NO_VALUE.issuperset(values[1:]) else ""

@@ -2,8 +2,8 @@
 
 Nearly all files of a dump are plain: one header, and rows as its first layout has them. Their cells are cut
 and converted a column at a time. Whatever is odd about a file, it is left to
-:mod:`pytest_npudump.dump.files.stats_csv`, which knows what it means or says what is wrong: both read the
-same from any file.
+:mod:`pytest_npudump.dump.files.stats_csv.reader`, which knows what it means or says what is wrong: both read
+the same from any file.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from pytest_npudump.dump.files.stats_cells import (
     extreme_parser,
     parse_count,
     parse_digest,
+    parse_dtype,
     parse_float,
     parse_shape,
 )
-from pytest_npudump.dump.files.stats_csv import (
+from pytest_npudump.dump.files.stats_csv.reader import (
     CHUNK_TENSORS,
     HEADER_START,
     IO,
@@ -40,7 +41,7 @@ from pytest_npudump.dump.files.stats_csv import (
     parse_stats_csv,
     read_header,
 )
-from pytest_npudump.dump.parts import dtype_name, unique_parts
+from pytest_npudump.dump.parts import unique_parts
 from pytest_npudump.dump.values.host_values import doubtful
 from pytest_npudump.errors import FormatError
 
@@ -143,7 +144,7 @@ def _cells(header: Header, bodies: _Bodies) -> list[Sequence[str]]:
 
 def _doubtful(cells: Sequence[Sequence[str]], bodies: _Bodies) -> frozenset[int]:
     """Numbers of the files with a type whose values CANN's host converter may have garbled."""
-    found = frozenset(text for text in frozenset(cells[_DTYPE]) if doubtful(dtype_name(text)))
+    found = frozenset(text for text in frozenset(cells[_DTYPE]) if doubtful(parse_dtype(text)))
     rows = zip(_rows(bodies), cells[_DTYPE], strict=True) if found else ()
     return frozenset(at for at, text in rows if text in found)
 
@@ -162,7 +163,7 @@ def _columns(header: Header, cells: Sequence[Sequence[str]], bodies: _Bodies) ->
     layout = header.layouts[0]
     file = array("q", _rows(bodies))
     io, slot = _each(IO.get, cells[0]), _each(parse_count, cells[1])
-    dtype, shape = _each(dtype_name, cells[_DTYPE]), _each(parse_shape, cells[_SHAPE])
+    dtype, shape = _each(parse_dtype, cells[_DTYPE]), _each(parse_shape, cells[_SHAPE])
     if None in io or None in slot:
         raise _OddError
     _refuse_repeated(list(zip(file, io, slot, strict=True)))

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.files.statistic_csv import StatisticRow, read_statistic_csv
+from pytest_npudump.dump.files.statistic_csv.reader import StatisticRow, read_statistic_csv
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 
-DATA = Path(__file__).parents[2] / "data" / "trees"
+DATA = Path(__file__).parents[3] / "data" / "trees"
 BASE = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
 START = "Sub,Default_Sub-op0,0,0,1733905446819790,input,0,4,float32"
 

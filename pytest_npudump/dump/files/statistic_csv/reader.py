@@ -20,11 +20,12 @@ from pytest_npudump.dump.files.stats_cells import (
     column,
     parse_count,
     parse_digest,
+    parse_dtype,
     parse_shape,
     parse_stats,
     unread,
 )
-from pytest_npudump.dump.parts import TensorPart, dtype_name
+from pytest_npudump.dump.parts import TensorPart
 from pytest_npudump.dump.values.host_values import doubtful, repaired
 from pytest_npudump.errors import FormatError
 
@@ -186,4 +187,4 @@ def _tensor(  # noqa: PLR0917 - a cache takes positional arguments in half the t
     if index is None or io not in _IO:
         raise ValueError(_EXPECTED)
     layout = "" if layout in NO_VALUE else layout
-    return io, index, dtype_name(dtype), parse_shape(shape), layout, parse_count(size)
+    return io, index, parse_dtype(dtype), parse_shape(shape), layout, parse_count(size)

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.parts import TensorPart
-    from pytest_npudump.dump.tree.places import Place
+    from pytest_npudump.dump.places import DumpFile, Place
 
 IO_ORDER = {"input": 0, "output": 1, "buffer": 2, "workspace": 3}
+_ONE_TENSOR_A_FILE = frozenset({"mindspore", "torchair"})
+"""``DumpName.kind`` of files that hold one tensor of an execution."""
 
 
 class Execution(NamedTuple):
@@ -41,3 +44,20 @@ class Execution(NamedTuple):
     thread: tuple[int, int, int] | None = None
     single: bool = False
     call: int = -1
+
+
+def named_execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) -> Execution:
+    """Return the execution that a file's name tells of."""
+    return Execution(
+        file.place,
+        file.path,
+        name.op_type,
+        name.op_name,
+        False,  # noqa: FBT003 - positional for speed: one for each of 10,000 files
+        name.time,
+        name.task,
+        name.stream,
+        parts,
+        name.ffts,
+        name.kind in _ONE_TENSOR_A_FILE,
+    )

@@ -167,8 +167,10 @@ class DumpFile(NamedTuple):
         place: what its directories say.
         name: what its name says (its long name, where ``mapping.csv`` has one); None for a container
             under a name of no known grammar and for a ``statistic.csv``.
+        format: name of its format in the table of :mod:`pytest_npudump.dump.files`.
     """
 
     path: Path
     place: Place
     name: DumpName | None
+    format: str

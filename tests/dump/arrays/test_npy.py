@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.arrays.decode import load
-from pytest_npudump.dump.files.npy import load_npy, read_npy_header
+from pytest_npudump.dump.arrays.npy import load_npy, read_npy_header
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.errors import FormatError
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.files.stats_csv import StatsRow, parse_stats_csv, read_stats_csv
+from pytest_npudump.dump.files.stats_csv.reader import StatsRow, parse_stats_csv, read_stats_csv
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 
-DATA = Path(__file__).parents[2] / "data" / "trees"
+DATA = Path(__file__).parents[3] / "data" / "trees"
 BASE = "Input/Output,Index,Data Size,Data Type,Format,Shape"
 DEFAULT = f"{BASE},Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count"
 CUSTOM = f"{BASE},Count,Max Value,Min Value,Avg Value,Nan Count,Negative Inf Count,Positive Inf Count,l2norm"
@@ -367,3 +367,9 @@ def test_a_row_cut_anywhere_is_never_read_as_other_numbers(data: st.DataObject) 
     cut = data.draw(st.integers(0, len(line) - 1))
     with pytest.raises(FormatError):
         parse_stats_csv(f"{CUSTOM}\n{line[:cut]}".encode(), Path("x.csv"))
+
+
+@pytest.mark.parametrize("dtype", ["DT_", ""])
+def test_a_row_without_the_name_of_a_type_is_damaged(dtype: str) -> None:
+    with pytest.raises(FormatError, match=r"line 2: .* is no data type"):
+        parse_stats_csv(f"{DEFAULT}\nInput,0,8,{dtype},ND,1,1,1,1.5,1,0,0,0\n".encode(), Path("x.csv"))
