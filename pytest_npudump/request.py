@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SCENES = ("model", "op", "overflow", "watcher", "exception")
-EXCEPTION_SCENES = ("aic_err_norm_dump", "aic_err_brief_dump", "aic_err_detail_dump", "lite_exception")
-"""Values of ``dump_scene`` that dump what a failed operator was working on; the first is the default."""
-
 
 @dataclass(frozen=True, slots=True)
 class DumpRequest:
@@ -25,7 +21,7 @@ class DumpRequest:
         scene: ``model`` (a model's operators), ``op`` (single operators, ``dump_op_switch``), ``overflow``
             (operators that overflow, ``dump_debug``), ``watcher`` (outputs of ``watcher_nodes`` after each
             of ``layers``) or ``exception`` (the operator that fails on the device).
-        dump_scene: one of :data:`EXCEPTION_SCENES`, with ``scene="exception"``; None for the first.
+        dump_scene: with ``scene="exception"`` one of its ``EXCEPTION_SCENES``; None for the first.
         dump_data: None for what the scene needs: statistics of ``model`` and ``op``, else full tensors.
         golden_tensors: names or globs of layers whose tensors are kept beside the golden.
         rtol, atol: tolerance of this test's floating-point statistics; one given alone makes the other 0.

@@ -18,6 +18,7 @@ from pytest_npudump.config.acl.acl_json import dump_section
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths
+from pytest_npudump.scenes import SCENES
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def _is_isolated(request: DumpRequest, settings: Settings) -> bool:
     """Whether the test runs in processes of its own whatever the runtime is."""
     if request.isolation is not None:
         return request.isolation == "process"
-    return request.timeout is not None or settings.isolation == "process" or request.scene == "exception"
+    own = SCENES[request.scene].own_process
+    return own or request.timeout is not None or settings.isolation == "process"
 
 
 class _Describer:

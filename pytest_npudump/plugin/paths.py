@@ -12,6 +12,7 @@ from pytest_npudump.golden.path import golden_path
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.repetitions import are_one_case
+from pytest_npudump.scenes import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,7 +90,7 @@ class Paths:
 
 def _is_small(request: DumpRequest) -> bool:
     """Whether a test dumps no more than some lines an operator."""
-    statistics = request.dump_data in {None, "stats"} and request.scene in {"model", "op"}
+    statistics = request.dump_data in {None, "stats"} and SCENES[request.scene].statistics
     return statistics and not request.golden_tensors
 
 

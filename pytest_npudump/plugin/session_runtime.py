@@ -9,6 +9,7 @@ from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.item_state import only_setup
 from pytest_npudump.plugin.marker.item import request_of
 from pytest_npudump.runtime.select import Choice, choose, load
+from pytest_npudump.scenes import SCENES
 
 if TYPE_CHECKING:
     import pytest
@@ -71,7 +72,7 @@ class SessionRuntime:
         if request.isolation is not None:
             return request.isolation == "process"
         timed = request.timeout is not None
-        wanted = timed or self._settings.isolation == "process" or request.scene == "exception"
+        wanted = timed or self._settings.isolation == "process" or SCENES[request.scene].own_process
         return wanted or choice.isolates(request.scene)
 
     def close(self) -> None:

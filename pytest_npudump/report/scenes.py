@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.regression.scenes.exception.dump_paths import ANOTHER
 from pytest_npudump.regression.scenes.exception.dumps import NORM, FailedOperator
@@ -12,7 +13,7 @@ from pytest_npudump.report.tensor_findings import tensor_words
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.regression.outcome import SceneFinding
     from pytest_npudump.regression.scenes.operator_tensors import OperatorTensor
@@ -20,35 +21,17 @@ if TYPE_CHECKING:
 
 def finding_sentence(finding: SceneFinding) -> str:
     """Return one finding as a sentence, the operator first."""
-    if isinstance(finding, Trampling):
-        return _trampling(finding)
-    if isinstance(finding, Overflow):
-        return _overflow(finding)
-    if isinstance(finding, FailedOperator):
-        return _failed(finding)
-    raise TypeError(finding)
+    return _WORDS[type(finding)].sentence(finding)
 
 
 def finding_operator(finding: SceneFinding) -> str:
     """Return the operator that failed, overflowed or tramples; "" where it is not known."""
-    if isinstance(finding, Trampling):
-        return finding.by
-    if isinstance(finding, Overflow):
-        return finding.layer
-    if isinstance(finding, FailedOperator):
-        return finding.layer or finding.kernel
-    raise TypeError(finding)
+    return _WORDS[type(finding)].operator(finding)
 
 
 def finding_details(finding: SceneFinding) -> list[str]:
     """Return what else is known of a finding, a line each."""
-    if isinstance(finding, Trampling):
-        return _trampling_details(finding)
-    if isinstance(finding, Overflow):
-        return _overflow_details(finding)
-    if isinstance(finding, FailedOperator):
-        return _failed_details(finding)
-    raise TypeError(finding)
+    return _WORDS[type(finding)].details(finding)
 
 
 def can_be_approved(finding: SceneFinding) -> bool:
@@ -132,3 +115,21 @@ def _failed_details(finding: FailedOperator) -> list[str]:
 
 def _sent_by(finding: FailedOperator) -> str:
     return f"{finding.outside} was on" if finding.outside == ANOTHER else f"{finding.outside} is set"
+
+
+class _Words(NamedTuple):
+    """What tells of the findings of one type: a sentence, the operator, and further lines."""
+
+    sentence: Callable[[Any], str]
+    operator: Callable[[Any], str]
+    details: Callable[[Any], list[str]]
+
+
+_WORDS: Mapping[type, _Words] = MappingProxyType(
+    {
+        Trampling: _Words(_trampling, lambda finding: finding.by, _trampling_details),
+        Overflow: _Words(_overflow, lambda finding: finding.layer, _overflow_details),
+        FailedOperator: _Words(_failed, lambda finding: finding.layer or finding.kernel, _failed_details),
+    }
+)
+"""The words of each scene, by the type of what its judge finds."""

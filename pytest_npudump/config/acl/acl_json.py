@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl import ge
 from pytest_npudump.config.acl.adump import validate
 from pytest_npudump.config.acl.profile import profile_for
 from pytest_npudump.errors import ConfigError
-from pytest_npudump.request import EXCEPTION_SCENES
+from pytest_npudump.scenes import SCENES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.config.checker_verdict import Verdict
@@ -39,42 +38,17 @@ def dump_section(
         layers: raw operator names to dump instead of the request's; empty for all of them.
         dump_data: ``stats`` or ``tensor`` instead of the request's.
     """
-    if request.scene in _SCENE_SECTIONS:
-        return {"dump_path": dump_path, **_SCENE_SECTIONS[request.scene](request)}
+    scene = SCENES[request.scene]
+    keys = scene.acl_json(request)
+    if not scene.statistics:
+        return {"dump_path": dump_path, **keys}
     data = dump_data or request.dump_data or ("tensor" if request.transport == "callback" else "stats")
     section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
     for key in _TOP_KEYS:
         value = getattr(request, key)
         if value and not (key == "dump_stats" and data != "stats"):
             section[key] = list(value) if isinstance(value, tuple) else value
-    if request.scene == "op":
-        section["dump_op_switch"] = "on"
-        section["dump_list"] = [{}]
-        return section
-    section["dump_list"] = [_dump_list_item(request, layers)]
-    return section
-
-
-def _watcher(request: DumpRequest) -> dict[str, Any]:
-    """Return the watcher's keys: ``dump_mode`` written for 8.5.0, ``dump_data`` not for 9.1.0-beta.3."""
-    item = {"layer": list(request.layers), "watcher_nodes": list(request.watcher_nodes)}
-    section: dict[str, Any] = {"dump_scene": "watcher", "dump_mode": "output", "dump_list": [item]}
-    return {**section, "dump_step": request.dump_step} if request.dump_step else section
-
-
-def _overflow(_: DumpRequest) -> dict[str, Any]:
-    """Return the overflow dump's key; with a ``dump_list`` GE would dump nothing, without a word."""
-    return {"dump_debug": "on"}
-
-
-def _exception(request: DumpRequest) -> dict[str, Any]:
-    return {"dump_scene": request.dump_scene or EXCEPTION_SCENES[0]}
-
-
-_SCENE_SECTIONS: Mapping[str, Callable[[DumpRequest], dict[str, Any]]] = MappingProxyType(
-    {"overflow": _overflow, "watcher": _watcher, "exception": _exception}
-)
-"""Scenes whose keys are all their own; the full tensors they dump are the default of ``dump_data``."""
+    return {**section, **(keys or {"dump_list": [_dump_list_item(request, layers)]})}
 
 
 def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[str, Any]:

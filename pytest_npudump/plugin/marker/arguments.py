@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.request import EXCEPTION_SCENES, SCENES, DumpRequest
+from pytest_npudump.scenes import SCENES
+from pytest_npudump.scenes.exception import EXCEPTION_SCENES
+
+if TYPE_CHECKING:
+    from pytest_npudump.request import DumpRequest
 
 _STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
 

@@ -1,0 +1,32 @@
+"""The table of scenes, and those that have to know each of them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from pytest_npudump.regression.scenes import JUDGES
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.scenes import SCENES
+
+ARGUMENTS = {field.name for field in fields(DumpRequest)}
+
+
+def test_model_is_the_first_and_the_default() -> None:
+    assert next(iter(SCENES)) == DumpRequest().scene == "model"
+
+
+def test_a_scene_without_statistics_has_a_judge_and_no_other_has_one() -> None:
+    assert set(JUDGES) == {name for name, scene in SCENES.items() if not scene.statistics}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_scene_names_arguments_that_there_are(name: str) -> None:
+    scene = SCENES[name]
+    assert scene.takes | set(scene.alone) <= ARGUMENTS
+
+
+@pytest.mark.parametrize("name", ["model", "op", "overflow", "exception"])
+def test_a_scene_that_needs_no_argument_has_no_problem_without_any(name: str) -> None:
+    assert SCENES[name].problems(DumpRequest(scene=name)) == []
