@@ -9,7 +9,7 @@ from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.columns import TensorColumns
 from pytest_npudump.dump.files.format import Job
 from pytest_npudump.dump.files.stats_cells import DIGITS
-from pytest_npudump.dump.files.stats_csv.columns import read_stats_columns
+from pytest_npudump.dump.files.stats_csv.stats_columns import read_stats_columns
 from pytest_npudump.dump.reader_files import jobs_of, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from pathlib import Path
 
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.execution import Execution
 
 _BATCH = 256
 """Files of statistics that are read into columns at once."""

@@ -14,7 +14,7 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.execution import Execution
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.dump.places import DumpFile
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.arrays.decode import load, why_opaque
-from pytest_npudump.dump.executions import IO_ORDER
+from pytest_npudump.dump.execution import IO_ORDER
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.values.dtypes import BY_NAME
 

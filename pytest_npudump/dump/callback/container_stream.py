@@ -1,8 +1,7 @@
 """The records of a dump file while its bytes arrive: what ``files.container`` reads of a whole one.
 
-Where a record has more than one reading
-(see :func:`~pytest_npudump.dump.files.container.tensors.placements`), only the end of the file tells which is
-right: until then all of them are followed.
+Where a record has more than one reading (see ``placements`` of ``files.container``), only the end of the file
+tells which is right: until then all of them are followed.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import why_opaque
 from pytest_npudump.dump.bytes.rawfile import RawFile
 from pytest_npudump.dump.callback.tensor_stream import TensorResult, TensorStream
+from pytest_npudump.dump.files.container.container_tensors import data_bytes, placements
 from pytest_npudump.dump.files.container.reader import misfit, read_head
-from pytest_npudump.dump.files.container.tensors import data_bytes, placements
 from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_npudump.dump.files.container.tensors import (
+    from pytest_npudump.dump.files.container.container_tensors import (
         ContainerRecord,
         ContainerTensor,
         Placement,

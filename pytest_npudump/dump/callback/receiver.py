@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_npudump.dump.callback.container_stream import RecordReading
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.execution import Execution
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.dump.places import DumpFile
     from pytest_npudump.dump.records import Dump, Stats

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.execution import Execution
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.dump.places import DumpFile

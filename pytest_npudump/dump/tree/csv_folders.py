@@ -16,7 +16,7 @@ from operator import lt
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.columns import ColumnRecords, FileColumns
-from pytest_npudump.dump.executions import Execution
+from pytest_npudump.dump.execution import Execution
 from pytest_npudump.dump.names import parse_name
 from pytest_npudump.dump.parts import TensorPart
 from pytest_npudump.dump.places import DumpFile

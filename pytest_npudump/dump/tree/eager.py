@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.execution import Execution
 
 _UNKNOWN_API = "L2DfxAbscent"
 _CALLS = ">"

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.columns import Qualifiers
-from pytest_npudump.dump.executions import IO_ORDER, Execution
+from pytest_npudump.dump.execution import IO_ORDER, Execution
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.tree.eager import without_counters
 from pytest_npudump.dump.tree.occurrences import number_turns

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.execution import Execution
     from pytest_npudump.dump.places import Place
 
 _ORDER_FILE = re.compile(r"(?:(?P<above>.*)/)?execution_order/ms_global_execution_order_graph_\d+\.csv")

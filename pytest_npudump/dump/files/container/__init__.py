@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.files.format import Format, Job
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.execution import Execution
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.errors import FormatError
 

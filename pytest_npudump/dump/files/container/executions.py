@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.executions import Execution
+from pytest_npudump.dump.execution import Execution
 from pytest_npudump.dump.files.container.reader import ContainerRecord, ContainerTensor, read_container
 from pytest_npudump.dump.files.mapping import alias, nameless
 from pytest_npudump.dump.files.part_stats import file_stats, with_stats

@@ -14,8 +14,7 @@ from google.protobuf.message import DecodeError
 
 from pytest_npudump.dump.bytes.rawfile import RawFile, open_raw
 from pytest_npudump.dump.files.container import tlv
-from pytest_npudump.dump.files.container.proto import lenient_dump_data_class
-from pytest_npudump.dump.files.container.tensors import (
+from pytest_npudump.dump.files.container.container_tensors import (
     ContainerRecord,
     ContainerTensor,
     Placement,
@@ -23,6 +22,7 @@ from pytest_npudump.dump.files.container.tensors import (
     checked_shape,
     placements,
 )
+from pytest_npudump.dump.files.container.proto import lenient_dump_data_class
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.dump.values import formats
 from pytest_npudump.dump.values.dtypes import BY_PROTO

@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.files.container.tensors import ContainerTensor, checked_shape
+from pytest_npudump.dump.files.container.container_tensors import ContainerTensor, checked_shape
 from pytest_npudump.dump.values import formats
 from pytest_npudump.dump.values.dtypes import BY_GE
 

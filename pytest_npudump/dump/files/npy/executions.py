@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.arrays.npy import read_npy_header
-from pytest_npudump.dump.executions import Execution, named_execution
+from pytest_npudump.dump.execution import Execution, named_execution
 from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32, TensorPart, dtype_name
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.file_tensors import npy_stats

@@ -11,7 +11,7 @@ from pytest_npudump.dump.files.registry import format_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.execution import Execution
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.errors import FormatError
 

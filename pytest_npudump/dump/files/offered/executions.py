@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.executions import IO_ORDER, Execution
+from pytest_npudump.dump.execution import IO_ORDER, Execution
 from pytest_npudump.dump.files.format import start_of
 from pytest_npudump.dump.files.part_stats import file_stats, with_stats
 from pytest_npudump.dump.files.registry import format_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.executions import Execution
+from pytest_npudump.dump.execution import Execution
 from pytest_npudump.dump.files.statistic_csv.reader import read_statistic_csv
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.executions import named_execution
+from pytest_npudump.dump.execution import named_execution
 from pytest_npudump.dump.files.stats_csv.reader import read_stats_csv
 from pytest_npudump.dump.parts import unique_parts
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.executions import Execution
+    from pytest_npudump.dump.execution import Execution
     from pytest_npudump.dump.places import DumpFile
 
 

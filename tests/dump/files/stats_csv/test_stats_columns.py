@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pytest_npudump.dump.columns import TensorColumns
 from pytest_npudump.dump.files.stats_cells import DIGITS
-from pytest_npudump.dump.files.stats_csv.columns import read_stats_columns
 from pytest_npudump.dump.files.stats_csv.reader import read_stats_csv
+from pytest_npudump.dump.files.stats_csv.stats_columns import read_stats_columns
 from pytest_npudump.dump.parts import TensorPart, unique_parts
 from pytest_npudump.errors import FormatError
 
