@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,23 @@ class DumpRequest:
     def exact_layers(self) -> bool:
         """Whether CANN itself can select the layers: it takes exact names only."""
         return bool(self.layers) and not any(is_glob(name) for name in self.layers)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What one run of a test is to dump, and where.
+
+    Attributes:
+        test: what the test asks for.
+        dump_path: existing directory that the dump goes to.
+        layers: raw operator names to dump instead of the test's; empty for all of them.
+        dump_data: ``stats`` or ``tensor`` instead of the test's.
+    """
+
+    test: DumpRequest
+    dump_path: Path
+    layers: tuple[str, ...] | None = None
+    dump_data: str | None = None
 
 
 def is_glob(name: str) -> bool:

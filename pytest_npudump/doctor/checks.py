@@ -6,25 +6,16 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.doctor import devices, dump_path, environment, gate, software
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, Finding, Report
-from pytest_npudump.settings import OPTIONS
+from pytest_npudump.runtime.registry import OURS, Examined, provider_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from pytest_npudump.doctor.probe import Probe
     from pytest_npudump.doctor.system import System
+    from pytest_npudump.runtime.registry import Probe
 
-_RUNTIMES = tuple(
-    choice for option in OPTIONS if option.name == "runtime" for choice in option.choices if choice != "auto"
-)
-_REMEDIES = {
-    "acl": "source set_env.sh of CANN on a machine with an NPU; until then use the emulator",
-    "mindspore": "pip install 'pytest-npudump[mindspore]', if the tests use it",
-    "emulator": "pip install 'pytest-npudump[emulator]', to run tests without an NPU",
-}
-_WITHOUT_NPU = frozenset({"mindspore", "emulator"})
-_OTHER_REMEDY = "install it with CANN on a machine with an NPU, if the tests use it"
+_OTHERS_REMEDY = "ask the package that offers it"
 
 
 def examine(system: System, directory: Path, origin: str = "", tests: Path | None = None) -> Report:
@@ -77,15 +68,18 @@ def _works(probes: dict[str, Probe], name: str) -> bool:
 
 
 def _runtimes(system: System, probes: dict[str, Probe]) -> Iterable[Finding]:
-    for name in _RUNTIMES:
+    for name in (*OURS, *sorted(system.offered())):
         probes[name] = system.probe(name)
         yield _runtime(system, name, probes[name])
 
 
 def _runtime(system: System, name: str, probe: Probe) -> Finding:
+    provider = provider_of(name) if name in OURS else None
+    ours = provider if isinstance(provider, Examined) else None
     if not probe.works:
-        return Finding("runtimes", name, ABSENT, probe.why, _REMEDIES.get(name, _OTHER_REMEDY))
-    chip = "" if name in _WITHOUT_NPU and not probe.soc else f": {probe.soc or 'the SoC is not known'}"
+        return Finding("runtimes", name, ABSENT, probe.why, ours.REMEDY if ours else _OTHERS_REMEDY)
+    on_npu = ours is not None and ours.NPU
+    chip = f": {probe.soc or 'the SoC is not known'}" if on_npu or probe.soc else ""
     text = f"{probe.why}{chip}"
     blocking = [variable for variable in environment.BLOCKING if system.environ.get(variable)]
     if name == "acl" and blocking:

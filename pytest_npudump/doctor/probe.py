@@ -7,29 +7,13 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
-from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
+from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.registry import Examined, Probe, provider_of
 
 SECONDS = 60
 """How long a runtime may take to answer; the first call to a device after a start takes some seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """What a runtime answered.
-
-    Attributes:
-        works: whether models can be run with it.
-        why: the reason in both cases.
-        devices: number of devices that answer.
-        soc: name of the chip, as ``acl.get_soc_name()`` gives it; empty where it is not known.
-    """
-
-    works: bool
-    why: str
-    devices: int = 0
-    soc: str = ""
 
 
 def probe_runtime(name: str, *, seconds: float = SECONDS) -> Probe:
@@ -68,41 +52,16 @@ def _ended(code: int) -> str:
 
 def ask(name: str) -> Probe:
     """Ask the runtime in this process, which has to be a new one."""
-    if name == "acl":
-        return _ask_acl()
-    return _ask_emulator() if name == "emulator" else _ask_framework(name)
-
-
-def _ask_acl() -> Probe:
-    from pytest_npudump.runtime.pyacl.provider import probe_acl  # noqa: PLC0415 - in the child process only
-
-    acl, why = probe_acl()
-    if acl is None:
-        return Probe(works=False, why=why)
-    return Probe(works=True, why=why, devices=acl.rt.get_device_count()[0], soc=acl.get_soc_name() or "")
-
-
-def _ask_framework(name: str) -> Probe:
     from pytest_npudump.runtime.select import choose, load  # noqa: PLC0415 - in the child process only
 
     try:
+        provider = provider_of(name)
+        if isinstance(provider, Examined):
+            return provider.probe()
         facts = load(choose(name), 0).producer()
     except RuntimeUnavailableError as error:
         return Probe(works=False, why=str(error))
-    if name == "mindspore":
-        why = f"MindSpore {facts['mindspore']} runs on {facts['device_target']}"
-        return Probe(works=True, why=why, soc=facts.get("soc", ""))
-    return Probe(works=True, why="a device answers", soc=facts.get("soc", ""))
-
-
-def _ask_emulator() -> Probe:
-    from pytest_npudump.onnxmodels.sessions import onnx, onnxruntime  # noqa: PLC0415 - the same
-
-    try:
-        versions = f"onnxruntime {onnxruntime().__version__}, onnx {onnx().__version__}"
-    except MissingExtraError as error:
-        return Probe(works=False, why=str(error))
-    return Probe(works=True, why=versions)
+    return Probe(works=True, why="it can be loaded", soc=facts.get("soc", ""))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.doctor.probe import Probe, probe_runtime
+from pytest_npudump.doctor.probe import probe_runtime
+from pytest_npudump.runtime.registry import Probe, offered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 _LIMIT = 64 * 1024
 _SMI_SECONDS = 20
@@ -28,6 +29,7 @@ class System:
         environ: the environment variables.
         version: gives the version of an installed Python distribution, None where it is not installed.
         probe: asks a runtime whether it works.
+        offered: gives the names of the runtimes of other packages.
         npu_smi: gives what ``npu-smi info`` prints; None where there is no such program. Raises OSError where
             it fails, with its reason.
         access: :func:`os.access`.
@@ -39,6 +41,7 @@ class System:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     version: Callable[[str], str | None] = field(default_factory=lambda: installed_version)
     probe: Callable[[str], Probe] = probe_runtime
+    offered: Callable[[], Collection[str]] = offered
     npu_smi: Callable[[], str | None] = field(default_factory=lambda: run_npu_smi)
     access: Callable[[Path, int], bool] = os.access
     free: Callable[[Path], tuple[int, int | None]] = field(default_factory=lambda: free_space)

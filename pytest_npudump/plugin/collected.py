@@ -18,6 +18,7 @@ from pytest_npudump.config.acl.acl_json import dump_section
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths
+from pytest_npudump.request import RunRequest
 from pytest_npudump.scenes import SCENES
 from pytest_npudump.storage.atomic import write_whole
 
@@ -81,7 +82,7 @@ class _Describer:
     def _described(self, item: pytest.Item) -> dict[str, Any]:
         request = request_of(item)
         settings = self._settings
-        dump_path = str(self._dump_path(item, settings))
+        run = RunRequest(request, self._dump_path(item, settings))
         found = {
             "nodeid": item.nodeid,
             "globs": [] if request.exact_layers else list(request.layers),
@@ -91,10 +92,11 @@ class _Describer:
         if settings.runtime == "mindspore" and request.scene != "op":
             from pytest_npudump.config.mindspore import data_dump  # noqa: PLC0415 - 40 ms that only MindSpore needs
 
-            described = data_dump.data_dump_settings(request, dump_path, version=data_dump.rules_version())
+            described = data_dump.data_dump_settings(run, version=data_dump.rules_version())
             return {**found, "data_dump": described}
-        data = {"dump_data": request.dump_data or "tensor"} if settings.runtime == "mindspore" else {}
-        return {**found, "dump": dump_section(request, dump_path, **data)}
+        if settings.runtime == "mindspore":
+            run = replace(run, dump_data=request.dump_data or "tensor")
+        return {**found, "dump": dump_section(run)}
 
     @property
     def _settings(self) -> Settings:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorRecord
 from pytest_npudump.errors import ConfigError, FormatError, RequestError, RuntimeUnavailableError
+from pytest_npudump.request import RunRequest
 from pytest_npudump.runtime.base import CallbackRuntime
 
 if TYPE_CHECKING:
@@ -94,9 +95,7 @@ class Attempt:
         if part:
             config = config.with_stem(f"{config.stem}-{part}")
         with _prepared(self.directory):
-            runtime.write_config(
-                config, self.request, dump_path, layers=self.layers, dump_data=self.dump_data
-            )
+            runtime.write_config(config, RunRequest(self.request, dump_path, self.layers, self.dump_data))
         self._configs[part] = config
         return config
 

@@ -10,6 +10,7 @@ from pytest_npudump.config.acl.acl_json import dump_section, request_warnings
 from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.config.acl.installed import rules_version
 from pytest_npudump.config.acl.soc import soc_notes
+from pytest_npudump.request import RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +160,7 @@ def notes_of(case: Case) -> tuple[str, ...]:
     runtime = case.runtime
     notes = list(runtime.activity.evidence.notes)
     if runtime.config_name == "acl.json":
-        section = dump_section(case.request, ".")
+        section = dump_section(RunRequest(case.request, case.directory))
         notes += request_warnings(case.request, version=rules_version(), cwd=case.directory)
         notes += soc_notes(section, runtime.producer().get("soc", ""))
     return tuple(dict.fromkeys(notes))

@@ -17,6 +17,7 @@ from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import shape_text
 from pytest_npudump.golden.text import EMPTY
 from pytest_npudump.request import matches_any
+from pytest_npudump.runtime.base import RecordingRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,14 +39,12 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
     The shapes are those of the run, of the inputs where only these are dumped. They are listed by operator,
     with the qualifiers that keys of tensors have: ``name#model=net,step=1``.
     """
-    if case.runtime.name != "emulator":
+    if not isinstance(case.runtime, RecordingRuntime):
         return None
-    from pytest_npudump.emulator.process.state import process  # noqa: PLC0415 - only here is it in use
-
     root = Path(os.path.abspath(case.directory))  # noqa: PTH100 - links are kept, as in the dump's own paths
     run = root / Path(os.path.abspath(dump.root)).relative_to(root).parts[0]  # noqa: PTH100 - the same
     parts: defaultdict[str, list[Execution]] = defaultdict(list)
-    for execution in process().dumped:
+    for execution in case.runtime.dumped():
         directory = Path(execution.directory)
         if directory.is_relative_to(run):
             parts[directory.relative_to(run).parts[0].removeprefix(_CAPTURE)].append(execution)

@@ -11,7 +11,7 @@
     client.py     the client's own functions, and what their answers mean
     model.py      the protocol's ``ModelSession``, where the runtime loads model files
 
-``emulator/`` has a provider only: it is pyACL's adapter over another module ``acl``. To add a runtime, add
+``emulator/`` is pyACL's adapter over another module ``acl``. To add a runtime, add
 such a folder and its line in ``registry``; one in another package is an entry point instead.
 
 Shared between them: ``acl/`` by those over ACL, ``graphs/`` by those in whose process torch may run,

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pytest_npudump.dump.callback.receiver import DumpReceiver
-    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.emulator.dumps.recorder import Execution
+    from pytest_npudump.request import RunRequest
 
 
 @dataclass(slots=True)
@@ -94,23 +95,8 @@ class Runtime(Protocol):
     def producer(self) -> Mapping[str, str]:
         """Return what a golden records about its origin: runtime, SoC, CANN version and the like."""
 
-    def write_config(
-        self,
-        path: Path,
-        request: DumpRequest,
-        dump_path: Path,
-        *,
-        layers: Sequence[str] | None = None,
-        dump_data: str | None = None,
-    ) -> None:
-        """Write the file that :meth:`start` takes.
-
-        Args:
-            path: where.
-            request: what is dumped.
-            dump_path: existing directory that the dump goes to.
-            layers: raw operator names to dump instead of the request's; empty for all of them.
-            dump_data: ``stats`` or ``tensor`` instead of the request's.
+    def write_config(self, path: Path, request: RunRequest) -> None:
+        """Write the file ``path``, which :meth:`start` takes.
 
         Raises:
             ConfigError: the runtime would refuse the file, or dump nothing without a word.
@@ -174,6 +160,14 @@ class RearrangingRuntime(Protocol):
 
     def rearrange_memory(self) -> bool:
         """Have models that run from here on use memory in another way; False where that is not possible."""
+
+
+@runtime_checkable
+class RecordingRuntime(Protocol):
+    """A runtime that knows which operators the device dumped, those included that left no file."""
+
+    def dumped(self) -> Sequence[Execution]:
+        """Return what was dumped in this process, in the order of execution."""
 
 
 class Activity(Protocol):

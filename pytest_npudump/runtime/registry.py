@@ -12,6 +12,7 @@ Another package offers one under the entry-point group ``pytest_npudump.runtimes
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "pytest_npudump.runtimes"
 
-_OURS: Mapping[str, str] = MappingProxyType(
+OURS: Mapping[str, str] = MappingProxyType(
     {
         "acl": "pytest_npudump.runtime.pyacl.provider",
         "torch_npu": "pytest_npudump.runtime.torch_npu.provider",
@@ -67,9 +68,40 @@ class Provider(Protocol):
         """Whether each run of a test of this scene needs a process that has used no device yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a runtime answered.
+
+    Attributes:
+        works: whether models can be run with it.
+        why: the reason in both cases.
+        devices: number of devices that answer.
+        soc: name of the chip, as ``acl.get_soc_name()`` gives it; empty where it is not known.
+    """
+
+    works: bool
+    why: str
+    devices: int = 0
+    soc: str = ""
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """A provider that knows more of its runtime than that it can be loaded, for ``npudump doctor``.
+
+    ``REMEDY`` is what to do where it does not work, and ``NPU`` whether it runs models on nothing else.
+    """
+
+    REMEDY: str
+    NPU: bool
+
+    def probe(self) -> Probe:
+        """Ask the runtime, in a process that does nothing else."""
+
+
 def offered() -> frozenset[str]:
     """Return the names of the runtimes that other packages offer."""
-    return frozenset(found.name for found in entry_points(group=GROUP)) - _OURS.keys()
+    return frozenset(found.name for found in entry_points(group=GROUP)) - OURS.keys()
 
 
 def provider_of(name: str) -> Provider:
@@ -79,13 +111,13 @@ def provider_of(name: str) -> Provider:
         RuntimeUnavailableError: there is none of this name, two packages offer one, it cannot be imported,
             or it lacks a function.
     """
-    if name in _OURS:
-        return cast("Provider", importlib.import_module(_OURS[name]))
+    if name in OURS:
+        return cast("Provider", importlib.import_module(OURS[name]))
     found = [*entry_points(group=GROUP, name=name)]
     if len(found) != 1:
         why = f"{len(found)} packages offer it" if found else "no package offers it"
         raise RuntimeUnavailableError(
-            f"--npudump-runtime={name}: {why} as an entry point {GROUP!r}; ours are {', '.join(_OURS)}"
+            f"--npudump-runtime={name}: {why} as an entry point {GROUP!r}; ours are {', '.join(OURS)}"
         )
     try:
         provider = found[0].load()

@@ -14,7 +14,7 @@ import pytest
 from pytest_npudump.dump.callback.receiver import DumpReceiver
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import NpudumpError, RuntimeUnavailableError
-from pytest_npudump.request import DumpRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.base import Activity, CallbackRuntime, RearrangingRuntime, Runtime
 from pytest_npudump.runtime.registry import Provider
 from pytest_npudump.testing.record_checks import assert_holds, assert_sound
@@ -78,7 +78,7 @@ class RuntimeConformance:
     ) -> Path:
         """Switch the dump into ``dump_path`` on, and return its configuration."""
         config = dump_path.with_name(f"{dump_path.name}-{runtime.config_name}")
-        runtime.write_config(config, request or self.request, dump_path)
+        runtime.write_config(config, RunRequest(request or self.request, dump_path))
         runtime.start(config, resumed=resumed)
         return config
 
@@ -104,7 +104,7 @@ class RuntimeConformance:
     ) -> None:
         """Nobody else may read what a model is made of, or send its dump elsewhere."""
         config = dump_path.with_name(runtime.config_name)
-        runtime.write_config(config, self.request, dump_path)
+        runtime.write_config(config, RunRequest(self.request, dump_path))
         assert not config.stat().st_mode & _OTHERS, "the configuration can be read by others"
         assert str(dump_path) in config.read_text(encoding="utf-8"), "the dump's path is not in it"
         assert not [*dump_path.iterdir()], "writing a configuration dumps nothing"

@@ -11,8 +11,8 @@ import pytest
 from pytest_npudump.cli import main
 from pytest_npudump.cli.doctor import command as doctor
 from pytest_npudump.config.acl.installed import _ROOTS
-from pytest_npudump.doctor.probe import Probe
 from pytest_npudump.doctor.system import System
+from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.doctor.probe import Probe
 from pytest_npudump.doctor.system import System
+from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

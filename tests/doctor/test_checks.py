@@ -12,7 +12,7 @@ import pytest
 
 from pytest_npudump.doctor.checks import examine
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
-from pytest_npudump.doctor.probe import Probe
+from pytest_npudump.runtime.registry import Probe
 from pytest_npudump.settings import OPTIONS
 
 if TYPE_CHECKING:
@@ -52,6 +52,17 @@ def test_every_runtime_that_the_option_offers_is_asked(machine: Machine, tmp_pat
     report = examine(machine.system(), tmp_path)
     assert report.runtimes == option.choices[1:]
     assert option.choices[0] == "auto"
+
+
+def test_the_runtime_of_another_package_is_asked_as_ours_are(
+    machine: Machine, tmp_path: Path, named: Named
+) -> None:
+    machine.probes["my_device"] = Probe(works=True, why="it can be loaded")
+    system = replace(machine.system(), offered=lambda: {"my_device", "my_other"})
+    report = examine(system, tmp_path)
+    assert "my_device" in report.runtimes
+    assert named(report.findings, "my_device").text == "it can be loaded"
+    assert named(report.findings, "my_other").state == ABSENT
 
 
 def test_areas_stand_together_and_the_chip_is_named(machine: Machine, tmp_path: Path, named: Named) -> None:

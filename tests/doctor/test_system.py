@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_npudump.doctor.probe import Probe, probe_runtime
+from pytest_npudump.doctor.probe import probe_runtime
 from pytest_npudump.doctor.system import System, free_space, installed_version, run_npu_smi
+from pytest_npudump.runtime.registry import Probe
 
 ACL = """
 def get_soc_name():

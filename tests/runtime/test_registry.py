@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_npudump.errors import RuntimeUnavailableError
-from pytest_npudump.runtime.registry import Provider, offered, provider_of
+from pytest_npudump.runtime.registry import OURS, Examined, Provider, offered, provider_of
 from pytest_npudump.runtime.select import choose
+from pytest_npudump.settings import OPTIONS
 
 EXAMPLE = Path(__file__).parents[1] / "testing" / "conftest.py"
 PROVIDER = """\
@@ -121,3 +122,9 @@ def test_an_offer_that_is_no_provider_is_refused(site: Path) -> None:
 @pytest.mark.parametrize("name", ["acl", "torch_npu", "mindspore", "emulator"])
 def test_ours_are_providers(name: str) -> None:
     assert isinstance(provider_of(name), Provider)
+
+
+def test_the_option_names_each_runtime_of_ours() -> None:
+    (option,) = [option for option in OPTIONS if option.name == "runtime"]
+    assert option.choices == ("auto", *OURS)
+    assert all(isinstance(provider_of(name), Examined) for name in OURS)

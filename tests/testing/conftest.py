@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
-    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.request import RunRequest
 
 
 class Safetensors:
@@ -92,9 +92,8 @@ class NumpyRuntime:
     def producer(self) -> Mapping[str, str]:
         return {"runtime": self.name, "numpy": np.__version__}
 
-    def write_config(self, path: Path, request: DumpRequest, dump_path: Path, **_: Any) -> None:
-        del request
-        path.write_text(json.dumps({"dump_path": str(dump_path)}), encoding="utf-8")
+    def write_config(self, path: Path, request: RunRequest) -> None:
+        path.write_text(json.dumps({"dump_path": str(request.dump_path)}), encoding="utf-8")
         path.chmod(0o600)
 
     def start(self, config: Path, *, resumed: bool = False) -> None:

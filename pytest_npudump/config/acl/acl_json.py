@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl import ge
 from pytest_npudump.config.acl.adump import validate
 from pytest_npudump.config.acl.profile import profile_for
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.request import RunRequest
 from pytest_npudump.scenes import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from pytest_npudump.config.checker_verdict import Verdict
     from pytest_npudump.request import DumpRequest
@@ -27,28 +28,20 @@ _MODELS_ONLY = frozenset({"8.5.0", "9.0.0"})
 _GE_PATH = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*\Z")
 
 
-def dump_section(
-    request: DumpRequest, dump_path: str, *, layers: Sequence[str] | None = None, dump_data: str | None = None
-) -> dict[str, Any]:
-    """Return the value of the key ``dump``.
-
-    Args:
-        request: what the test asks for.
-        dump_path: directory the dump goes to.
-        layers: raw operator names to dump instead of the request's; empty for all of them.
-        dump_data: ``stats`` or ``tensor`` instead of the request's.
-    """
+def dump_section(run: RunRequest) -> dict[str, Any]:
+    """Return the value of the key ``dump``."""
+    request, dump_path = run.test, str(run.dump_path)
     scene = SCENES[request.scene]
     keys = scene.acl_json(request)
     if not scene.statistics:
         return {"dump_path": dump_path, **keys}
-    data = dump_data or request.dump_data or ("tensor" if request.transport == "callback" else "stats")
+    data = run.dump_data or request.dump_data or ("tensor" if request.transport == "callback" else "stats")
     section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
     for key in _TOP_KEYS:
         value = getattr(request, key)
         if value and not (key == "dump_stats" and data != "stats"):
             section[key] = list(value) if isinstance(value, tuple) else value
-    return {**section, **(keys or {"dump_list": [_dump_list_item(request, layers)]})}
+    return {**section, **(keys or {"dump_list": [_dump_list_item(request, run.layers)]})}
 
 
 def _dump_list_item(request: DumpRequest, layers: Sequence[str] | None) -> dict[str, Any]:
@@ -75,7 +68,7 @@ def check_request(request: DumpRequest, *, version: str, cwd: Path, runtime: str
     Raises:
         ConfigError: CANN would refuse it, aloud or without a word; the message has the reason.
     """
-    section = dump_section(request, ".")
+    section = dump_section(RunRequest(request, Path()))
     verdict = _judged(section, version, cwd)
     if not verdict.accepted:
         raise ConfigError(f"CANN {version} refuses this dump: {verdict.message}")
@@ -96,7 +89,7 @@ def request_warnings(request: DumpRequest, *, version: str, cwd: Path) -> tuple[
         version: CANN version whose rules apply.
         cwd: an existing directory, standing in for the dump path.
     """
-    return _judged(dump_section(request, "."), version, cwd).warnings
+    return _judged(dump_section(RunRequest(request, Path())), version, cwd).warnings
 
 
 def _judged(section: Mapping[str, Any], version: str, cwd: Path) -> Verdict:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from importlib import metadata
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,10 +21,10 @@ from pytest_npudump.config.mindspore.e2e import KEYS as E2E_KEYS
 from pytest_npudump.config.mindspore.parser import validate
 from pytest_npudump.config.mindspore.warnings import mindspore_warnings
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.request import RunRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     from pytest_npudump.request import DumpRequest
 
@@ -97,34 +98,25 @@ def version_of(text: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else NEWEST
 
 
-def data_dump_settings(
-    request: DumpRequest,
-    dump_path: str,
-    *,
-    layers: Sequence[str] | None = None,
-    dump_data: str | None = None,
-    version: tuple[int, int] = NEWEST,
-) -> dict[str, Any]:
+def data_dump_settings(run: RunRequest, *, version: tuple[int, int] = NEWEST) -> dict[str, Any]:
     """Return the content of the data_dump.json.
 
     ``e2e_dump_settings`` is always there: without it compilation waits three seconds, and MindSpore 2.6 and
     later dump nothing on Ascend.
 
     Args:
-        request: what the test asks for.
-        dump_path: directory the dump goes to.
-        layers: operator names to dump instead of the request's; empty for all of them.
-        dump_data: ``stats`` or ``tensor`` instead of the request's, which mean ``statistic`` and ``tensor``.
+        run: what is dumped, and where to; ``stats`` and ``tensor`` mean ``statistic`` and ``tensor``.
         version: of MindSpore, major and minor.
     """
+    request, dump_data = run.test, run.dump_data
     own = dict(request.data_dump or {})
     if dump_data is not None:
         own = {key: value for key, value in own.items() if key not in {"saved_data", "statistic_category"}}
-    kernels = kernels_of(request.layers if layers is None else layers, version=version)
+    kernels = kernels_of(request.layers if run.layers is None else run.layers, version=version)
     saved = "statistic" if (dump_data or request.dump_data) == "stats" else "tensor"
     common = {
         "dump_mode": 1 if kernels else 0,
-        "path": dump_path,
+        "path": str(run.dump_path),
         "net_name": _NET_NAME,
         "iteration": request.dump_step or "all",
         "input_output": 0 if request.scene == "overflow" else _INPUT_OUTPUT[request.dump_mode],
@@ -159,7 +151,8 @@ def check_request(
     if problems:
         raise ConfigError("; ".join(problems))
     if request.scene != "op":
-        _check_settings(data_dump_settings(request, path, version=version), device=device, version=version)
+        settings = data_dump_settings(RunRequest(request, Path(path)), version=version)
+        _check_settings(settings, device=device, version=version)
 
 
 def _check_settings(settings: Mapping[str, Any], *, device: str, version: tuple[int, int]) -> None:

@@ -1,6 +1,6 @@
 """The file formats of a dump, a folder each; every reader raises ``FormatError`` with the file and the byte.
 
-Tensors: ``container`` (and ``tlv``, its older layout) and ``npy``. Statistics: ``stats_csv`` of one operator,
+Tensors: ``container`` and ``npy``. Statistics: ``stats_csv`` of one operator,
 ``statistic_csv`` of a step. No tensors of the model: ``overflow`` records and ``core`` files. What other
 packages read: ``offered``, by ``registry``. Beside the formats: ``mapping`` of long names.
 

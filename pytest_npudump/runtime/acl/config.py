@@ -10,10 +10,9 @@ from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.request import RunRequest
 
 
 class AclJson:
@@ -26,22 +25,14 @@ class AclJson:
     config_name = "acl.json"
     refused_while_collecting = frozenset({"model", "op", "overflow", "watcher"})
 
-    def write_config(
-        self,
-        path: Path,
-        request: DumpRequest,
-        dump_path: Path,
-        *,
-        layers: Sequence[str] | None = None,
-        dump_data: str | None = None,
-    ) -> None:
+    def write_config(self, path: Path, request: RunRequest) -> None:
         """Write the acl.json of a request.
 
         Raises:
             ConfigError: the dump path is one that CANN would accept and then not use, or the environment
                 has GE dump nothing.
         """
-        refused = collecting_words(os.environ) if request.scene in self.refused_while_collecting else ""
+        refused = collecting_words(os.environ) if request.test.scene in self.refused_while_collecting else ""
         if refused:
             raise ConfigError(refused)
-        write_acl_json(path, dump_section(request, str(dump_path), layers=layers, dump_data=dump_data))
+        write_acl_json(path, dump_section(request))

@@ -6,9 +6,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
+
+
+NPU = False
+REMEDY = "pip install 'pytest-npudump[emulator]', to run tests without an NPU"
 
 
 def find(option: str) -> str:
@@ -21,15 +26,26 @@ def load(option: str, device: int) -> Runtime:
     """Put the emulator in place and load the adapter of pyACL over it."""
     del option
     from pytest_npudump.emulator.install import install  # noqa: PLC0415 - only where it is chosen
-    from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime  # noqa: PLC0415 - it needs numpy
+    from pytest_npudump.runtime.emulator.adapter import EmulatorRuntime  # noqa: PLC0415 - it needs numpy
 
     install()
-    return PyAclRuntime(importlib.import_module("acl"), "emulator", device)
+    return EmulatorRuntime(importlib.import_module("acl"), "emulator", device)
 
 
 def require(option: str) -> None:
     """Refuse: it is no NPU."""
     raise RuntimeUnavailableError(f"{option} excludes --npudump-runtime=emulator")
+
+
+def probe() -> Probe:
+    """Look for what the emulator runs models with.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    from pytest_npudump.onnxmodels.sessions import onnx, onnxruntime  # noqa: PLC0415 - only where it is asked for
+
+    return Probe(works=True, why=f"onnxruntime {onnxruntime().__version__}, onnx {onnx().__version__}")
 
 
 def needs_process(scene: str) -> bool:

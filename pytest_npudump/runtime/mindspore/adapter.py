@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,9 +27,10 @@ from pytest_npudump.runtime.mindspore.client import has_compiled, synchronize
 from pytest_npudump.runtime.mindspore.model import MindIRSession
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from pytest_npudump.request import DumpRequest
+    from pytest_npudump.request import RunRequest
+
 
 _VARIABLE = "MINDSPORE_DUMP_CONFIG"
 _ACL_VARIABLE = "MS_ACL_DUMP_CFG_PATH"
@@ -76,29 +77,20 @@ class MindSporeRuntime:
                 facts["soc"] = str(self.mindspore.hal.get_device_name(self.device))
         return facts
 
-    def write_config(
-        self,
-        path: Path,
-        request: DumpRequest,
-        dump_path: Path,
-        *,
-        layers: Sequence[str] | None = None,
-        dump_data: str | None = None,
-    ) -> None:
+    def write_config(self, path: Path, request: RunRequest) -> None:
         """Write the data_dump.json of a request, or with ``scene="op"`` the acl.json of aclop kernels.
 
         Raises:
             ConfigError: MindSpore would refuse it, or dump less than it asks for without a word.
         """
         target, version = self.target, self.version
-        check_request(request, device=target, version=version, path=str(dump_path))
-        if request.scene == "op":
-            data = dump_data or request.dump_data or "tensor"
-            write_acl_json(path, dump_section(request, str(dump_path), layers=layers, dump_data=data))
+        test = request.test
+        check_request(test, device=target, version=version, path=str(request.dump_path))
+        if test.scene == "op":
+            data = request.dump_data or test.dump_data or "tensor"
+            write_acl_json(path, dump_section(replace(request, dump_data=data)))
             return
-        settings = data_dump_settings(
-            request, str(dump_path), layers=layers, dump_data=dump_data, version=version
-        )
+        settings = data_dump_settings(request, version=version)
         write_data_dump(path, settings, device=target, version=version)
 
     def start(self, config: Path, *, resumed: bool = False) -> None:

@@ -8,9 +8,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
+from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
+
+
+NPU = False
+REMEDY = "pip install 'pytest-npudump[mindspore]', if the tests use it"
 
 
 def find(option: str) -> str:
@@ -32,6 +37,19 @@ def require(option: str) -> None:
     target = _imported(option).get_context("device_target")
     if target != "Ascend":
         raise RuntimeUnavailableError(f"{option}: MindSpore finds no Ascend device and runs on {target}")
+
+
+def probe() -> Probe:
+    """Import MindSpore, and ask for its device.
+
+    Raises:
+        RuntimeUnavailableError: it is not installed, or cannot be imported.
+    """
+    option = "--npudump-runtime=mindspore"
+    find(option)
+    facts = load(option, 0).producer()
+    why = f"MindSpore {facts['mindspore']} runs on {facts['device_target']}"
+    return Probe(works=True, why=why, soc=facts.get("soc", ""))
 
 
 def needs_process(scene: str) -> bool:

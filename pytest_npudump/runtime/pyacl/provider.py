@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 _EMULATOR = "pytest_npudump.emulator.acl"
 _PROBED: set[str] = set()
 """``acl``, where it was this module that imported it, and no test."""
+
+
+NPU = True
+REMEDY = "source set_env.sh of CANN on a machine with an NPU; until then use the emulator"
 
 
 def find(option: str) -> str:
@@ -39,6 +44,14 @@ def require(option: str) -> None:
     acl, why = probe_acl()
     if acl is None:
         raise RuntimeUnavailableError(f"{option}: {why}")
+
+
+def probe() -> Probe:
+    """Count the devices, and ask for their chip."""
+    acl, why = probe_acl()
+    if acl is None:
+        return Probe(works=False, why=why)
+    return Probe(works=True, why=why, devices=acl.rt.get_device_count()[0], soc=acl.get_soc_name() or "")
 
 
 def needs_process(scene: str) -> bool:

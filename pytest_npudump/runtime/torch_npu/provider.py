@@ -8,9 +8,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Runtime
+
+
+NPU = True
+REMEDY = "install it with CANN on a machine with an NPU, if the tests use it"
 
 
 def find(option: str) -> str:
@@ -30,6 +35,17 @@ def load(option: str, device: int) -> Runtime:
 def require(option: str) -> None:
     """Import torch_npu and ask it for a device."""
     _imported(option)
+
+
+def probe() -> Probe:
+    """Import torch_npu, and ask for its chip.
+
+    Raises:
+        RuntimeUnavailableError: it cannot be imported, or finds no device.
+    """
+    option = "--npudump-runtime=torch_npu"
+    find(option)
+    return Probe(works=True, why="a device answers", soc=load(option, 0).producer().get("soc", ""))
 
 
 def needs_process(scene: str) -> bool:

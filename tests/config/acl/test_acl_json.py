@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,11 +15,8 @@ from pytest_npudump.config.acl.acl_json import check_request, dump_section, requ
 from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.plugin.marker.arguments import parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination
-from pytest_npudump.request import DumpRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.acl.config import AclJson
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VERSIONS = ("8.5.0", "9.0.0", "9.1.0")
 RANGE = [{"begin": "a", "end": "b"}]
@@ -59,7 +57,7 @@ def verdicts(section: dict[str, Any], cwd: Path, version: str) -> tuple[bool, bo
 def test_section_says_what_was_asked_for_under_cann_s_names(
     arguments: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    section = dump_section(request(arguments), "/d")
+    section = dump_section(RunRequest(request(arguments), Path("/d")))
     assert section["dump_path"] == "/d"
     assert {key: section[key] for key in expected} == expected
 
@@ -80,11 +78,11 @@ def test_section_is_accepted_by_adump_and_switches_a_dump_on(
         assert version != "9.1.0"
         return
     for changes in (
-        {},
-        {"layers": ["net/conv.1"], "dump_data": "tensor"},
-        {"layers": [], "dump_data": "tensor"},
+        (),
+        (("net/conv.1",), "tensor"),
+        ((), "tensor"),
     ):
-        section = dump_section(wanted, str(tmp_path), **changes)
+        section = dump_section(RunRequest(wanted, tmp_path, *changes))
         accepted, need_dump, message = verdicts(section, tmp_path, version)
         assert (accepted, need_dump) == (True, True), message
 
@@ -93,7 +91,7 @@ def test_section_is_accepted_by_adump_and_switches_a_dump_on(
 def test_section_is_not_refused_by_the_graph_engine_behind_adump(
     tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
-    verdict = ge.validate_dump(dump_section(request(arguments), str(tmp_path)))
+    verdict = ge.validate_dump(dump_section(RunRequest(request(arguments), tmp_path)))
     assert verdict.accepted, verdict.message
 
 
@@ -124,8 +122,8 @@ def test_second_run_of_any_accepted_request_is_accepted_too(
         check_request(wanted, version="9.1.0", cwd=cwd)
     except (RequestError, ConfigError):
         return
-    for layers in (["net/conv.1", "fc"], []):
-        section = dump_section(wanted, str(cwd), layers=layers, dump_data="tensor")
+    for layers in (("net/conv.1", "fc"), ()):
+        section = dump_section(RunRequest(wanted, cwd, layers, "tensor"))
         accepted, _, message = verdicts(section, cwd, "9.1.0")
         assert accepted, message
         assert section["dump_data"] == "tensor"
@@ -147,7 +145,7 @@ def test_request_that_cann_refuses_is_an_error_in_its_words(
 
 
 def test_file_holds_the_section_and_is_private(tmp_path: Path) -> None:
-    section = dump_section(DumpRequest(), str(tmp_path))
+    section = dump_section(RunRequest(DumpRequest(), tmp_path))
     write_acl_json(tmp_path / "acl.json", section)
     assert json.loads((tmp_path / "acl.json").read_text()) == {"dump": section}
     assert (tmp_path / "acl.json").stat().st_mode & 0o777 == 0o600
@@ -156,13 +154,13 @@ def test_file_holds_the_section_and_is_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/a b", "/ü", "/a\nb", "/a'b", '/a"b', "/a|b", "/a~b", "/a<b", "/名"])
 def test_path_that_the_graph_engine_dumps_nothing_into_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ConfigError, match=r"dumps nothing into a path.*--npudump-dump-dir, or --basetemp"):
-        write_acl_json(tmp_path / "acl.json", dump_section(DumpRequest(), path))
+        write_acl_json(tmp_path / "acl.json", dump_section(RunRequest(DumpRequest(), Path(path))))
     assert not (tmp_path / "acl.json").exists()
 
 
 @pytest.mark.parametrize(("length", "fits"), [(512, True), (513, False)])
 def test_path_may_have_512_bytes(tmp_path: Path, length: int, fits: bool) -> None:  # noqa: FBT001 - a parameter
-    section = dump_section(DumpRequest(), "/" + "a" * (length - 1))
+    section = dump_section(RunRequest(DumpRequest(), Path("/" + "a" * (length - 1))))
     if fits:
         write_acl_json(tmp_path / "acl.json", section)
         return
@@ -205,8 +203,8 @@ def test_no_dump_of_data_is_begun_that_ge_refuses_because_of_the_environment(
     monkeypatch.setenv(variable, str(tmp_path))
     wanted, path = DumpRequest(scene=scene), tmp_path / "acl.json"
     if scene == "exception":
-        AclJson().write_config(path, wanted, tmp_path)
+        AclJson().write_config(path, RunRequest(wanted, tmp_path))
         return
     with pytest.raises(ConfigError, match=f"{variable}: .*E10056.*unset {variable}$"):
-        AclJson().write_config(path, wanted, tmp_path)
+        AclJson().write_config(path, RunRequest(wanted, tmp_path))
     assert not path.exists()

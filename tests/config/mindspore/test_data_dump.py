@@ -6,7 +6,8 @@ import json
 import re
 import stat
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,12 +26,11 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.plugin.marker.arguments import parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination
-from pytest_npudump.request import DumpRequest
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pytest_npudump.request import DumpRequest, RunRequest
 
 NEWEST = (2, 10)
+
+DUMP = Path("/var/dump")
 
 
 def request_of(**arguments: Any) -> DumpRequest:
@@ -40,7 +40,7 @@ def request_of(**arguments: Any) -> DumpRequest:
 
 
 def settings_of(**arguments: Any) -> dict[str, Any]:
-    return data_dump_settings(request_of(**arguments), "/var/dump")
+    return data_dump_settings(RunRequest(request_of(**arguments), DUMP))
 
 
 def common_of(**arguments: Any) -> dict[str, Any]:
@@ -123,12 +123,12 @@ def test_second_run_dumps_tensors_of_the_layers_given_whatever_the_first_one_dum
     request = request_of(
         layers=["*"], dump_data="stats", dump_stats=["Max"], data_dump={"stat_calc_mode": "device"}
     )
-    settings = data_dump_settings(request, "/var/dump", layers=["Default/b-op1"], dump_data="tensor")
+    settings = data_dump_settings(RunRequest(request, DUMP, ("Default/b-op1",), "tensor"))
     common = settings["common_dump_settings"]
     assert (common["kernels"], common["saved_data"]) == (["Default/b-op1"], "tensor")
     assert "statistic_category" not in common
     full = request_of(data_dump={"saved_data": "full"})
-    again = data_dump_settings(full, "/var/dump", layers=[], dump_data="tensor")["common_dump_settings"]
+    again = data_dump_settings(RunRequest(full, DUMP, (), "tensor"))["common_dump_settings"]
     assert (again["kernels"], again["dump_mode"], again["saved_data"]) == ([], 0, "tensor")
 
 
@@ -251,7 +251,9 @@ def test_versions_without_expressions_take_full_names_only() -> None:
     assert kernels_of(["Default/a-op0", "MatMul-op9"], version=(2, 2)) == ["Default/a-op0", "MatMul-op9"]
     assert kernels_of(["Default/*"], version=(2, 2)) == []
     assert kernels_of(["fc1.weight"], version=(2, 2)) == []
-    old = data_dump_settings(request_of(dump_data="stats"), "/d", version=(2, 2))["common_dump_settings"]
+    old = data_dump_settings(RunRequest(request_of(dump_data="stats"), DUMP), version=(2, 2))[
+        "common_dump_settings"
+    ]
     assert "statistic_category" not in old
 
 
@@ -312,7 +314,7 @@ def test_a_glob_selects_whatever_the_glob_matches(prefix: str, rest: str) -> Non
 
 @given(st.lists(NAMES, max_size=3))
 def test_any_layers_make_a_file_that_mindspore_takes(layers: list[str]) -> None:
-    settings = data_dump_settings(DumpRequest(layers=tuple(layers)), "/var/dump")
+    settings = data_dump_settings(RunRequest(DumpRequest(layers=tuple(layers)), DUMP))
     assert validate(json.dumps(settings).encode(), device="CPU", environ={}).accepted
 
 
@@ -323,7 +325,7 @@ def test_the_file_is_private_and_a_path_mindspore_refuses_is_never_written(tmp_p
     assert json.loads(path.read_text()) == settings
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for dump_path in ("/var/a.b", "/var/a b", "relative", "/var/\u00e9"):
-        refused = data_dump_settings(DumpRequest(), dump_path)
+        refused = data_dump_settings(RunRequest(DumpRequest(), Path(dump_path)))
         with pytest.raises(ConfigError, match=r"path: .*--npudump-dump-dir"):
             write_data_dump(tmp_path / "other.json", refused, device="CPU", version=NEWEST)
     assert not (tmp_path / "other.json").exists()

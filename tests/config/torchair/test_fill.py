@@ -13,7 +13,7 @@ import pytest
 from pytest_npudump.config.acl.acl_json import dump_section, write_acl_json
 from pytest_npudump.config.torchair.dump_config import fill
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
-from pytest_npudump.request import DumpRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ def acl_json(tmp_path: Path) -> Callable[..., Path]:
         path = tmp_path / "acl.json"
         dump = tmp_path / "dump"
         dump.mkdir(exist_ok=True)
-        write_acl_json(path, dump_section(DumpRequest(**wanted), str(dump)))
+        write_acl_json(path, dump_section(RunRequest(DumpRequest(**wanted), dump)))
         return path
 
     return write

@@ -18,7 +18,7 @@ import pytest
 
 from pytest_npudump.config.acl.acl_json import dump_section, write_acl_json
 from pytest_npudump.config.torchair.checker import validate_options
-from pytest_npudump.request import DumpRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
 SCRIPT = Path(__file__).parents[2] / "data" / "torchair" / "real_config.py"
@@ -64,7 +64,7 @@ def test_the_real_object_asks_for_the_dump_of_a_request(tmp_path: Path) -> None:
     for name, (request, scope) in requests.items():
         dump_path = tmp_path / f"dump_{name}"
         dump_path.mkdir()
-        write_acl_json(tmp_path / f"{name}.json", dump_section(request, str(dump_path)))
+        write_acl_json(tmp_path / f"{name}.json", dump_section(RunRequest(request, dump_path)))
         paths.append((str(tmp_path / f"{name}.json"), scope))
     plain, scope, tensor, beyond = ask(paths, [])["filled"]
     assert plain == {"ge_dump_with_acl_config": str(tmp_path / "plain.json")}

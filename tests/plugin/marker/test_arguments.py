@@ -18,7 +18,7 @@ from pytest_npudump.config.acl.acl_json import dump_section
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.marker.arguments import CHECKS, parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination
-from pytest_npudump.request import DumpRequest, is_glob, matches_any
+from pytest_npudump.request import DumpRequest, RunRequest, is_glob, matches_any
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "marker.md"
 RANGE = {"begin": "a", "end": "b"}
@@ -32,7 +32,7 @@ def test_without_arguments_every_layer_s_output_statistics_are_asked_for() -> No
     request = parse()
     assert request == DumpRequest()
     assert (request.layers, request.scene, request.dump_mode) == ((), "model", "output")
-    assert dump_section(request, "dumps")["dump_data"] == "stats"
+    assert dump_section(RunRequest(request, Path("dumps")))["dump_data"] == "stats"
     assert request.escalate
 
 

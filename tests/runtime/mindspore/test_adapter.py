@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.errors import ConfigError, MissingExtraError, RuntimeUnavailableError
-from pytest_npudump.request import DumpRequest
+from pytest_npudump.request import DumpRequest, RunRequest
 from pytest_npudump.runtime.mindspore import provider
 from pytest_npudump.runtime.mindspore.activity import MindSporeActivity
 from pytest_npudump.runtime.mindspore.adapter import MindSporeRuntime
@@ -76,7 +76,7 @@ def dump_path(tmp_path: Path) -> Path:
 
 def started(runtime: MindSporeRuntime, dump_path: Path, **request: Any) -> Path:
     config = dump_path.parent / runtime.config_name
-    runtime.write_config(config, DumpRequest(**request), dump_path)
+    runtime.write_config(config, RunRequest(DumpRequest(**request), dump_path))
     runtime.start(config)
     return config
 
@@ -131,12 +131,14 @@ def test_single_operators_are_dumped_by_an_acl_json(dump_path: Path) -> None:
 def test_a_request_the_device_cannot_do_writes_no_file(dump_path: Path) -> None:
     config = dump_path.parent / "data_dump.json"
     with pytest.raises(ConfigError, match="MindSpore writes no statistics on CPU"):
-        MindSporeRuntime(MindSpore()).write_config(config, DumpRequest(dump_data="stats"), dump_path)
+        MindSporeRuntime(MindSpore()).write_config(
+            config, RunRequest(DumpRequest(dump_data="stats"), dump_path)
+        )
     assert not config.exists()
     ascend = MindSporeRuntime(MindSpore("Ascend"))
-    ascend.write_config(config, DumpRequest(dump_data="stats"), dump_path)
+    ascend.write_config(config, RunRequest(DumpRequest(dump_data="stats"), dump_path))
     assert json.loads(config.read_text())["common_dump_settings"]["saved_data"] == "statistic"
-    ascend.write_config(config, DumpRequest(dump_data="stats"), dump_path, layers=(), dump_data="tensor")
+    ascend.write_config(config, RunRequest(DumpRequest(dump_data="stats"), dump_path, (), "tensor"))
     assert json.loads(config.read_text())["common_dump_settings"]["saved_data"] == "tensor"
 
 
