@@ -77,9 +77,9 @@ def asked_statistics(dump: Dump, request: DumpRequest) -> Dump:
     return replace(dump, records=records)
 
 
-def absent_layers(dump: Dump, request: DumpRequest) -> tuple[str, ...]:
-    """Names and globs of the request that no layer of the dump answers to."""
-    present = {record.key.layer for record in dump.records}
+def absent_layers(layers: Iterable[str], request: DumpRequest) -> tuple[str, ...]:
+    """Names and globs of the request that none of a dump's layers answers to."""
+    present = set(layers)
     present |= {sanitise(layer) for layer in present}
     return tuple(
         pattern

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
@@ -24,7 +26,13 @@ def read_golden(path: Path) -> Golden:
         GoldenMissingError: there is no such file.
         GoldenError: it cannot be read, is not a golden file, or is damaged; names the line.
     """
-    return parse(_decode(_read(path), path), path)
+    content = _read(path)
+    return replace(parse(_decode(content, path), path), digest=content_digest(content))
+
+
+def content_digest(content: bytes) -> str:
+    """Return what tells one content of a golden file from another."""
+    return sha256(content).hexdigest()
 
 
 def is_there(path: Path) -> bool:

@@ -43,6 +43,7 @@ class Golden:
         path: the file it was read from or is to be written to.
         extra: further top-level keys (measured noise, tolerances), plain data, kept on a rewrite.
         blocks: the lines of the blocks of :data:`BLOCKS` that the file has, each line ending in a newline.
+        digest: SHA-256 of the file it was read from, in hexadecimal; "" where it was not read from one.
     """
 
     test: str
@@ -51,6 +52,7 @@ class Golden:
     path: Path
     extra: Mapping[str, Any] = field(default_factory=dict)
     blocks: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
 
 
 def render(golden: Golden) -> str:

@@ -94,17 +94,33 @@ class Goldens:
         Raises:
             GoldenError: it cannot be written; the old file is as it was.
         """
-        facts = self._facts(producer)
-        dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())} - known.keys()
-        kept = previous.extra if previous else {}
-        extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
-        golden = Golden(test=self.test, producer=facts, table=table, path=self.path, extra=extra)
+        golden = self.successor(previous, table, self.facts(producer), known)
         if tensors is None:
             return pair.Recording(self.path, stage_golden(self.path, golden))
         metadata = tensors.metadata(golden)
         return pair.stage_pair(golden, tensors.tensors, metadata, tensors.left_out)
 
-    def _facts(self, producer: Mapping[str, str]) -> dict[str, str]:
+    def successor(
+        self,
+        previous: Golden | None,
+        table: StatsTable,
+        facts: Mapping[str, str],
+        known: Mapping[str, object] = MappingProxyType({}),
+    ) -> Golden:
+        """Return the golden that an update with these statistics makes of the earlier one.
+
+        Args:
+            previous: the earlier one, if there is any.
+            table: the statistics.
+            facts: of their origin, as :meth:`facts` has them.
+            known: what the run says of tensors without a row, in place of what the earlier one says.
+        """
+        dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())} - known.keys()
+        kept = previous.extra if previous else {}
+        extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
+        return Golden(test=self.test, producer=facts, table=table, path=self.path, extra=extra)
+
+    def facts(self, producer: Mapping[str, str]) -> dict[str, str]:
         """Return what a golden records of its origin: ``producer``, what is installed, and what was asked.
 
         Args:
@@ -145,9 +161,14 @@ class Goldens:
     def _asked(self) -> dict[str, str]:
         return {"scene": self.request.scene, "dump_mode": self.request.dump_mode}
 
-    def differences(self, golden: Golden, producer: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-        """Facts of origin in which the golden and this run differ, as ``name: (golden, this run)``."""
-        now = self._facts(producer)
+    def differences(self, golden: Golden, facts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        """Facts of origin in which the golden and a run differ, as ``name: (golden, the run)``.
+
+        Args:
+            golden: what is compared with.
+            facts: of the run, as :meth:`facts` has them.
+        """
+        now = dict(facts)
         before = {name: str(value) for name, value in golden.producer.items() if name != "digits"}
         names = dict.fromkeys([*before, *now])
         return {

@@ -15,6 +15,7 @@ from pytest_npudump.reference.reference import Reference
 from pytest_npudump.regression.case import Case
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.runtime.base import RearrangingRuntime
+from pytest_npudump.runtime.remote import RemoteRuntime
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,18 +17,18 @@ CHANGE = "change"
 
 
 def numerics_for(
-    case: Case, differences: Mapping[str, tuple[str, str]], producer: Mapping[str, str]
+    case: Case, differences: Mapping[str, tuple[str, str]], facts: Mapping[str, str]
 ) -> Numerics:
     """Decide by what produced the golden and this run; the marker, then the option, may have decided.
 
     Args:
         case: the test.
         differences: facts of origin in which the golden and the run differ.
-        producer: what the runtime of the run says of itself.
+        facts: of the run's origin.
     """
     return numerics_of(
         differences,
-        producer,
+        facts,
         marker=case.request.numerics,
         option=case.settings.numerics or AUTO,
     )

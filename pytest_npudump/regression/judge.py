@@ -6,51 +6,32 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.eager_calls import compare_runs, under_golden_keys
+from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
-from pytest_npudump.compare.tolerances.rules import MARKER_RULES
-from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.selection import (
-    absent_layers,
-    both_spellings,
-    suggest,
-)
-from pytest_npudump.dump.table import StatsTable, layer_of
-from pytest_npudump.errors import DumpError, GoldenError, GoldenMissingError
-from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
-from pytest_npudump.golden.pair import left_out
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.bounds import changes, numerics_for
 from pytest_npudump.regression.diagnose import full_words, notes_of
-from pytest_npudump.regression.empty_operators import changed, empty_operators, notes_on
-from pytest_npudump.regression.golden_elements import judge_elements
+from pytest_npudump.regression.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.regression.ranks import by_rank, judge_parts, shared
-from pytest_npudump.regression.record import golden_to_start_from, left_out_notes, record
+from pytest_npudump.regression.record import golden_to_start_from, record
 from pytest_npudump.regression.reference_outcome import by_reference_alone, not_recorded, with_reference
-from pytest_npudump.regression.run_dump import collect, told_by_raw_names, unreadable, without_unwritten
+from pytest_npudump.regression.run_dump import collect, told_by_raw_names, without_unwritten
 from pytest_npudump.regression.scenes import JUDGES
+from pytest_npudump.regression.snapshot import problems_of, take_snapshot
 from pytest_npudump.regression.unwritten import (
     NOT_LOOKED_FOR,
     depends_on_memory,
-    entries_of,
     keep_probe,
     read_probe,
 )
-from pytest_npudump.request import matches_any
-from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
-
-
-_NOTHING_JUDGED = (
-    "no value was judged: the golden and the dump share neither a finite statistic nor a hash of any tensor "
-    '(the notes say why); use dump_data="tensor", with golden_tensors where NaN or Inf hide the rest'
-)
 
 
 def judge(case: Case, attempt: Attempt) -> FirstRun:
@@ -112,97 +93,21 @@ def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTabl
     return (_record if case.settings.update_golden else _compare)(case, golden, dump, table)
 
 
-def _problems(case: Case, dump: Dump, table: StatsTable, known: set[str]) -> tuple[str, ...]:
-    layers = [record.key.layer for record in dump.records]
-    absent = tuple(
-        f"layer {name!r}, named in the marker, is not in the dump; {suggest(name, layers)}"
-        for name in absent_layers(dump, case.request)
-        if sanitise(name) not in known
-    )
-    unmatched = tuple(
-        f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
-        f"correct its layer, dtype or statistic, or remove it"
-        for rule in case.tolerances.unmatched(table)
-        if rule.source == MARKER_RULES
-    )
-    kept = tuple(
-        f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
-        for pattern in case.request.golden_tensors
-        if not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
-    )
-    evidence = case.runtime.activity.evidence
-    threads = (
-        *loads_without_order(dump.records, evidence.loaders),
-        *runs_without_order(dump.records, evidence.runners),
-    )
-    return unreadable(dump) + absent + unmatched + kept + threads + _nothing_told(table)
-
-
-def _nothing_told(table: StatsTable) -> tuple[str, ...]:
-    """Refuse a dump that tells no value of any tensor, which a test would pass whatever these are."""
-    holding = [count for count in table.counts if count != 0]
-    if not holding or table.known.any() or table.digests:
-        return ()
-    problem = (
-        f"the dump tells neither statistics nor hashes of any of its {len(holding)} tensors (ACL "
-        f'computes none of bfloat16, say): there is nothing to judge, use dump_data="tensor"'
-    )
-    return (problem,)
-
-
 def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
+    snapshot = take_snapshot(case, golden, dump, table)
     if golden is None and case.reference is not None:
-        problems = _problems(case, dump, table, set())
+        problems = problems_of(case, snapshot)
         path, notes = case.goldens.path, dump.notes
-        return FirstRun(by_reference_alone(path, tensors=len(table), problems=problems, notes=notes), dump)
-    if golden is None:
-        problem = str(GoldenMissingError(f"no golden file {case.goldens.path}"))
-        path, word = case.goldens.path, status.MISSING_GOLDEN
-        return FirstRun(Outcome(word, path, problems=(problem,), tensors=len(table)), dump)
-    producer = case.runtime.producer()
-    environment = case.goldens.differences(golden, producer)
-    numerics = numerics_for(case, environment, producer)
-    tolerances = case.tolerances.under(numerics.bounds)
-    comparison = compare_runs(golden.table, table, tolerances)
-    if comparison.count(EXTRA):  # the golden knows no raw names for them
-        dump = told_by_raw_names(case, golden, dump)
-        comparison = compare_runs(golden.table, StatsTable.from_records(dump.records), tolerances)
-    lost: tuple[str, ...] = ()
-    doubtful: tuple[str, ...] = ()
-    if kept := case.request.golden_tensors:
-        stored = stored_tensors(golden)
-        comparison = judge_elements(comparison, stored, kept, dump.records, tolerances)
-        lost = _lost_tensors(golden, missing_tensors(golden, stored, kept))
-        doubtful = left_out_notes(left_out(golden))
-    dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
-    known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
-    known |= {sanitise(layer_of(key)) for key in entries_of(golden)}
-    silent = empty_operators(case, dump)
-    problems = (
-        *case.goldens.foreign(golden),
-        *changed(golden, silent),
-        *_problems(case, dump, table, known),
-        *lost,
-        *changes(case, comparison),
-    )
-    if not problems and comparison.nothing_judged:
-        problems = (_NOTHING_JUDGED,)
-    good = not comparison.failing and not problems
-    outcome = Outcome(
-        status.PASSED if good else status.FAILED,
-        golden.path,
-        comparison=comparison,
-        problems=problems,
-        notes=dump.notes
-        + case.goldens.unsaid(golden)
-        + notes_on(golden, silent)
-        + doubtful
-        + comparison.notes,
-        tensors=len(table),
-        numerics=numerics,
-        environment=environment,
-    )
-    return FirstRun(outcome, dump)
+        outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
+    elif golden is None:
+        outcome = without_golden(case, snapshot)
+    else:
+        outcome = judge_snapshot(case, golden, snapshot, dump.records)
+    comparison = outcome.comparison
+    if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
+        dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
+        dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
+    return FirstRun(outcome, dump, snapshot=snapshot, judged_with=golden)
 
 
 def _depends_on_memory(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
@@ -215,21 +120,9 @@ def _depends_on_memory(case: Case, golden: Golden | None, dump: Dump, table: Sta
     return False, dump
 
 
-def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
-    """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
-    if not missing:
-        return ()
-    first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
-    problem = (
-        f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
-        f"safetensors file from version control, or approve anew with --npudump-update-golden"
-    )
-    return (problem,)
-
-
 def _record(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
     path, count = case.goldens.path, len(table)
-    problems = _problems(case, dump, table, set())
+    problems = problems_of(case, take_snapshot(case, golden, dump, table))
     if problems:
         return FirstRun(Outcome(status.ERROR, path, problems=problems, tensors=count), dump)
     if (outcome := shared(case, table)) is not None:

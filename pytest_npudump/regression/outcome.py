@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.golden.pair import Recording
+    from pytest_npudump.golden.text import Golden
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.snapshot import Snapshot
 
 PASSED = "passed"
 FAILED = "failed"
@@ -91,12 +93,16 @@ class FirstRun:
         dump: what it left; None where it cannot be read, or a scene with a judge of its own has read it.
         part: the rank or device of the dump that was judged, where all share one golden; "" for all of it.
         unwritten: tensors of the dump that nothing writes, which a recording leaves out.
+        snapshot: what was compared with the golden; None where nothing was.
+        judged_with: the golden that decided; None where there was none.
     """
 
     outcome: Outcome
     dump: Dump | None = None
     part: str = ""
     unwritten: tuple[TensorKey, ...] = ()
+    snapshot: Snapshot | None = None
+    judged_with: Golden | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,23 +76,36 @@ def without_unwritten(case: Case, dump: Dump, golden: Golden | None) -> Dump:
     return replace(rest, notes=rest.notes + unjudged_note(entries, dump, rest))
 
 
+def raw_names(case: Case, golden: Golden | None, dump: Dump) -> dict[str, tuple[str, ...]]:
+    """Return the raw names of a dump's layers by those of its files, as golden, marker and models tell them.
+
+    Nothing is told where the dump has them already, or a model's file cannot be read any more.
+    """
+    try:
+        return _resolved(case, golden, dump)
+    except DumpError:
+        return {}
+
+
 def _named(case: Case, golden: Golden | None, dump: Dump) -> Dump:
-    raw = resolve_raw_names(
+    return with_raw_names(dump, _resolved(case, golden, dump))
+
+
+def _resolved(case: Case, golden: Golden | None, dump: Dump) -> dict[str, tuple[str, ...]]:
+    if dump.raw_names:
+        return {}
+    return resolve_raw_names(
         {sanitise(record.key.layer) for record in dump.records},
         request=case.request,
         golden_keys=golden.table.keys if golden else (),
         models=case.runtime.activity.models,
         tree=dump.root,
     )
-    return with_raw_names(dump, raw)
 
 
-def told_by_raw_names(case: Case, golden: Golden, dump: Dump) -> Dump:
+def told_by_raw_names(case: Case, golden: Golden | None, dump: Dump) -> Dump:
     """Give the layers of a dump their raw names, as far as the golden and the test's models tell them."""
-    try:
-        return _named(case, golden, dump)
-    except DumpError:  # the model's file cannot be read any more
-        return dump
+    return with_raw_names(dump, raw_names(case, golden, dump))
 
 
 def unreadable(dump: Dump) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class Reporter:
         for line in self._notes:
             terminalreporter.write_line(f"npudump: {line}")
         if self._results:
-            from pytest_npudump.plugin.terminal.summary import summary_line  # noqa: PLC0415 - only for marked tests
+            from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
 
             results, approves = [*self._results.values()], self._settings.update_golden
             terminalreporter.write_line(summary_line(results, approves=approves))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_npudump.plugin.terminal.summary import summary_line
+from pytest_npudump.report.summary import summary_line
 
 GOOD = {"status": "passed", "runtime": "acl", "expected": 10, "compared": 10, "first": None}
 BAD = {**GOOD, "status": "failed", "compared": 8, "first": "net/conv:output.0"}

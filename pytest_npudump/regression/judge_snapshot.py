@@ -1,0 +1,103 @@
+"""A run's snapshot against its golden: the judgement that the plugin makes, and that can be made again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import layer_of
+from pytest_npudump.errors import GoldenMissingError
+from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
+from pytest_npudump.golden.pair import left_out
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.empty_operators import changed, notes_on
+from pytest_npudump.regression.golden_elements import judge_elements
+from pytest_npudump.regression.bounds import changes, numerics_for
+from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.record import left_out_notes
+from pytest_npudump.regression.snapshot import problems_of
+from pytest_npudump.regression.unwritten import entries_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.snapshot import Snapshot
+
+_NOTHING_JUDGED = (
+    "no value was judged: the golden and the dump share neither a finite statistic nor a hash of any tensor "
+    '(the notes say why); use dump_data="tensor", with golden_tensors where NaN or Inf hide the rest'
+)
+
+
+def without_golden(case: Case, snapshot: Snapshot) -> Outcome:
+    """Return the outcome of a test that has no golden to be compared with."""
+    problem = str(GoldenMissingError(f"no golden file {case.goldens.path}"))
+    path, word = case.goldens.path, status.MISSING_GOLDEN
+    return Outcome(word, path, problems=(problem,), tensors=len(snapshot.table))
+
+
+def judge_snapshot(
+    case: Case, golden: Golden, snapshot: Snapshot, records: Sequence[TensorRecord] = ()
+) -> Outcome:
+    """Compare a run with its golden.
+
+    Args:
+        case: the test.
+        golden: what counts.
+        snapshot: what the run left.
+        records: its tensors, in the order of the snapshot's table; none where they are not at hand, and
+            elements are not judged.
+
+    Raises:
+        GoldenError: the golden's tensors cannot be read.
+    """
+    environment = case.goldens.differences(golden, snapshot.facts)
+    numerics = numerics_for(case, environment, snapshot.facts)
+    tolerances = case.tolerances.under(numerics.bounds)
+    comparison = compare_runs(golden.table, snapshot.table, tolerances)
+    lost: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+    if kept := case.request.golden_tensors:
+        stored = stored_tensors(golden)
+        comparison = judge_elements(comparison, stored, kept, records, tolerances)
+        lost = _lost_tensors(golden, missing_tensors(golden, stored, kept))
+        doubtful = left_out_notes(left_out(golden))
+    known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
+    known |= {sanitise(layer_of(key)) for key in entries_of(golden)}
+    problems = (
+        *case.goldens.foreign(golden),
+        *changed(golden, snapshot.empty),
+        *problems_of(case, snapshot, known),
+        *lost,
+        *changes(case, comparison),
+    )
+    if not problems and comparison.nothing_judged:
+        problems = (_NOTHING_JUDGED,)
+    good = not comparison.failing and not problems
+    notes = (snapshot.notes, case.goldens.unsaid(golden), notes_on(golden, snapshot.empty))
+    return Outcome(
+        status.PASSED if good else status.FAILED,
+        golden.path,
+        comparison=comparison,
+        problems=problems,
+        notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes),
+        tensors=len(snapshot.table),
+        numerics=numerics,
+        environment=environment,
+    )
+
+
+def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
+    """Say which tensors the marker wants kept and the golden has not, lost or never recorded."""
+    if not missing:
+        return ()
+    first = f"{missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else "")
+    problem = (
+        f"golden tensors named in the marker are not beside {golden.path.name}: {first}; restore the "
+        f"safetensors file from version control, or approve anew with --npudump-update-golden"
+    )
+    return (problem,)

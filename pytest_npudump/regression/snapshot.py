@@ -1,0 +1,136 @@
+"""What a run left, without its files: what its golden is compared with, and what could take its place.
+
+A judgement of it needs no device and no dump, so that it can be made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES
+from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.selection import absent_layers, both_spellings, suggest
+from pytest_npudump.dump.table import layer_of
+from pytest_npudump.golden.text import EMPTY, UNWRITTEN
+from pytest_npudump.regression.empty_operators import empty_operators
+from pytest_npudump.regression.run_dump import raw_names, unreadable
+from pytest_npudump.request import matches_any
+from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.regression.case import Case
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The statistics of a run, and what is known of it besides.
+
+    Attributes:
+        table: the statistics in execution order, under the raw names of layers as far as these are known.
+        facts: of their origin, as a golden records them.
+        empty: shapes of the outputs of operators that left no file; None where nothing can tell.
+        problems: what is wrong with the dump, whatever it is compared with, in words.
+        notes: of the dump's reader.
+        has_tensors: whether the dump held tensors, whose elements are judged besides.
+    """
+
+    table: StatsTable
+    facts: Mapping[str, str]
+    empty: Mapping[str, list[str]] | None = None
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    has_tensors: bool = False
+
+    def as_golden(self, case: Case, previous: Golden | None) -> Golden:
+        """Return the golden that it would be, with what the earlier one holds besides statistics."""
+        known: dict[str, object] = {} if self.empty is None else {EMPTY: self.empty}
+        if previous is not None and UNWRITTEN in previous.extra:
+            known[UNWRITTEN] = previous.extra[UNWRITTEN]
+        return case.goldens.successor(previous, self.table, self.facts, known)
+
+
+def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> Snapshot:
+    """Return what a run left.
+
+    Args:
+        case: the test.
+        golden: its golden, which knows raw names; None where there is none.
+        dump: what the run dumped, as far as the test asks for it.
+        table: the statistics of that.
+    """
+    evidence = case.runtime.activity.evidence
+    threads = (
+        *loads_without_order(dump.records, evidence.loaders),
+        *runs_without_order(dump.records, evidence.runners),
+    )
+    elements = bool(case.request.golden_tensors)
+    return Snapshot(
+        table=_named(table, raw_names(case, golden, dump)),
+        facts=case.goldens.facts(case.runtime.producer()),
+        empty=empty_operators(case, dump),
+        problems=unreadable(dump) + threads,
+        notes=dump.notes,
+        has_tensors=elements and any(record.payload is not None for record in dump.records),
+    )
+
+
+def _named(table: StatsTable, raw: Mapping[str, tuple[str, ...]]) -> StatsTable:
+    """Return the table under raw names, where a layer has exactly one that is not its own."""
+    single = {name: names[0] for name, names in raw.items() if len(names) == 1 and names[0] != name}
+    if not single:
+        return table
+    return replace(table, keys=tuple([_renamed(key, single) for key in table.keys]))
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    name = names.get(layer_of(text))
+    return text if name is None else str(replace(TensorKey.parse(text), layer=name))
+
+
+def problems_of(
+    case: Case, snapshot: Snapshot, known: set[str] | frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """Return what keeps a run from being a golden, or from passing by one, besides its values; in words.
+
+    Args:
+        case: the test.
+        snapshot: what the run left.
+        known: layers, as file names spell them, that are told to be missing elsewhere.
+    """
+    table = snapshot.table
+    layers = [layer_of(key) for key in table.keys]
+    absent = tuple(
+        f"layer {name!r}, named in the marker, is not in the dump; {suggest(name, layers)}"
+        for name in absent_layers(layers, case.request)
+        if sanitise(name) not in known
+    )
+    unmatched = tuple(
+        f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
+        f"correct its layer, dtype or statistic, or remove it"
+        for rule in case.tolerances.unmatched(table)
+        if rule.source == MARKER_RULES
+    )
+    kept = tuple(
+        f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
+        for pattern in case.request.golden_tensors
+        if not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
+    )
+    return snapshot.problems + absent + unmatched + kept + _nothing_told(table)
+
+
+def _nothing_told(table: StatsTable) -> tuple[str, ...]:
+    """Refuse a dump that tells no value of any tensor, which a test would pass whatever these are."""
+    holding = [count for count in table.counts if count != 0]
+    if not holding or table.known.any() or table.digests:
+        return ()
+    problem = (
+        f"the dump tells neither statistics nor hashes of any of its {len(holding)} tensors (ACL "
+        f'computes none of bfloat16, say): there is nothing to judge, use dump_data="tensor"'
+    )
+    return (problem,)
