@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
 _POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -144,6 +149,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="SECONDS",
     ),
     Option(
+        "results",
+        default="",
+        help="folder in which verdicts and statistics of each marked test are kept for npudump check and "
+        "npudump golden; default in pytest's cache",
+        metavar="DIR",
+    ),
+    Option(
         "allow-update-in-ci",
         default=False,
         help="let update-golden write although the variable CI is set",
@@ -172,7 +184,31 @@ class Settings:
     keep_dumps: str
     isolation: str
     isolation_timeout: float
+    results: str
     allow_update_in_ci: bool
+
+
+def settings_from(values: Mapping[str, Any]) -> Settings:
+    """Return the options as typed values.
+
+    Args:
+        values: by ini key, as the command line or an ini file has them.
+
+    Raises:
+        RequestError: a value is not one of its option's.
+    """
+    typed = {name.removeprefix("npudump_"): value for name, value in values.items()}
+    typed["device"] = _device(str(typed["device"]))
+    typed["dump_limit"] = parse_size(str(typed["dump_limit"]))
+    typed["escalate"] = typed["escalate"] == "on"
+    typed["isolation_timeout"] = _seconds(str(typed["isolation_timeout"]))
+    return Settings(**typed)
+
+
+@lru_cache(maxsize=1)
+def default_settings() -> Settings:
+    """Return what holds where neither the command line nor the ini file says anything."""
+    return settings_from({option.dest: option.default for option in OPTIONS})
 
 
 def parse_size(text: str) -> int:
@@ -187,3 +223,21 @@ def parse_size(text: str) -> int:
     power = _POWERS[(match["unit"] or "")[:1].upper()]
     part = match["part"] or ""
     return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")
+
+
+def _device(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.strip().isdecimal():
+        raise RequestError(f"--npudump-device is {text!r}, expected a device id such as 0")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise RequestError(f"--npudump-isolation-timeout is {text!r}, expected seconds, greater than 0")
+    return seconds

@@ -134,6 +134,7 @@ def defaults() -> Settings:
         keep_dumps="failed",
         isolation="auto",
         isolation_timeout=1800.0,
+        results="",
         allow_update_in_ci=False,
     )
 

@@ -25,7 +25,9 @@ EMPTY = "empty"
 """Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
 UNWRITTEN = "unwritten"
 """Key of a golden file: layers with tensors that nothing wrote."""
-BLOCKS = ("projections", "edges")
+OP_TYPES = "op_types"
+"""Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
+BLOCKS = ("projections", "edges", OP_TYPES)
 """Keys of blocks of lines that may stand behind the table, in this order."""
 _TABLE = "tensors"
 _RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)

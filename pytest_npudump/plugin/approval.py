@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.plugin.item_state import EARLIER_PARTS, PARTS, RESULT, TEST
+from pytest_npudump.plugin.item_state import BAD, EARLIER_PARTS, PARTS, RESULT, TEST
 from pytest_npudump.regression import outcome as status
 
 if TYPE_CHECKING:
@@ -56,6 +56,25 @@ def _did_not_pass(report: pytest.TestReport) -> bool:
     # Those of a process of its own have the reports of subtests, which have a context, among them. A phase
     # that a plugin has repeated has an outcome of that plugin's own, and another report.
     return _part_failed(report) if hasattr(report, "context") else report.failed or report.skipped
+
+
+def why_incomplete(item: pytest.Item, reports: Sequence[pytest.TestReport], *, judged: bool) -> str | None:
+    """Return why not all of a test passed but for its verdict; None where it did.
+
+    Args:
+        item: the test, behind its teardown.
+        reports: of its phases.
+        judged: whether its body ended well, and what it dumped was compared.
+    """
+    if failed_parts(item) or failed_parts(item, EARLIER_PARTS):
+        return "a subtest did not pass"
+    bad = next((report for report in reports if _did_not_pass(report) and report.when != "call"), None)
+    if bad is not None:
+        return f"its {bad.when} did not pass"
+    failed = any(report.when == "call" and _did_not_pass(report) for report in reports)
+    if failed and not (judged and BAD in item.stash):
+        return "its body did not pass"
+    return None if judged else "it was not compared"
 
 
 def failed_parts(item: pytest.Item, key: pytest.StashKey[list[pytest.TestReport]] = PARTS) -> int:

@@ -10,7 +10,8 @@ import pytest
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.item_state import BAD, RESULT, may_run_again, will_run_again
+from pytest_npudump.plugin.item_state import BAD, KEPT, RESULT, may_run_again, will_run_again
+from pytest_npudump.plugin.paths import golden_root, results_path
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
@@ -123,7 +124,7 @@ def conclude(item: pytest.Item, test: CaseSession) -> None:
         raise pytest.fail.Exception(_recorded_failure(item, test), pytrace=False) from None
     from pytest_npudump.report.result_json import result_json  # noqa: PLC0415 - after a run
 
-    _keep_result(item, result_json(test.result, None))
+    _keep_result(item, test, result_json(test.result, None))
 
 
 def _write_ahead(test: CaseSession) -> None:
@@ -141,13 +142,13 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
 
     details = write_details(test.result)
-    _keep_result(item, result_json(test.result, details))
+    _keep_result(item, test, result_json(test.result, details))
     item.stash[RESULT]["short"] = short_lines(test.result)
     item.stash[BAD] = failure_text(test.result, details, verbose=item.config.option.verbose > 0)
     return item.stash[BAD]
 
 
-def _keep_result(item: pytest.Item, result: dict[str, Any]) -> None:
+def _keep_result(item: pytest.Item, test: CaseSession, result: dict[str, Any]) -> None:
     from pytest_npudump.report.result_json import small  # noqa: PLC0415 - after a run
 
     others = [(name, value) for name, value in item.user_properties if name != "npudump"]
@@ -157,6 +158,11 @@ def _keep_result(item: pytest.Item, result: dict[str, Any]) -> None:
     kept = item.stash.setdefault(RESULT, {})
     kept.clear()
     kept.update(result)
+    settings = test.case.settings
+    if test.state.first is not None and results_path(item.config, settings) is not None:
+        from pytest_npudump.results.kept import keep  # noqa: PLC0415 - after a run
+
+        item.stash[KEPT] = keep(test.result, test.state.first, golden_root(item.config, settings))
 
 
 def first_line(text: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
+    from pytest_npudump.results.kept import Kept
 
 TEST: pytest.StashKey[CaseSession] = pytest.StashKey()
 """The record of the test's runs."""
@@ -24,6 +25,8 @@ EARLIER_PARTS = pytest.StashKey[list[pytest.TestReport]]()
 """The reports of subtests in a run that this plugin repeats: some come as its fixtures are torn down."""
 REPORTS = pytest.StashKey[dict[str, pytest.TestReport]]()
 """The reports of the run under way, by phase: of a phase that is repeated the last one."""
+KEPT: pytest.StashKey[Kept | None] = pytest.StashKey()
+"""What is kept of the test beside its golden; None where nothing was judged."""
 BAD = pytest.StashKey[str]()
 """The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
 

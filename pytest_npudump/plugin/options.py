@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.settings import OPTIONS, Option, Settings, parse_size
+from pytest_npudump.settings import OPTIONS, Option, Settings, settings_from
 from pytest_npudump.storage.regular_file import with_argument_files
 
 if TYPE_CHECKING:
@@ -70,12 +70,7 @@ def settings_of(config: pytest.Config) -> Settings:
     """
     _refuse_standing(config)
     values = {option.dest: _resolve(option, config) for option in OPTIONS}
-    values = {name.removeprefix("npudump_"): value for name, value in values.items()}
-    values["device"] = _device(str(values["device"]))
-    values["dump_limit"] = parse_size(str(values["dump_limit"]))
-    values["escalate"] = values["escalate"] == "on"
-    values["isolation_timeout"] = _seconds(str(values["isolation_timeout"]))
-    return Settings(**values)
+    return settings_from(values)
 
 
 def _refuse_standing(config: pytest.Config) -> None:
@@ -119,21 +114,3 @@ def _resolve(option: Option, config: pytest.Config) -> Any:
         allowed = ", ".join(choices)
         raise RequestError(f"ini key {option.dest} is {value!r}, expected one of {allowed}")
     return value
-
-
-def _device(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.strip().isdecimal():
-        raise RequestError(f"--npudump-device is {text!r}, expected a device id such as 0")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise RequestError(f"--npudump-isolation-timeout is {text!r}, expected seconds, greater than 0")
-    return seconds

@@ -44,7 +44,7 @@ class Paths:
             variant = f"{variant}@{self._rank.variant}" if variant else self._rank.variant
         identity = Identity.of(item)
         return golden_path(
-            self._config.rootpath / self._settings.golden_dir,
+            golden_root(self._config, self._settings),
             test_file=identity.test_file,
             classes=identity.classes,
             name=identity.name,
@@ -98,6 +98,19 @@ def dumps_base(config: pytest.Config, settings: Settings) -> Path:
     """Return the folder in which the dumps and reports of a session lie, as an absolute path."""
     given = settings.dump_dir
     return Path(given).absolute() if given else _compat.base_temp(config) / "npudump"
+
+
+def golden_root(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder of the golden files."""
+    return config.rootpath / settings.golden_dir
+
+
+def results_path(config: pytest.Config, settings: Settings) -> Path | None:
+    """Return the folder of the results that a session keeps; None where there is no place for them."""
+    if settings.results:
+        return config.rootpath / settings.results
+    cache = config.cache if hasattr(config, "cache") else None
+    return cache.mkdir("npudump") / "results" if cache is not None else None
 
 
 def shared_goldens(items: Iterable[pytest.Item], paths: Paths) -> Iterator[tuple[pytest.Item, str]]:

@@ -12,6 +12,7 @@ from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, first_line
 from pytest_npudump.plugin.item_state import (
     BAD,
     ENDED,
+    KEPT,
     RESULT,
     TEST,
     may_run_again,
@@ -84,7 +85,7 @@ def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
     again = test is not None and test.state.wants_second_run and may_run_again(item)
     if test is not None and child.task.run > 1:
         reports = _with_failed_setup(item, reports)
-    child.concluded(test, again=again, bad=item.stash.get(BAD, ""))
+    child.concluded(test, item.stash.get(KEPT, None), again=again, bad=item.stash.get(BAD, ""))
     return reports
 
 

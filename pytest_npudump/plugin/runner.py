@@ -15,6 +15,7 @@ from pytest_npudump.plugin.item_state import (
     BAD,
     EARLIER_PARTS,
     ENDED,
+    KEPT,
     OURS,
     PARTS,
     REPORTS,
@@ -23,6 +24,7 @@ from pytest_npudump.plugin.item_state import (
     only_setup,
     will_run_again,
 )
+from pytest_npudump.plugin.keeper import Keeper
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, shared_goldens
@@ -35,7 +37,7 @@ from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import is_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from pytest_npudump.plugin.fixture import NpuDump
     from pytest_npudump.plugin.isolation.child import Child
@@ -61,6 +63,8 @@ class Runner:
         self._collected: list[pytest.Item] = []
         self.paths = Paths(config, settings, self.exchange.rank if self.exchange else None)
         self._repetitions = Repetitions(self.paths.golden)
+        number = self.exchange.rank.number if self.exchange else None
+        self._keeper = Keeper(config, settings, self.paths, number) if self._child is None else None
 
     def fixture_for(self, item: pytest.Item) -> NpuDump:
         """Return what ``item`` gets as ``npu_dump``."""
@@ -105,6 +109,7 @@ class Runner:
         try:
             with discarded_if_interrupted(item):
                 reports = self._reports(item, nextitem)
+            self._keep(item, reports)
             self._repetitions.note(item, self._settings, reports)
             for report in reports:
                 item.ihook.pytest_runtest_logreport(report=report)
@@ -119,6 +124,18 @@ class Runner:
             item.stash[OURS] = False
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+    def _keep(self, item: pytest.Item, reports: Sequence[pytest.TestReport]) -> None:
+        if self._keeper is not None and not only_setup(item):
+            self._keeper.keep(item, reports)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Remember how many tests a whole session has."""
+        if self._keeper is not None:
+            variant = self._settings.golden_variant
+            self._keeper.tests = frozenset(
+                self.paths.golden(item, variant) for item in session.items if is_marked(item)
+            )
 
     def _reports(self, item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
         """Run the test, and let what it has recorded count if all of it passed."""
@@ -156,6 +173,7 @@ class Runner:
         if BAD in item.stash:
             raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
         item.stash.setdefault(RESULT, {}).clear()
+        item.stash[KEPT] = None
         item.stash[EARLIER_PARTS] = item.stash.get(PARTS, []) if will_run_again(item) else []
         item.stash[ENDED], item.stash[PARTS], item.stash[REPORTS] = False, [], {}
         try:
@@ -221,6 +239,7 @@ class Runner:
             reports[report.when] = report
             if report.when == "teardown":
                 settle(item, item.stash.get(TEST, None), [*reports.values()])
+                self._keep(item, [*reports.values()])
         return report
 
     def pytest_sessionfinish(self) -> None:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 _NOTES = 5
 _NOTE = 300
-_COUNTS = ("expected", "compared", "passed", "unjudged", "identical", "changed")
+_TOLD = ("expected", "compared", "passed", "unjudged", "identical", "changed")
+COUNTS = (*_TOLD, FAIL, MISSING, EXTRA)
+"""Numbers of tensors in a result, where there was a comparison."""
 
 
 def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
     }
     if outcome.comparison is not None:
         comparison = outcome.comparison
-        told |= {name: getattr(comparison, name) for name in _COUNTS}
+        told |= {name: getattr(comparison, name) for name in _TOLD}
         told |= {name: comparison.count(name) for name in (FAIL, MISSING, EXTRA)}
         first = comparison.first
         told["first"] = str(first.key) if first else None

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.regression.case_state import CaseState
     from pytest_npudump.regression.session import CaseSession
+    from pytest_npudump.results.kept import Kept
 
 _EMULATOR = "pytest_npudump.emulator"
 """What stands for a device, and belongs to one process."""
@@ -140,17 +141,18 @@ class Child:
         if isinstance(excinfo.value, pytest.exit.Exception):
             self._post("exit", (str(excinfo.value.msg), excinfo.value.returncode))
 
-    def concluded(self, test: CaseSession | None, *, again: bool, bad: str) -> None:
+    def concluded(self, test: CaseSession | None, kept: Kept | None, *, again: bool, bad: str) -> None:
         """Hand over what has become of the test, before its reports.
 
         Args:
             test: with its outcome, where it came to one; None where it never began.
+            kept: what is kept of it; None where nothing was judged.
             again: whether a second run is to follow.
             bad: the failure that stands, whoever runs the test again; "" without one.
         """
         if test is not None and again:
             self.task.judged.write_bytes(dump_bytes(test.state.handed_over()))
-        told = {"again": again, "done": test is None or test.done, "bad": bad}
+        told = {"again": again, "done": test is None or test.done, "bad": bad, "kept": kept}
         self._post("concluded", told | {"recording": test.state.recording if test is not None else None})
 
     def judged(self) -> CaseState:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.regression.session import CaseSession
+    from pytest_npudump.results.kept import Kept
 
 _MAIN = "from pytest_npudump.plugin.isolation.child import main; main()"
 _GOOD = (0, 1)
@@ -43,6 +44,7 @@ class ChildRun:
         done: whether nobody needs its dumps any more.
         bad: the failure that stands, whoever runs the test again; "" without one.
         recording: what the run has recorded, which counts once all of the test has passed; None for nothing.
+        kept: what is kept of the test; None where nothing was judged.
         producer: what its runtime says of itself; empty where it never came to one.
         complete: whether the test had ended, and everything of it was reported, before the process did.
         death: how the process ended, where it did not end as it should; else "".
@@ -55,6 +57,7 @@ class ChildRun:
     done: bool
     bad: str
     recording: Recording | None
+    kept: Kept | None
     producer: Mapping[str, str]
     complete: bool
     death: str
@@ -102,6 +105,7 @@ def run_child(item: pytest.Item, test: CaseSession, run: int) -> ChildRun:
         done=concluded.get("done", False),
         bad=concluded.get("bad", ""),
         recording=concluded.get("recording"),
+        kept=concluded.get("kept"),
         producer=said.get("producer", {}),
         complete=complete,
         death="" if good and complete else _words(end, said),

@@ -12,7 +12,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, how_it_stopped
 from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
-from pytest_npudump.plugin.item_state import BAD, RESULT
+from pytest_npudump.plugin.item_state import BAD, KEPT, RESULT
 from pytest_npudump.regression.case_state import CaseState
 from pytest_npudump.regression.dumps_folder import delete_dumps, make_folder
 from pytest_npudump.regression.unwritten import looks_for_unwritten
@@ -93,6 +93,7 @@ class Isolated:
         if not run.complete:
             return self._died(run)
         self.test.resume(CaseState(recording=run.recording))
+        self.item.stash[KEPT] = run.kept
         if run.bad:
             self.item.stash[BAD] = run.bad
         if run.death:

@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.errors import NpudumpError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.settings import Settings
+
+UNKEPT = "npudump_results"
+"""Attribute of a test's report that says why its result is not kept."""
 
 _BUDGET = 40
 """Lines that failing marked tests may fill before each further one is cut to two lines."""
@@ -25,10 +30,12 @@ class Reporter:
         self._lines_left = _BUDGET if config.option.verbose <= 0 else None
         self._results: dict[str, Mapping[str, Any]] = {}
         self._notes: list[str] = []
+        self._unkept = ""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the result of a marked test, and cut its failure once the budget is spent."""
+        self._unkept = self._unkept or vars(report).get(UNKEPT, "")
         result: Mapping[str, Any] | None = vars(report).get("npudump")
         if result is None:
             return
@@ -60,6 +67,7 @@ class Reporter:
         from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - the same
         from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
 
+        self._tidy_results()
         rank = current_rank()
         memory = session_notes.Memory(self._config, rank.variant if rank is not None else "")
         found = session_notes.collect_notes([*self._results.values()], memory.before)
@@ -68,9 +76,21 @@ class Reporter:
         files = session_notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
         self._notes = session_notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
 
+    def _tidy_results(self) -> None:
+        """Remove what is kept of earlier runs of the tests that ran."""
+        from pytest_npudump.plugin.paths import results_path  # noqa: PLC0415 - only for marked tests
+        from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
+
+        path = results_path(self._config, self._settings)
+        try:
+            if path is not None and not self._unkept:
+                ResultsFolder(path).compact()
+        except (OSError, NpudumpError) as error:
+            self._unkept = f"earlier results in {path} cannot be removed: {error}"
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
-        for line in self._notes:
+        for line in filter(None, (*self._notes, self._unkept)):
             terminalreporter.write_line(f"npudump: {line}")
         if self._results:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests

@@ -1,0 +1,5 @@
+"""What a session leaves of its tests: verdicts and statistics, to be judged again and approved later.
+
+``entry`` is the line of one test, ``kept`` makes it of a result, ``folder`` is where lines and records lie.
+``rejudge`` judges what was kept; ``schema.json`` is what programs may count on.
+"""

@@ -1,0 +1,166 @@
+"""The line of one test in ``results.jsonl``: what came of its last run, and all that a judgement needs.
+
+``schema.json`` describes it for programs; both have one version.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import NpudumpError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERSION = 1
+TEST = "test"
+SESSION = "session"
+PASSED, FAILED, SKIPPED, XFAILED, XPASSED = "passed", "failed", "skipped", "xfailed", "xpassed"
+ACCEPTED, REJECTED = "accepted", "rejected"
+"""What a person decided about a run that differs from its golden."""
+
+_NONE = type(None)
+_SHAPE: Mapping[str, tuple[type, ...]] = {
+    "session": (str,),
+    "time": (str,),
+    "test": (str,),
+    "rank": (int, _NONE),
+    "status": (str,),
+    "outcome": (str,),
+    "incomplete": (str, _NONE),
+    "runtime": (str,),
+    "isolated": (bool,),
+    "part": (str,),
+    "tensors": (int,),
+    "counts": (dict,),
+    "problems": (list,),
+    "notes": (list,),
+    "numerics": (dict, _NONE),
+    "golden": (dict,),
+    "record": (dict, _NONE),
+    "snapshot": (dict, _NONE),
+    "refusals": (list,),
+    "producer": (dict,),
+    "request": (dict,),
+    "options": (dict,),
+    "tolerances": (dict,),
+    "test_file": (dict,),
+    "decision": (str, _NONE),
+}
+_SHA = re.compile(r"[0-9a-f]{64}")
+
+
+class ResultsError(NpudumpError):
+    """Kept results that cannot be read, trusted or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is kept of one test.
+
+    Attributes:
+        data: the line, as ``schema.json`` describes it.
+    """
+
+    data: Mapping[str, Any]
+
+    @property
+    def test(self) -> str:
+        """The test as a person would name it."""
+        return str(self.data["test"])
+
+    @property
+    def status(self) -> str:
+        """What the run came to, one of the constants of :mod:`pytest_npudump.regression.outcome`."""
+        return str(self.data["status"])
+
+    @property
+    def identity(self) -> tuple[str, str, int | None]:
+        """What tells the results of one test from those of another: the test, its golden and its rank."""
+        return self.test, self.golden_file, self.data["rank"]
+
+    @property
+    def golden_file(self) -> str:
+        """The golden file that an update would write, relative to the golden folder."""
+        return str(self.data["golden"]["file"])
+
+    @property
+    def record_file(self) -> str:
+        """The file of the run's statistics, relative to the folder of results; "" where there is none."""
+        return str(self.data["record"]["file"]) if self.data["record"] else ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run differs from its golden, or has none, and nobody has decided about it."""
+        return self.data["decision"] is None and self.status in {"failed", "golden missing"}
+
+
+def line_of(data: Mapping[str, Any]) -> bytes:
+    """Return one object as a line of ``results.jsonl``, strict JSON: NaN and infinities are text."""
+    try:
+        text = json.dumps(data, separators=(",", ":"), allow_nan=False, default=str)
+    except ValueError:
+        text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False, default=str)
+    return text.encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(_finite, value)]
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
+
+
+def parse_line(text: bytes) -> Mapping[str, Any]:
+    """Return the object of a line that this version writes.
+
+    Raises:
+        ValueError: it is none; says why.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("not JSON") from None
+    if not isinstance(data, dict) or data.get("kind") not in {TEST, SESSION}:
+        raise ValueError(f"no object of the kind {TEST!r} or {SESSION!r}")
+    if data.get("version") != VERSION:
+        raise ValueError(f"of version {data.get('version')!r}, this pytest-npudump reads version {VERSION}")
+    if data["kind"] == SESSION:
+        if not isinstance(data.get("session"), str) or not isinstance(data.get("tests"), int):
+            raise ValueError("a session without its name or its number of tests")
+        return data
+    for key, kinds in _SHAPE.items():
+        if not isinstance(data.get(key), kinds):
+            raise ValueError(  # noqa: TRY004 - a fault of the line, as all others
+                f"{key!r} is {'missing' if key not in data else 'of another type'}"
+            )
+    _check_files(data)
+    return data
+
+
+def _check_files(data: Mapping[str, Any]) -> None:
+    golden, record = data["golden"], data["record"]
+    named = [("golden", golden.get("file"), golden.get("sha256"))]
+    named += (
+        [("golden", golden.get("judged_with"), golden.get("sha256"))] if golden.get("judged_with") else []
+    )
+    named += [("record", record.get("file"), record.get("sha256"))] if record else []
+    for key, file, digest in named:
+        if not is_inside(file):
+            raise ValueError(f"{key!r} names the file {file!r}, expected one inside its folder")
+        if digest is not None and not (isinstance(digest, str) and _SHA.fullmatch(digest)):
+            raise ValueError(f"{key!r} has no SHA-256")
+
+
+def is_inside(name: object) -> bool:
+    """Whether a path of a file is relative and leads to nowhere else: results may come from elsewhere."""
+    if not isinstance(name, str) or not name or "\\" in name or "\0" in name:
+        return False
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and path.suffix == ".yaml"

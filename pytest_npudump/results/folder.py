@@ -1,0 +1,246 @@
+"""The folder of kept results: ``results.jsonl``, and below ``records`` the statistics of each run.
+
+A line is appended as each test ends, under a lock, so that several processes may do so and none that is
+killed loses what had ended. The last line of a test counts. A record's name carries a part of its hash: it
+is never replaced, and what a line names is there before the line is. The end of a session removes lines and
+records that later ones have superseded.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.results.entry import SESSION, Entry, ResultsError, line_of, parse_line
+from pytest_npudump.storage.atomic import held, lock_file, write_whole
+from pytest_npudump.storage.regular_file import read_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+LINES = "results.jsonl"
+RECORDS = "records"
+_LOCK_SECONDS = 60
+_SHOWN = 6
+"""Digits of a record's hash in its name: with them it has at most the bytes of the longest golden's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a folder holds.
+
+    Attributes:
+        folder: where it lies.
+        entries: the last line of each test, in the order of the lines.
+        problems: what cannot be read, in words; tests may be missing because of each.
+    """
+
+    folder: Path
+    entries: tuple[Entry, ...]
+    problems: tuple[str, ...] = ()
+
+
+class ResultsFolder:
+    """A folder of results, which need not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines = path / LINES
+
+    def add(self, lines: Sequence[Mapping[str, Any]], records: Mapping[str, bytes]) -> None:
+        """Append lines, behind the records that they name.
+
+        Args:
+            lines: objects as :func:`parse_line` returns them.
+            records: content by file name, relative to the folder.
+
+        Raises:
+            OSError: something cannot be written; what was there before is as it was.
+            ResultsError: the folder holds results of another version, or is locked for long.
+        """
+        content = b"".join(map(line_of, lines))
+        with self._locked():
+            for name, record in records.items():
+                self._write_record(name, record)
+            descriptor = os.open(self._lines, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            with os.fdopen(descriptor, "r+b", buffering=0) as file:
+                end = _end_of_lines(file.fileno(), self._lines)
+                try:
+                    file.truncate(end)
+                    file.seek(end)
+                    if file.write(content) != len(content):
+                        raise OSError("not all of it was written")  # noqa: TRY301 - the handler below undoes it
+                except OSError:
+                    with suppress(OSError):
+                        file.truncate(end)
+                    raise
+
+    def _write_record(self, name: str, content: bytes) -> None:
+        path = self.path / name
+        if path.exists():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # No flush to the disk: a power cut may cost a record, which its hash tells, and a flush costs most.
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+    def read(self) -> Results:
+        """Return the last line of each test.
+
+        Raises:
+            ResultsError: there are no results, or none can be read.
+        """
+        try:
+            content = read_regular(self._lines)
+        except OSError as error:
+            raise ResultsError(
+                f"{self._lines}: no results can be read: {error.strerror or error}; run the tests with "
+                f"--npudump-results=DIR, or with pytest's cache, and name that folder"
+            ) from error
+        lines, problems = _parsed(content, self._lines)
+        tests = {Entry(line).identity: Entry(line) for line in lines if line["kind"] != SESSION}
+        if not tests and not problems:
+            problems = [f"{self._lines}: holds no test; run the tests again"]
+        return Results(self.path, tuple(tests.values()), (*problems, *_missing(lines, self._lines)))
+
+    def record(self, entry: Entry) -> bytes:
+        """Return the record of an entry that has one.
+
+        Raises:
+            ResultsError: it cannot be read, or is not the one that the entry was written with.
+        """
+        path = self.path / entry.record_file
+        try:
+            content = read_regular(path)
+        except OSError as error:
+            raise ResultsError(
+                f"{path}: the record of {entry.test} cannot be read: {error.strerror or error}; run it again"
+            ) from error
+        if sha256(content).hexdigest() != entry.data["record"]["sha256"]:
+            raise ResultsError(f"{path}: not the record that was kept of {entry.test}; run it again")
+        return content
+
+    def update(self, changed: Iterable[Entry]) -> None:
+        """Put entries in the place of those of the same tests.
+
+        Raises:
+            OSError: they cannot be written; all is as it was.
+            ResultsError: the folder is locked for long.
+        """
+        new = {entry.identity: entry for entry in changed}
+        with self._locked():
+            lines, problems = _parsed(read_regular(self._lines), self._lines)
+            if problems:
+                raise ResultsError(problems[0])
+            kept = [
+                line if line["kind"] == SESSION else new.get(Entry(line).identity, Entry(line)).data
+                for line in lines
+            ]
+            write_whole(self._lines, map(line_of, kept))
+
+    def compact(self) -> None:
+        """Remove lines and records that later ones of the same tests have superseded.
+
+        Raises:
+            OSError: something cannot be written; all is as it was.
+            ResultsError: the folder is locked for long.
+        """
+        if not self._lines.exists():
+            return
+        with self._locked():
+            lines, problems = _parsed(read_regular(self._lines), self._lines)
+            if problems:  # what a person should look at
+                return
+            tests = {Entry(line).identity: line for line in lines if line["kind"] != SESSION}
+            used = {line["session"] for line in tests.values()}
+            sessions = {line["session"]: line for line in lines if line["kind"] == SESSION}
+            last = [*sessions][-1:]
+            kept = [line for name, line in sessions.items() if name in {*used, *last}] + [*tests.values()]
+            if len(kept) != len(lines):
+                write_whole(self._lines, map(line_of, kept))
+            self._sweep({Entry(line).record_file for line in tests.values()})
+
+    def _sweep(self, used: set[str]) -> None:
+        for path in self.path.joinpath(RECORDS).rglob("*"):
+            if path.is_file() and path.relative_to(self.path).as_posix() not in used:
+                with suppress(OSError):
+                    path.unlink()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        from filelock import Timeout  # noqa: PLC0415 - 25 ms that only writing needs
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = lock_file(self._lines)
+        try:
+            with held(lock, _LOCK_SECONDS):
+                yield
+        except Timeout:
+            raise ResultsError(
+                f"{self.path}: another process has held the lock {lock} for {_LOCK_SECONDS} seconds: wait "
+                f"for it to end, or remove the lock if nothing is writing"
+            ) from None
+
+
+def record_name(golden_file: str, content: bytes) -> str:
+    """Return the name of a record, relative to the folder: where the golden lies in its own, and a hash."""
+    return f"{RECORDS}/{golden_file.removesuffix('.yaml')}~{sha256(content).hexdigest()[:_SHOWN]}.yaml"
+
+
+def _end_of_lines(descriptor: int, path: Path) -> int:
+    """Return where the last whole line ends; a writer that was killed may have left a piece behind it.
+
+    Raises:
+        ResultsError: the first line is not of this version.
+    """
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        return 0
+    _refuse_another_version(os.pread(descriptor, 1 << 16, 0), path)
+    if os.pread(descriptor, 1, size - 1) == b"\n":
+        return size
+    return os.pread(descriptor, size, 0).rfind(b"\n") + 1
+
+
+def _refuse_another_version(start: bytes, path: Path) -> None:
+    line, end, _ = start.partition(b"\n")
+    try:
+        if end:
+            parse_line(line)
+    except ValueError as error:
+        raise ResultsError(f"{path}, line 1: {error}: remove the folder, and run the tests again") from None
+
+
+def _parsed(content: bytes, path: Path) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Return the lines, and what is wrong with those that are none."""
+    lines, problems = [], []
+    *whole, rest = content.split(b"\n")
+    for number, text in enumerate(whole, 1):
+        try:
+            lines.append(parse_line(text))
+        except ValueError as error:  # noqa: PERF203 - each line is told
+            problems.append(f"{path}, line {number}: {error}: remove the folder, and run the tests again")
+    if rest:
+        problems.append(f"{path}: ends within a line: a test's result is lost; run the tests again")
+    return lines, problems
+
+
+def _missing(lines: Sequence[Mapping[str, Any]], path: Path) -> list[str]:
+    """Say how many tests of the last session left nothing, as where it was killed or stopped."""
+    last = next((line for line in reversed(lines) if line["kind"] == SESSION), None)
+    if last is None:
+        return []
+    own = [line for line in lines if line["kind"] != SESSION and line["session"] == last["session"]]
+    left = last["tests"] - len({Entry(line).identity for line in own})
+    words = f"the last session ended before all of its {last['tests']} tests: {left} of them left no result"
+    return [f"{path}: {words}; run them again"] if left > 0 else []

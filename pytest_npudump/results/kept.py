@@ -1,0 +1,189 @@
+"""From a test's result to what is kept of it: a line, and its statistics as the golden they would be."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime, timezone
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.tolerances.numerics import UNKNOWN
+from pytest_npudump.compare.tolerances.tolerance import DEFAULT
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.text import OP_TYPES, render
+from pytest_npudump.regression.outcome import NOT_COMPARED
+from pytest_npudump.report.result_json import COUNTS, result_json
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.results.entry import TEST, VERSION
+from pytest_npudump.results.folder import record_name
+from pytest_npudump.results.refusals import refusals_of
+from pytest_npudump.settings import default_settings
+from pytest_npudump.storage.regular_file import read_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.outcome import FirstRun, Outcome, Result
+    from pytest_npudump.settings import Settings
+
+_PLACES = ("first", "first_change", "first_within", "reproduced", "reference", "findings")
+"""What a result tells of differences, beside the numbers of tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a test that was judged.
+
+    Attributes:
+        line: for ``results.jsonl``, without what is known only once all of the test has ended.
+        records: the file of the run's statistics by its name in the folder of results; or none.
+    """
+
+    line: Mapping[str, Any]
+    records: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
+    """Return what is kept of a test that has been judged.
+
+    Args:
+        result: what became of it.
+        first: the run that decided.
+        golden_root: the folder that golden files are named relative to.
+    """
+    case, outcome = result.case, result.outcome
+    told = result_json(result, None)
+    record, why = _record(case, first)
+    file = case.goldens.path.relative_to(golden_root).as_posix()
+    name = record_name(file, record) if record else ""
+    rank = case.exchange.rank.number if case.exchange is not None else None
+    rules = [asdict(rule) for rule in case.tolerances.rules]
+    line = blank_line(case.nodeid, case.request, case.settings, file, rank) | {
+        "status": told["status"],
+        "runtime": case.runtime.name,
+        "isolated": case.isolated,
+        "part": result.part,
+        "tensors": outcome.tensors,
+        "counts": {name: told[name] for name in COUNTS if name in told},
+        **{name: told.get(name) for name in _PLACES},
+        "problems": list(outcome.problems),
+        "notes": told["notes"],
+        "numerics": _numerics(outcome),
+        "record": {"file": name, "sha256": sha256(record).hexdigest()} if record else None,
+        "snapshot": _snapshot(first),
+        "refusals": [*why, *refusals_of(result, first)],
+        "producer": dict(first.snapshot.facts) if first.snapshot is not None else {},
+        "tolerances": {"preset": case.tolerances.preset, "rules": rules},
+    }
+    line["golden"] |= _judged_with(first, golden_root)
+    return Kept(line, {name: record} if record else {})
+
+
+def blank_line(
+    test: str, request: DumpRequest, settings: Settings, golden_file: str, rank: int | None
+) -> dict[str, Any]:
+    """Return the line of a test that was not judged, without what is known only once it has ended.
+
+    Args:
+        test: as a person would name it.
+        request: what its marker asks for.
+        settings: the options.
+        golden_file: what an update would write, relative to the golden folder.
+        rank: of a distributed run; None for a process of its own.
+    """
+    return {
+        "version": VERSION,
+        "kind": TEST,
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "test": test,
+        "rank": rank,
+        "status": NOT_COMPARED,
+        "runtime": "",
+        "isolated": False,
+        "part": "",
+        "tensors": 0,
+        "counts": {},
+        **dict.fromkeys(_PLACES),
+        "problems": [],
+        "notes": [],
+        "numerics": None,
+        "golden": {
+            "folder": settings.golden_dir,
+            "file": golden_file,
+            "variant": settings.golden_variant,
+            "judged_with": None,
+            "sha256": None,
+        },
+        "record": None,
+        "snapshot": None,
+        "refusals": [],
+        "producer": {},
+        "request": _others(request, DumpRequest()),
+        "options": _others(settings, default_settings()),
+        "tolerances": {"preset": request.preset or settings.preset or DEFAULT, "rules": []},
+        "decision": None,
+    }
+
+
+def with_golden(kept: Kept, golden: Path) -> Kept:
+    """Return what is kept of a run that has been recorded: its golden file is the record.
+
+    Args:
+        kept: of the run.
+        golden: the file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    content = read_regular(golden)
+    digest, file = sha256(content).hexdigest(), kept.line["golden"]["file"]
+    name = record_name(file, content)
+    tensors = kept.line["request"].get("dump_data") == "tensor"
+    line = {
+        **kept.line,
+        "golden": {**kept.line["golden"], "judged_with": file, "sha256": digest},
+        "record": {"file": name, "sha256": digest},
+        "snapshot": {"problems": [], "notes": [], "has_tensors": tensors},
+    }
+    return Kept(line, {name: content})
+
+
+def _others(given: Any, usual: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass in which it is not as usual."""
+    pairs = ((one.name, getattr(given, one.name)) for one in fields(given))
+    return {name: value for name, value in pairs if value != getattr(usual, name)}
+
+
+def _numerics(outcome: Outcome) -> dict[str, Any] | None:
+    numerics = outcome.numerics
+    return None if numerics is None else numerics.to_json() | {"why": numerics.describe()}
+
+
+def _judged_with(first: FirstRun, golden_root: Path) -> dict[str, str | None]:
+    golden = first.judged_with
+    if golden is None:
+        return {"judged_with": None, "sha256": None}
+    return {"judged_with": golden.path.relative_to(golden_root).as_posix(), "sha256": golden.digest}
+
+
+def _snapshot(first: FirstRun) -> dict[str, Any] | None:
+    snapshot = first.snapshot
+    if snapshot is None:
+        return None
+    told = {"problems": [*snapshot.problems], "notes": [*snapshot.notes]}
+    return {**told, "has_tensors": snapshot.has_tensors}
+
+
+def _record(case: Case, first: FirstRun) -> tuple[bytes | None, tuple[str, ...]]:
+    """Return the run's statistics as a golden's text, and why there are none."""
+    if first.snapshot is None:
+        return None, ()
+    golden = first.snapshot.as_golden(case, first.judged_with)
+    types = "".join([f"{name or UNKNOWN}\n" for name in first.snapshot.table.op_types])
+    try:
+        text = render(replace(golden, blocks={**golden.blocks, OP_TYPES: types}))
+    except GoldenError as error:
+        return None, (str(error),)
+    return text.encode(), ()
