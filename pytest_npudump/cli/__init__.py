@@ -24,6 +24,7 @@ COMMANDS = {
     "ls": "list the tensors of a dump: layer, type, shape, layout, size and file, without reading values",
     "stats": "print the statistics of every tensor of a dump, in execution order",
     "compare": "compare two dumps, or a golden file and a dump, element by element where both hold tensors",
+    "check": "judge the results of a session again, by other tolerances or goldens, without running",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
     "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
     "overflow": "say what the overflow records of a dump report, and of which layer",
@@ -37,7 +38,7 @@ The folder of each has ``configure(parser)``, which imports nothing that a comma
 ``command`` what does it: ``run(arguments) -> exit code``.
 """
 
-_READING = frozenset({"ls", "stats", "compare", "convert", "overflow", "tolerance"})
+_READING = frozenset({"ls", "stats", "compare", "convert", "overflow", "tolerance", "check"})
 """Commands that read dumps and start no other program."""
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"

@@ -70,6 +70,12 @@ def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
     return "\n".join(map(plain, lines))
 
 
+def verdict_lines(result: Result, *, verbose: bool) -> list[str]:
+    """Return the text of a result that no run has left files of."""
+    lines = [*_body(result, brief=not verbose), *ways_out(result)]
+    return [plain(line if verbose else _cut(line)) for line in lines]
+
+
 def short_lines(result: Result) -> list[str]:
     """Return the two lines of a failure that comes when the budget of the run is spent."""
     way_out = next(iter(ways_out(result)), f"details:    {result.case.directory / 'report.txt'}")

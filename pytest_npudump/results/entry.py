@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
@@ -24,33 +25,13 @@ PASSED, FAILED, SKIPPED, XFAILED, XPASSED = "passed", "failed", "skipped", "xfai
 ACCEPTED, REJECTED = "accepted", "rejected"
 """What a person decided about a run that differs from its golden."""
 
-_NONE = type(None)
-_SHAPE: Mapping[str, tuple[type, ...]] = {
-    "session": (str,),
-    "time": (str,),
-    "test": (str,),
-    "rank": (int, _NONE),
-    "status": (str,),
-    "outcome": (str,),
-    "incomplete": (str, _NONE),
-    "runtime": (str,),
-    "isolated": (bool,),
-    "part": (str,),
-    "tensors": (int,),
-    "counts": (dict,),
-    "problems": (list,),
-    "notes": (list,),
-    "numerics": (dict, _NONE),
-    "golden": (dict,),
-    "record": (dict, _NONE),
-    "snapshot": (dict, _NONE),
-    "refusals": (list,),
-    "producer": (dict,),
-    "request": (dict,),
-    "options": (dict,),
-    "tolerances": (dict,),
-    "test_file": (dict,),
-    "decision": (str, _NONE),
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
 }
 _SHA = re.compile(r"[0-9a-f]{64}")
 
@@ -131,17 +112,31 @@ def parse_line(text: bytes) -> Mapping[str, Any]:
         raise ValueError(f"no object of the kind {TEST!r} or {SESSION!r}")
     if data.get("version") != VERSION:
         raise ValueError(f"of version {data.get('version')!r}, this pytest-npudump reads version {VERSION}")
-    if data["kind"] == SESSION:
-        if not isinstance(data.get("session"), str) or not isinstance(data.get("tests"), int):
-            raise ValueError("a session without its name or its number of tests")
-        return data
-    for key, kinds in _SHAPE.items():
-        if not isinstance(data.get(key), kinds):
-            raise ValueError(  # noqa: TRY004 - a fault of the line, as all others
-                f"{key!r} is {'missing' if key not in data else 'of another type'}"
-            )
-    _check_files(data)
+    _check(data, _schema()[data["kind"]], "the line")
+    if data["kind"] == TEST:
+        _check_files(data)
     return data
+
+
+@lru_cache(maxsize=1)
+def _schema() -> Mapping[str, Any]:
+    text = Path(__file__).with_name("schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)["$defs"]
+    return schema
+
+
+def _check(data: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> None:
+    """Raise ValueError where an object lacks a key that its schema requires, or has one of another type."""
+    for key in schema.get("required", ()):
+        if key not in data:
+            raise ValueError(f"{name} has no {key!r}")
+    for key, expected in schema.get("properties", {}).items():
+        kinds = expected.get("type", ())
+        allowed = [kind for word in ([kinds] if isinstance(kinds, str) else kinds) for kind in _TYPES[word]]
+        if allowed and type(data[key]) not in allowed:
+            raise ValueError(f"{key!r} of {name} is {str(data[key])[:80]!r}")
+        if isinstance(data[key], dict):
+            _check(data[key], expected, repr(key))
 
 
 def _check_files(data: Mapping[str, Any]) -> None:

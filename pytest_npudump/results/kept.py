@@ -74,7 +74,7 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
         "record": {"file": name, "sha256": sha256(record).hexdigest()} if record else None,
         "snapshot": _snapshot(first),
         "refusals": [*why, *refusals_of(result, first)],
-        "producer": dict(first.snapshot.facts) if first.snapshot is not None else {},
+        "producer": case.goldens.facts(case.runtime.producer()),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
     line["golden"] |= _judged_with(first, golden_root)
@@ -176,12 +176,16 @@ def _snapshot(first: FirstRun) -> dict[str, Any] | None:
     return {**told, "has_tensors": snapshot.has_tensors}
 
 
+def _is_plain(name: str) -> bool:
+    return name.isprintable() and name[:1] not in {"", " "}
+
+
 def _record(case: Case, first: FirstRun) -> tuple[bytes | None, tuple[str, ...]]:
     """Return the run's statistics as a golden's text, and why there are none."""
     if first.snapshot is None:
         return None, ()
     golden = first.snapshot.as_golden(case, first.judged_with)
-    types = "".join([f"{name or UNKNOWN}\n" for name in first.snapshot.table.op_types])
+    types = "".join([f"{name if _is_plain(name) else UNKNOWN}\n" for name in first.snapshot.table.op_types])
     try:
         text = render(replace(golden, blocks={**golden.blocks, OP_TYPES: types}))
     except GoldenError as error:

@@ -1,0 +1,50 @@
+"""``npudump check``: the results of a session judged again, without a device and without running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.options import NUMERICS, add_json_option
+
+if TYPE_CHECKING:
+    import argparse
+
+DESCRIPTION = (
+    "Judge what a session kept of its tests once more: by the goldens as they are here, or by other "
+    "tolerances. Without options every test has the verdict of its run. Exit 0: within tolerance; 1: a "
+    "difference; 2: a test that could not be judged, or results that cannot be read, after printing the rest."
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("results", type=Path, metavar="RESULTS", help="the folder of a session's results")
+    parser.add_argument(
+        "--root",
+        type=Path,
+        metavar="DIR",
+        help="the repository's root, as pytest's rootdir; default: the nearest folder, upwards, in which a "
+        "test of the results lies",
+    )
+    parser.add_argument(
+        "--golden-dir",
+        type=Path,
+        metavar="DIR",
+        help="other goldens: a folder laid out like that of the runs",
+    )
+    parser.add_argument("--preset", default="", help="a tolerance preset in place of each test's")
+    parser.add_argument(
+        "--numerics",
+        choices=NUMERICS,
+        default="",
+        help="which bounds the preset 'default' stands for, in place of what decided in each run",
+    )
+    parser.add_argument(
+        "--tolerances",
+        type=Path,
+        metavar="FILE",
+        help="YAML file of tolerance rules, in place of that of the runs; rules of a marker stay",
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="show every failing tensor of each test")
+    add_json_option(parser)

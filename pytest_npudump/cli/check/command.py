@@ -1,0 +1,70 @@
+"""``npudump check``: kept results judged again, as the plugin judges a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import emit, to_stderr, write_json
+from pytest_npudump.report.result import full_json
+from pytest_npudump.report.summary import summary_line
+from pytest_npudump.report.terminal import verdict_lines
+from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge
+from pytest_npudump.results.terms import Terms, find_root
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from pytest_npudump.results.entry import Entry
+    from pytest_npudump.results.rejudge import Rejudged
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge, print what came of it, and return 0, 1 or 2."""
+    folder = ResultsFolder(arguments.results)
+    results = folder.read()
+    terms = _terms(arguments, results.entries)
+    judged = [rejudge(folder, entry, terms) for entry in results.entries]
+    if arguments.json:
+        data = {"tests": [*map(_as_json, judged)], "problems": [*results.problems]}
+        write_json(data, arguments.json)
+    if arguments.json != "-":
+        emit(_lines(judged, verbose=arguments.verbose))
+    for problem in results.problems:
+        to_stderr(f"npudump: {problem}")
+    words = {one.word for one in judged}
+    if results.problems or UNJUDGED in words or not words & {GOOD, BAD}:
+        return 2
+    return 1 if BAD in words else 0
+
+
+def _terms(arguments: argparse.Namespace, entries: Sequence[Entry]) -> Terms:
+    tolerances = None
+    if arguments.tolerances:
+        from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
+
+        tolerances = load_tolerances(arguments.tolerances)
+    root = arguments.root or (Path.cwd() if arguments.golden_dir else find_root(entries, Path.cwd()))
+    golden_dir = arguments.golden_dir.absolute() if arguments.golden_dir else None
+    return Terms(root.absolute(), golden_dir, arguments.preset, tolerances, arguments.numerics)
+
+
+def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
+    for one in judged:
+        if one.word == GOOD and not one.why:
+            continue
+        yield f"{one.entry.test}: {one.word if one.result is None else one.result.outcome.status}"
+        if one.why:
+            yield f"  {one.why}"
+        if one.result is not None and one.word != LEFT_OUT:
+            yield from (f"  {line}" for line in verdict_lines(one.result, verbose=verbose))
+    counted = [one for one in judged if one.word != LEFT_OUT]
+    left = len(judged) - len(counted)
+    yield summary_line([one.told() for one in counted]) + (f"; {left} left out" if left else "")
+
+
+def _as_json(one: Rejudged) -> dict[str, Any]:
+    told = {"test": one.entry.test, "verdict": one.word, "why": one.why or None, "was": one.entry.status}
+    return told | ({} if one.result is None else full_json(one.result))

@@ -1,0 +1,159 @@
+"""Kept results judged again, by the code that judged the runs: without a device, and without running."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.tolerances.numerics import UNKNOWN
+from pytest_npudump.errors import GoldenError, NpudumpError
+from pytest_npudump.golden.text import EMPTY, OP_TYPES, Golden, parse
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.judge_snapshot import judge_snapshot, without_golden
+from pytest_npudump.regression.outcome import Outcome, Result
+from pytest_npudump.regression.snapshot import Snapshot
+from pytest_npudump.report.result import result_json
+from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
+
+if TYPE_CHECKING:
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.results.entry import Entry
+    from pytest_npudump.results.folder import ResultsFolder
+    from pytest_npudump.results.terms import Terms
+
+GOOD, BAD, UNJUDGED, LEFT_OUT = "good", "bad", "unjudged", "left out"
+"""What a test means for a gate; tests that were skipped, or are expected to fail, are left out of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejudged:
+    """A kept result, judged again.
+
+    Attributes:
+        entry: the result.
+        result: what came of it; None where it stands as the run had it, or cannot be judged.
+        word: what it means for a gate, one of the constants of this module.
+        why: why it stands as it was, or cannot be judged; "" where it was judged.
+    """
+
+    entry: Entry
+    result: Result | None
+    word: str
+    why: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """Return what came of it in the form of a result of a run, for the line of a session."""
+        if self.result is not None:
+            return result_json(self.result, None)
+        data = self.entry.data
+        return {name: data[name] for name in ("test", "status", "runtime")} | {"notes": data["notes"]}
+
+
+def rejudge(folder: ResultsFolder, entry: Entry, terms: Terms) -> Rejudged:
+    """Judge one kept result.
+
+    Args:
+        folder: where it lies.
+        entry: the result.
+        terms: what it is judged by.
+    """
+    if entry.data["outcome"] == SKIPPED:
+        return Rejudged(entry, None, LEFT_OUT, "it was skipped")
+    if not entry.record_file:
+        return _standing(entry)
+    try:
+        case = terms.case(entry)
+        record = read_record(folder, entry)
+        golden = case.goldens.read_if_any()
+        outcome = _judged(case, golden, snapshot_of(record, entry), entry)
+    except NpudumpError as error:
+        return Rejudged(entry, None, UNJUDGED, str(error))
+    result = Result(case, outcome, part=_whose(entry))
+    word = {status.PASSED: GOOD, status.FAILED: BAD}.get(outcome.status, UNJUDGED)
+    if entry.data["outcome"] == XFAILED:
+        return Rejudged(entry, result, LEFT_OUT, "it is expected to fail")
+    if word == GOOD and (why := _doubt(entry, golden, terms)):
+        return Rejudged(entry, result, UNJUDGED, why)
+    return Rejudged(entry, result, word)
+
+
+def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
+    """Return a run's statistics as the golden they would be, with the types of operators.
+
+    Raises:
+        ResultsError: the record cannot be read.
+    """
+    path = folder.path / entry.record_file
+    try:
+        golden = parse(folder.record(entry).decode(), path)
+    except (GoldenError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{path}: the record of {entry.test} is damaged: {error}; run it again") from error
+    types = golden.blocks.get(OP_TYPES, "").split("\n")[:-1]
+    if len(types) != len(golden.table):
+        return golden
+    named = tuple("" if name == UNKNOWN else name for name in types)
+    return replace(golden, table=replace(golden.table, op_types=named))
+
+
+def snapshot_of(record: Golden, entry: Entry) -> Snapshot:
+    """Return what a run left, of which its record and its entry tell."""
+    told = entry.data["snapshot"] or {}
+    facts = {name: str(value) for name, value in record.producer.items() if name != "digits"}
+    return Snapshot(
+        table=record.table,
+        facts=facts,
+        empty=record.extra.get(EMPTY),
+        problems=tuple(told.get("problems", ())),
+        notes=tuple(told.get("notes", ())),
+        has_tensors=bool(told.get("has_tensors")),
+    )
+
+
+def _judged(case: Case, golden: Golden | None, snapshot: Snapshot, entry: Entry) -> Outcome:
+    reference = entry.data["reference"]
+    if golden is None and reference is not None:
+        problems = tuple(entry.data["problems"])
+        word = status.PASSED if reference["good"] and not problems else status.FAILED
+        return Outcome(word, case.goldens.path, problems=problems, tensors=len(snapshot.table))
+    if golden is None:
+        return without_golden(case, snapshot)
+    outcome = judge_snapshot(case, golden, snapshot)
+    if reference is None or reference["good"]:
+        return outcome
+    words = (
+        f"the run differed from the reference {reference['model']} in {reference['failed']} tensors, first "
+        f"{reference['first']}: that stands, as it takes the tensors to judge it again"
+    )
+    return replace(outcome, status=status.FAILED, problems=(*outcome.problems, words))
+
+
+def _doubt(entry: Entry, golden: Golden | None, terms: Terms) -> str:
+    """Say why statistics that agree do not make a test pass; "" where they do."""
+    data = entry.data
+    if data["incomplete"] is not None:
+        return f"its statistics agree, and its run was not complete: {data['incomplete']}"
+    if not data["snapshot"]["has_tensors"] or golden is None:
+        return ""
+    if terms.changed or golden.digest != data["golden"]["sha256"]:
+        return "its statistics agree; the elements of its tensors, which were judged too, were not kept"
+    if data["status"] not in status.GOOD:
+        return "its statistics agree; elements of its tensors did not, in the run"
+    return ""
+
+
+def _standing(entry: Entry) -> Rejudged:
+    """Return a result that cannot be judged again, as there are no statistics of it."""
+    why = (
+        next(iter(entry.data["refusals"]), "") or entry.data["incomplete"] or "there are no statistics of it"
+    )
+    if entry.data["outcome"] == XFAILED:
+        return Rejudged(entry, None, LEFT_OUT, "it is expected to fail")
+    word = GOOD if entry.status in status.GOOD else BAD if entry.status == status.FAILED else UNJUDGED
+    if word == GOOD and entry.data["incomplete"] not in {None, "it was not compared"}:
+        word = UNJUDGED
+    return Rejudged(entry, None, word, f"as its run had it: {why}")
+
+
+def _whose(entry: Entry) -> str:
+    rank = entry.data["rank"]
+    return str(entry.data["part"]) or ("" if rank is None else f"rank {rank}")

@@ -1,0 +1,123 @@
+"""What kept results are judged by: as their runs were, or with something else in place of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.golden.variants import Goldens
+from pytest_npudump.regression.case import Case
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.results.entry import ResultsError
+from pytest_npudump.runtime.remote import RemoteRuntime
+from pytest_npudump.settings import default_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from pytest_npudump.results.entry import Entry
+
+_MARKER = ("marker", MARKER_RULES)
+"""Sources of rules that a test's marker gives, which has the last word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """By what kept results are judged.
+
+    Attributes:
+        root: the folder that paths in results are relative to: pytest's rootdir, here.
+        golden_dir: the folder of the golden files; None for that of each run.
+        preset: a tolerance preset in place of each test's; "" for that.
+        tolerances: in place of those of the runs' tolerance files; None for these.
+        numerics: ``same``, ``other`` or ``hf32``; "" for what decided in each run.
+    """
+
+    root: Path
+    golden_dir: Path | None = None
+    preset: str = ""
+    tolerances: Tolerances | None = None
+    numerics: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the bounds may be others than those of the runs."""
+        return bool(self.preset or self.numerics or self.tolerances is not None)
+
+    def golden_root(self, entry: Entry) -> Path:
+        """Return the folder of a test's golden file."""
+        return self.golden_dir or self.root / str(entry.data["golden"]["folder"])
+
+    def case(self, entry: Entry) -> Case:
+        """Return the case of a test, as it was but for these terms.
+
+        Raises:
+            RequestError: a tolerance of the entry is none.
+            ResultsError: what the entry says of the test makes no sense.
+        """
+        data = entry.data
+        try:
+            settings = _filled(default_settings(), data["options"])
+            request = _filled(DumpRequest(), _as_tuples(data["request"]))
+            if self.numerics:
+                request, settings = replace(request, numerics=None), replace(settings, numerics=self.numerics)
+            tolerances = self._tolerances(data["tolerances"])
+        except (TypeError, KeyError, ValueError) as error:
+            raise ResultsError(
+                f"{entry.test}: its kept result makes no sense: {error}; run it again"
+            ) from error
+        root = self.golden_root(entry)
+        path = root / entry.golden_file
+        variant = data["golden"].get("variant")
+        common = path.with_name(f"{path.name.rpartition('@')[0]}.yaml") if variant else path
+        return Case(
+            nodeid=entry.test,
+            request=request,
+            settings=settings,
+            runtime=RemoteRuntime(str(data["runtime"]), data["producer"]),
+            goldens=Goldens(entry.test, request, common, path if variant else None),
+            tolerances=tolerances,
+            directory=self.root,
+            isolated=data["isolated"],
+        )
+
+    def _tolerances(self, given: Mapping[str, Any]) -> Tolerances:
+        rules = [Rule(**rule) for rule in given["rules"]]
+        preset = str(given["preset"])
+        if self.tolerances is not None:
+            rules = [*self.tolerances.rules, *(rule for rule in rules if rule.source in _MARKER)]
+            preset = self.tolerances.preset
+        return Tolerances(self.preset or preset, tuple(rules))
+
+
+def find_root(entries: Iterable[Entry], start: Path) -> Path:
+    """Return the folder that results' paths are relative to: the nearest, upwards, with a test's file.
+
+    Args:
+        entries: the results.
+        start: where to begin.
+
+    Raises:
+        ResultsError: there is none.
+    """
+    files = [str(entry.data["test_file"].get("path")) for entry in entries]
+    for folder in (start, *start.parents):
+        if any((folder / file).is_file() for file in files):
+            return folder
+    raise ResultsError(
+        f"{start}: neither here nor in a folder above is {files[0] if files else 'any test'}: go to the "
+        f"repository of the tests, or name its folder with --root"
+    )
+
+
+def _filled(usual: Any, given: Mapping[str, Any]) -> Any:
+    """Return a dataclass with the given fields; those of other versions are left out."""
+    known = {one.name for one in fields(usual)}
+    return replace(usual, **{name: value for name, value in given.items() if name in known})
+
+
+def _as_tuples(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
