@@ -1,0 +1,371 @@
+"""What a session keeps of its marked tests, and that ``npudump check`` has the verdicts of their runs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Project
+
+KEEP = "--npudump-results=kept"
+RUN = "def test_small(npu_dump):\n"
+
+
+def lines(project: Project, kind: str = "test") -> list[dict[str, Any]]:
+    text = (project.path / "kept/results.jsonl").read_text("utf-8")
+    return [line for line in map(json.loads, text.splitlines()) if line["kind"] == kind]
+
+
+def check(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+    """Run ``npudump check`` on what was kept; return its exit code and its JSON."""
+    capsys.readouterr()
+    code = main(["check", "kept", "--json", "-", *words])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    main(["check", "kept", *words])
+    return capsys.readouterr().out
+
+
+def test_a_pass_and_a_failure_are_kept_with_their_statistics(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.run(KEEP)
+    [line] = lines(project)
+    assert (line["status"], line["outcome"], line["incomplete"], line["record"] is None) == (
+        *("passed", "passed", None),
+        False,
+    )
+    project.model(change=0.01)
+    project.run(KEEP)
+    [line] = lines(project)
+    assert (line["status"], line["outcome"], line["incomplete"]) == ("failed", "failed", None)
+    assert line["counts"] == {
+        "expected": 5,
+        "compared": 5,
+        "passed": 3,
+        "unjudged": 0,
+        "identical": 3,
+        "changed": 0,
+        "fail": 2,
+        "missing": 0,
+        "extra": 0,
+    }
+    assert line["first"] == line["first_change"] == "block/conv.2:output.0"
+    assert line["golden"]["judged_with"] == "test_small/test_small.yaml"
+
+
+def test_the_record_is_the_golden_that_an_update_would_write(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    project.run(KEEP)
+    record = project.path / "kept" / lines(project)[0]["record"]["file"]
+    project.record()
+    golden = project.golden.read_text("utf-8")
+    assert record.read_text("utf-8").partition("op_types:")[0] == golden
+    assert record.parent.relative_to(project.path / "kept/records") == project.golden.parent.relative_to(
+        project.path / "golden"
+    )
+
+
+def test_a_golden_that_is_missing_has_a_record_with_the_raw_names_of_layers(project: Project) -> None:
+    project.marked()
+    project.run(KEEP)
+    [line] = lines(project)
+    record = (project.path / "kept" / line["record"]["file"]).read_text("utf-8")
+    project.record()
+    assert record.partition("op_types:")[0] == project.golden.read_text("utf-8")
+
+
+FAILING_TEARDOWN = """
+@pytest.fixture
+def other():
+    yield
+    raise OSError("gone")
+
+@pytest.mark.npu_dump
+def test_small(npu_dump, other):
+"""
+STATES = {
+    "passed": ("", "", {}, "passed", "good"),
+    "failed": ("", "", {"change": 0.01}, "failed", "bad"),
+    "layer missing": ("", "", {"without": "block/relu.1"}, "failed", "bad"),
+    "layer new": ("", "", {"extra": True}, "failed", "bad"),
+    "nan": ("", "", {"nan": True}, "failed", "bad"),
+    "unknown layer": ("layers=['nothing']", "", {}, "error", "unjudged"),
+    "body": ("", "    assert False\n", {}, "not compared", "unjudged"),
+    "skipped": ("", "    pytest.skip('no')\n", {}, "not compared", "left out"),
+    "process": ("isolation='process'", "", {"change": 0.01}, "failed", "bad"),
+    "process passed": ("isolation='process'", "", {}, "passed", "good"),
+    "died": ("isolation='process'", "    import os; os._exit(3)\n", {}, "process died", "unjudged"),
+    "overflow": ("scene='overflow'", "", {}, "failed", "bad"),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_check_has_the_verdict_of_the_run(
+    project: Project, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    marker, body, change, status, word = STATES[name]
+    project.marked()
+    project.record()
+    project.model(**change)
+    project.marked(marker, project.body + body)
+    result = project.run(KEEP)
+    [line] = lines(project)
+    code, told = check(capsys)
+    [test] = told["tests"]
+    assert (line["status"], test["verdict"], test["was"]) == (status, word, status)
+    expected = {"good": 0, "bad": 1, "unjudged": 2, "left out": 2}[test["verdict"]]
+    assert (code, result.ret == 0) == (expected, test["verdict"] in {"good", "left out"})
+    if line["counts"]:
+        summary = test["comparison"]["summary"]
+        told = line["counts"] | {"failed": line["counts"]["fail"]}
+        assert summary == {"notes": summary["notes"]} | {key: told[key] for key in summary if key != "notes"}
+
+
+def test_the_text_of_check_is_that_of_the_run(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    result = project.run(KEEP)
+    lines_of_run = {line.strip() for line in result.outlines}
+    found = [line.strip() for line in text(capsys).splitlines()]
+    assert found[0] == "test_small.py::test_small: failed"
+    assert [line for line in found[1:] if line not in lines_of_run] == []
+    assert found[-1].startswith("npudump: 0 of 1 tests good, 5 of 5 tensors compared")
+
+
+def test_a_recorded_test_is_kept_as_its_golden(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.marked()
+    for status in ("recorded", "unchanged"):
+        project.record(KEEP)
+        [line] = lines(project)
+        assert (line["status"], line["incomplete"]) == (status, None)
+        record = project.path / "kept" / line["record"]["file"]
+        assert record.read_bytes() == project.golden.read_bytes()
+        assert check(capsys)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "outcome", "why"),
+    [
+        (FAILING_TEARDOWN, "failed", "teardown"),
+        (f"@pytest.mark.xfail(strict=False)\n@pytest.mark.npu_dump\n{RUN}", "xpassed", "xfail"),
+    ],
+)
+def test_a_test_that_passed_in_part_is_not_complete(
+    project: Project, capsys: pytest.CaptureFixture[str], source: str, outcome: str, why: str
+) -> None:
+    project.marked()
+    project.record()
+    project.test_file(source + project.body)
+    project.run(KEEP)
+    [line] = lines(project)
+    assert (line["status"], line["outcome"]) == ("passed", outcome)
+    assert why in line["incomplete"]
+    code, told = check(capsys)
+    assert (code, told["tests"][0]["verdict"]) == (2, "unjudged")
+
+
+def test_a_failure_that_is_expected_is_left_out(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    project.test_file(f"@pytest.mark.xfail\n@pytest.mark.npu_dump\n{RUN}" + project.body)
+    project.run(KEEP)
+    [line] = lines(project)
+    assert (line["outcome"], line["incomplete"]) == ("xfailed", "the test is marked xfail")
+    assert check(capsys)[1]["tests"][0]["verdict"] == "left out"
+
+
+def test_a_mark_that_skips_leaves_a_line_without_statistics(project: Project) -> None:
+    project.test_file(f"@pytest.mark.skip\n@pytest.mark.npu_dump\n{RUN}" + project.body)
+    project.run(KEEP)
+    [line] = lines(project)
+    assert (line["outcome"], line["record"], line["status"]) == ("skipped", None, "not compared")
+
+
+TWO = """
+@pytest.mark.parametrize("k", range(4), ids="abcd")
+@pytest.mark.npu_dump
+def test_small(npu_dump, k):
+"""
+
+
+def test_a_later_session_replaces_what_was_kept_of_the_tests_it_ran(project: Project) -> None:
+    project.test_file(
+        TWO.replace("def test_small(npu_dump, k):", "def test_small(npu_dump, k):\n    k") + project.body
+    )
+    project.record()
+    project.model(change=0.01)
+    project.run(KEEP)
+    project.model()
+    project.run(KEEP, "-k", "b or c")
+    assert {line["test"][-2]: line["status"] for line in lines(project)} == {
+        "a": "failed",
+        "b": "passed",
+        "c": "passed",
+        "d": "failed",
+    }
+    assert len(lines(project, "session")) == 2
+    records = [path for path in (project.path / "kept/records").rglob("*") if path.is_file()]
+    assert len(records) == 4
+
+
+def test_workers_of_xdist_keep_every_test_once(project: Project) -> None:
+    project.test_file(TWO.replace('range(4), ids="abcd"', "range(12)") + project.body + "    assert k >= 0\n")
+    project.record()
+    project.run(KEEP, "-p", "xdist", "-n2")
+    assert len(lines(project)) == 12
+    assert {line["status"] for line in lines(project)} == {"passed"}
+    assert len({line["session"] for line in lines(project)}) == 1
+
+
+def test_a_session_that_is_killed_loses_nothing_that_had_ended(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die = "    import os\n    if k == 2 and os.environ.get('DIE'): os.kill(os.getpid(), 9)\n"
+    project.test_file(TWO + project.body + die)
+    project.record()
+    monkeypatch.setenv("DIE", "1")
+    project.pytester.run(sys.executable, "-m", "pytest", "--npudump-runtime=emulator", KEEP)
+    assert [line["test"][-2] for line in lines(project)] == ["a", "b"]
+    capsys.readouterr()
+    assert main(["check", "kept"]) == 2
+    assert (
+        "the last session ended before all of its 4 tests: 2 of them left no result"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_a_folder_that_cannot_be_written_is_told_once_and_fails_nothing(
+    project: Project, *, update: bool
+) -> None:
+    project.test_file(TWO + project.body + "    assert k >= 0\n")
+    project.record()
+    (project.path / "kept").write_text("a file", "utf-8")
+    result = project.run(KEEP, *(["--npudump-update-golden"] if update else []))
+    assert result.ret == 0
+    told = [line for line in result.outlines if "results are not kept in" in line]
+    assert len(told) == 1
+    assert "File exists" in told[0]
+
+
+def test_a_full_disk_is_told_once_and_loses_no_golden(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = importlib.import_module("pytest_npudump.results.folder")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(folder.ResultsFolder, "_write_record", full)
+    project.marked()
+    result = project.run(KEEP, "--npudump-update-golden")
+    result.assert_outcomes(passed=1)
+    assert project.golden.is_file()
+    result.stdout.fnmatch_lines(["npudump: results are not kept in *kept: No space left on device"])
+
+
+def test_results_of_another_version_stay_as_they_are(project: Project) -> None:
+    project.marked()
+    project.record()
+    kept = project.path / "kept/results.jsonl"
+    kept.parent.mkdir()
+    kept.write_text('{"version":2,"kind":"test"}\n', "utf-8")
+    result = project.run(KEEP)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["npudump: results are not kept in *of version 2*remove the folder*"])
+    assert kept.read_text("utf-8") == '{"version":2,"kind":"test"}\n'
+
+
+def test_without_a_cache_and_without_a_folder_nothing_is_kept(project: Project) -> None:
+    project.marked()
+    project.record()
+    before = {path for path in project.path.rglob("*") if "__pycache__" not in path.parts}
+    project.run()
+    assert {path for path in project.path.rglob("*") if "__pycache__" not in path.parts} == before
+
+
+def test_with_a_cache_results_are_in_it(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.pytester.makeini("[pytest]\n")
+    project.marked()
+    project.record()
+    project.run()
+    (found,) = project.path.joinpath(".pytest_cache").rglob("results.jsonl")
+    assert main(["check", str(found.parent)]) == 0
+    assert "1 of 1 tests good" in capsys.readouterr().out
+
+
+def test_other_tolerances_and_other_goldens(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.marked("tolerances=[{'layer': 'head/*', 'rtol': 1, 'atol': 1, 'reason': 'wide'}]")
+    project.record()
+    project.model(change=0.01)
+    project.run(KEEP)
+    assert check(capsys)[1]["tests"][0]["comparison"]["summary"]["failed"] == 1
+    rules = project.path / "wide.yaml"
+    rules.write_text("rules: [{layer: 'block/*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
+    assert check(capsys, "--tolerances", str(rules))[0] == 0
+    assert check(capsys, "--preset", "exact")[0] == 1
+    assert check(capsys, "--numerics", "hf32")[1]["tests"][0]["numerics"]["fixed_by"] is not None
+    project.path.joinpath("golden").rename(project.path / "elsewhere")
+    assert check(capsys)[0] == 2
+    assert check(capsys, "--golden-dir", "elsewhere")[0] == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "line", "record", "gone", "version", "outside"])
+def test_damaged_results_are_told_and_never_fewer_tests(
+    project: Project, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    project.test_file(TWO + project.body + "    assert k >= 0\n")
+    project.record()
+    project.run(KEEP)
+    spoil(project.path / "kept", damage)
+    capsys.readouterr()
+    assert main(["check", "kept"]) == 2
+    done = capsys.readouterr()
+    assert WORDS[damage] in done.err + done.out
+
+
+WORDS = {
+    "cut": "ends within a line",
+    "line": "line 3: not JSON",
+    "record": "not the record that was kept of test_small.py::test_small[d]",
+    "gone": "cannot be read: No such file or directory",
+    "version": "of version 7, this pytest-npudump reads version 1",
+    "outside": "expected one inside its folder",
+}
+
+
+def spoil(folder: Path, damage: str) -> None:
+    """Damage one of four results."""
+    file = folder / "results.jsonl"
+    content = file.read_text("utf-8").splitlines(keepends=True)
+    record = folder / json.loads(content[-1])["record"]["file"]
+    if damage == "record":
+        record.write_text(record.read_text("utf-8").replace(" 0 0 0", " 0 0 1", 1), "utf-8")
+    if damage == "gone":
+        record.unlink()
+    if damage == "cut":
+        content[-1] = content[-1][:100]
+    if damage == "line":
+        content[2] = "nonsense\n"
+    if damage == "version":
+        content[2] = content[2].replace('"version":1', '"version":7')
+    if damage == "outside":
+        content[2] = content[2].replace('"file":"test_small', '"file":"../test_small')
+    file.write_text("".join(content), "utf-8")

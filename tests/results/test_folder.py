@@ -1,0 +1,202 @@
+"""The folder of results: lines of many processes, whatever is killed, and nothing of what is superseded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.results.entry import ResultsError
+from pytest_npudump.results.folder import ResultsFolder, record_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SESSION = {"version": 1, "kind": "session", "session": "s", "tests": 1}
+
+
+def line(name: str, record: bytes | None = None, session: str = "s") -> dict[str, Any]:
+    """Return the line of a test, with a record of its own or none."""
+    golden = {"folder": "golden", "file": f"{name}.yaml", "judged_with": None, "sha256": None}
+    names = "rank incomplete first first_change first_within reproduced reference findings numerics record "
+    empty: dict[str, Any] = dict.fromkeys(f"{names} snapshot details revision decision".split())
+    if record is not None:
+        empty["record"] = {
+            "file": record_name(golden["file"], record),
+            "sha256": sha256(record).hexdigest(),
+        }
+    return empty | {
+        "version": 1,
+        "kind": "test",
+        "session": session,
+        "time": "",
+        "test": name,
+        "status": "passed",
+        "outcome": "passed",
+        "runtime": "",
+        "isolated": False,
+        "part": "",
+        "tensors": 0,
+        "counts": {},
+        "problems": [],
+        "notes": [],
+        "golden": golden,
+        "refusals": [],
+        "producer": {},
+        "request": {},
+        "options": {},
+        "tolerances": {"preset": "default", "rules": []},
+        "test_file": {"path": "a.py", "sha256": None},
+    }
+
+
+def add(folder: ResultsFolder, name: str, record: bytes = b"x") -> None:
+    found = line(name, record)
+    folder.add([found], {found["record"]["file"]: record})
+
+
+def test_the_last_line_of_a_test_counts(tmp_path: Path) -> None:
+    folder = ResultsFolder(tmp_path / "kept")
+    for record in (b"1", b"2"):
+        add(folder, "a", record)
+    add(folder, "b", b"3")
+    results = folder.read()
+    assert [folder.record(entry) for entry in results.entries] == [b"2", b"3"]
+    assert results.problems == ()
+
+
+def test_what_is_superseded_goes_and_the_rest_stays(tmp_path: Path) -> None:
+    folder = ResultsFolder(tmp_path)
+    folder.add([SESSION], {})
+    for record in (b"1", b"2"):
+        add(folder, "a", record)
+    add(folder, "b", b"3")
+    folder.compact()
+    assert len((tmp_path / "results.jsonl").read_text("utf-8").splitlines()) == 3
+    assert len([*tmp_path.glob("records/*.yaml")]) == 2
+    assert [folder.record(entry) for entry in folder.read().entries] == [b"2", b"3"]
+
+
+def test_a_piece_of_a_line_that_a_kill_left_gives_way_to_the_next_line(tmp_path: Path) -> None:
+    folder = ResultsFolder(tmp_path)
+    add(folder, "a")
+    with (tmp_path / "results.jsonl").open("ab") as file:
+        file.write(b'{"version":1,"kind":"te')
+    assert "ends within a line" in folder.read().problems[0]
+    add(folder, "b")
+    assert [entry.test for entry in folder.read().entries] == ["a", "b"]
+    assert folder.read().problems == ()
+
+
+def test_results_with_a_damaged_line_are_not_tidied(tmp_path: Path) -> None:
+    folder = ResultsFolder(tmp_path)
+    add(folder, "a", b"1")
+    add(folder, "a", b"2")
+    with (tmp_path / "results.jsonl").open("ab") as file:
+        file.write(b"nonsense\n")
+    before = (tmp_path / "results.jsonl").read_bytes()
+    folder.compact()
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+    with pytest.raises(ResultsError, match="line 3: not JSON"):
+        folder.update(folder.read().entries)
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    folder = ResultsFolder(tmp_path)
+    add(folder, "a")
+    before = (tmp_path / "results.jsonl").read_bytes()
+    code = (
+        "import resource, signal, sys; sys.path.insert(0, sys.argv[2]); from test_folder import *\n"
+        "from pathlib import Path\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100}, -1))\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "try:\n    add(ResultsFolder(Path(sys.argv[1])), 'b')\n"
+        "except OSError as error:\n    print(type(error).__name__)\n"
+    )
+    here = os.path.dirname(__file__)  # noqa: PTH120 - for a child's search path
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), here], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "OSError\n"
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+
+
+WRITER = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from test_folder import ResultsFolder, add
+folder = ResultsFolder(Path(sys.argv[1]))
+for number in range(25):
+    add(folder, f"{sys.argv[3]}-{number}", str(number).encode())
+print("done")
+"""
+
+
+def test_eight_writers_lose_no_line(tmp_path: Path) -> None:
+    here = os.path.dirname(__file__)  # noqa: PTH120 - as above
+    words = [sys.executable, "-c", WRITER, str(tmp_path), here]
+    writers = [subprocess.Popen([*words, str(number)]) for number in range(8)]
+    assert [writer.wait(120) for writer in writers] == [0] * 8
+    results = ResultsFolder(tmp_path).read()
+    assert results.problems == ()
+    assert len(results.entries) == 200
+
+
+KILLED = """
+import json, os, sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from test_folder import ResultsFolder, add, line
+
+SEEN = {"open", "os.rename", "os.remove", "os.mkdir", "os.truncate"}
+
+def killed(work, step):
+    pid = os.fork()
+    if pid == 0:
+        left = [step]
+        def hook(event, arguments):
+            if event in SEEN:
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), 9)
+        sys.addaudithook(hook)
+        work()
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+def held(folder):
+    results = folder.read()
+    return [[entry.test, folder.record(entry).decode()] for entry in results.entries] + [*results.problems]
+
+found = []
+for step in range(1, 60):
+    folder = ResultsFolder(Path(sys.argv[1]) / str(step))
+    add(folder, "a", b"old")
+    add(folder, "a", b"older")
+    status = [killed(lambda: add(folder, "a", b"new"), step), held(folder)]
+    status += [killed(folder.compact, step), held(folder)]
+    found.append(status)
+    if status[0] == status[2] == 0:
+        break
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
+def test_a_kill_before_any_step_leaves_the_old_result_or_the_new_one(tmp_path: Path) -> None:
+    here = os.path.dirname(__file__)  # noqa: PTH120 - as above
+    words = [sys.executable, "-c", KILLED, str(tmp_path), here]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
+    *cut, whole = json.loads(done.stdout)
+    assert len(cut) >= 5
+    assert whole == [0, [["a", "new"]], 0, [["a", "new"]]]
+    for _, added, _, tidied in cut:
+        assert added in ([["a", "older"]], [["a", "new"]])
+        assert tidied == added
