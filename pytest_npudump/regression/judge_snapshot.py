@@ -11,9 +11,9 @@ from pytest_npudump.errors import GoldenMissingError
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.bounds import changes, numerics_for
 from pytest_npudump.regression.empty_operators import changed, notes_on
 from pytest_npudump.regression.golden_elements import judge_elements
-from pytest_npudump.regression.bounds import changes, numerics_for
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.record import left_out_notes
 from pytest_npudump.regression.snapshot import problems_of

@@ -12,7 +12,7 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
 from pytest_npudump.regression.snapshot import Snapshot
-from pytest_npudump.report.result import result_json
+from pytest_npudump.report.result_json import result_json
 from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
-from pytest_npudump.report.result import full_json
+from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.results.folder import ResultsFolder
