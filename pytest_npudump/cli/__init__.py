@@ -27,6 +27,7 @@ COMMANDS = {
     "check": "judge the results of a session again, by other tolerances or goldens, without running",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
     "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
+    "golden": "decide about runs that differ from their goldens: list, show, accept or reject them",
     "overflow": "say what the overflow records of a dump report, and of which layer",
     "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would, or show a test's",
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",
@@ -38,7 +39,7 @@ The folder of each has ``configure(parser)``, which imports nothing that a comma
 ``command`` what does it: ``run(arguments) -> exit code``.
 """
 
-_READING = frozenset({"ls", "stats", "compare", "convert", "overflow", "tolerance", "check"})
+_READING = frozenset({"ls", "stats", "compare", "convert", "overflow", "tolerance", "check", "golden"})
 """Commands that read dumps and start no other program."""
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"

@@ -63,14 +63,19 @@ def stage_golden(path: Path, golden: Golden) -> Path | None:
         return None if _holds(target, content) else stage_file(target, [content])
 
 
-def write_golden(path: Path, golden: Golden) -> bool:
+def write_golden(path: Path, golden: Golden, *, replacing: str | None = None) -> bool:
     """Make ``golden`` the content of the file at ``path``, atomically; a symbolic link is followed.
+
+    Args:
+        path: the file.
+        golden: its new content.
+        replacing: digest of the content that it is to replace, "" for no file; None for any.
 
     Returns:
         Whether the content changed; where it did not, the file is not touched.
 
     Raises:
-        GoldenError: the golden cannot be written; the old file is as it was.
+        GoldenError: the golden cannot be written, or would replace another one; the old file is as it was.
     """
     content = render(golden).encode()
     if _holds(path, content):  # as above
@@ -79,8 +84,18 @@ def write_golden(path: Path, golden: Golden) -> bool:
         refuse_others(target)
         changed = not _holds(target, content)
         if changed:
+            _refuse_change(target, replacing)
             replace_file(target, [content])
     return changed
+
+
+def _refuse_change(target: Path, replacing: str | None) -> None:
+    """Refuse to replace a file whose content is not the one that is to be replaced."""
+    if replacing is None:
+        return
+    found = content_digest(_read(target)) if is_there(target) else ""
+    if found != replacing:
+        raise GoldenError(f"{target}: was written meanwhile: it is as it is; look again at what differs")
 
 
 def _holds(path: Path, content: bytes) -> bool:

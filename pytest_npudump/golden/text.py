@@ -25,6 +25,8 @@ EMPTY = "empty"
 """Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
 UNWRITTEN = "unwritten"
 """Key of a golden file: layers with tensors that nothing wrote."""
+REASON = "reason"
+"""Key of a golden file: why it was last changed, as the person who approved it says."""
 OP_TYPES = "op_types"
 """Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
 BLOCKS = ("projections", "edges", OP_TYPES)

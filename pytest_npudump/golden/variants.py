@@ -10,8 +10,9 @@ from pytest_npudump.config.acl.installed import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
 from pytest_npudump.golden.origin import installed, processor
+from pytest_npudump.golden.rows import columns_for, render_rows
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden
-from pytest_npudump.golden.text import EMPTY, UNWRITTEN, Golden, unwritable
+from pytest_npudump.golden.text import EMPTY, REASON, UNWRITTEN, Golden, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,7 +117,9 @@ class Goldens:
             known: what the run says of tensors without a row, in place of what the earlier one says.
         """
         dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())} - known.keys()
-        kept = previous.extra if previous else {}
+        kept = dict(previous.extra) if previous else {}
+        if REASON in kept and previous is not None and not _equal(previous.table, table):
+            del kept[REASON]  # it is about another change
         extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
         return Golden(test=self.test, producer=facts, table=table, path=self.path, extra=extra)
 
@@ -176,3 +179,9 @@ class Goldens:
             for name in names
             if before.get(name, "-") != now.get(name, "-")
         }
+
+
+def _equal(one: StatsTable, other: StatsTable) -> bool:
+    """Whether two tables would be the same lines of a file."""
+    columns = columns_for(one)
+    return columns == columns_for(other) and [*render_rows(one, columns)] == [*render_rows(other, columns)]

@@ -1,0 +1,93 @@
+"""``npudump golden``: what golden files hold, and what becomes of them, one module of this folder a verb."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.options import add_json_option
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+DESCRIPTION = "Look at golden files and at what may take their place. Exit 0; 2 where a file cannot be read."
+_PENDING = (
+    "List the runs that differ from their goldens, or have none, and wait for a decision: the largest change "
+    "first. Exit 0: there are none; 1: there are; 2: results that cannot be read."
+)
+_DIFF = (
+    "Show what differs between each waiting run and its golden, layer by layer, and by how much. Exit codes "
+    "as for pending."
+)
+_ACCEPT = (
+    "Write the golden of each waiting run from what was kept of it, without running again. Refused where the "
+    "run was not complete, where its golden or its test's file has changed since, and where the run is the "
+    "emulator's and the golden a device's. Exit 0; 2 where one was refused, or results cannot be read."
+)
+_REJECT = "Take waiting runs off the list; their goldens stay, and the next runs are judged by them."
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's verbs; :data:`VERBS` has what adds the arguments of each."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, (summary, description, add) in VERBS.items():
+        add(verbs.add_parser(name, help=summary, description=description))
+
+
+def _add_tests(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "tests", nargs="*", metavar="TEST", help="node ids, files or globs of them; default: all that wait"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="the folder of a session's results; default: that in pytest's cache, here or in a folder above",
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        metavar="DIR",
+        help="the repository's root, as pytest's rootdir; default: the nearest folder, upwards, in which a "
+        "test of the results lies",
+    )
+    parser.add_argument("--golden-dir", type=Path, metavar="DIR", help="the goldens, if they lie elsewhere")
+
+
+def _pending(parser: argparse.ArgumentParser) -> None:
+    _add_tests(parser)
+    add_json_option(parser)
+
+
+def _diff(parser: argparse.ArgumentParser) -> None:
+    _add_tests(parser)
+    _add_layers(parser)
+    add_json_option(parser)
+
+
+def _accept(parser: argparse.ArgumentParser) -> None:
+    _add_tests(parser)
+    _add_layers(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, kept in the golden")
+    parser.add_argument("--allow-in-ci", action="store_true", help="accept although the variable CI is set")
+
+
+def _add_layers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--layers",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only these layers; may be repeated",
+    )
+
+
+VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
+    "pending": ("the runs that differ from their goldens and wait for a decision", _PENDING, _pending),
+    "diff": ("what differs between these runs and their goldens", _DIFF, _diff),
+    "accept": ("make these runs the goldens, without running again", _ACCEPT, _accept),
+    "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
+}
+"""By the name of a module of this folder with ``run(arguments) -> exit code``: summary, description, and what
+adds its arguments."""

@@ -1,0 +1,49 @@
+"""``npudump golden accept``: waiting runs become the goldens, by what was kept of them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output import emit, to_stderr
+from pytest_npudump.cli.golden.waiting_runs import read_waiting
+from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.results.acceptance import approve
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pytest_npudump.results.folder import ResultsFolder
+    from pytest_npudump.results.pending_run import Pending
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the goldens; 2 where one was refused."""
+    if _in_ci() and not arguments.allow_in_ci:
+        raise RequestError(
+            "accept is refused because the variable CI is set: a gate must not approve what it checks; "
+            "accept on a machine of your own, with --results, or on purpose with --allow-in-ci"
+        )
+    waiting = read_waiting(arguments)
+    good = [accept(waiting.folder, one, arguments.layers, arguments.reason) for one in waiting.chosen]
+    emit([f"{sum(good)} of {len(good)} accepted" if good else "no run waits for a decision"])
+    return 0 if waiting.is_readable and all(good) else 2
+
+
+def accept(folder: ResultsFolder, pending: Pending, layers: list[str], reason: str) -> bool:
+    """Accept one run, and say so; False where it was refused, which is told on standard error."""
+    try:
+        entry = approve(pending, layers, reason)
+    except NpudumpError as error:
+        to_stderr(f"npudump: {error}")
+        return False
+    emit([f"accepted: {pending.entry.test}: {pending.path}"])
+    try:
+        folder.update([entry])
+    except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
+        to_stderr(f"npudump: {folder.path}: it cannot be noted there: {error}")
+    return True
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").strip().lower() not in {"", "0", "false", "no"}

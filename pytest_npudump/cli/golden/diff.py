@@ -1,0 +1,60 @@
+"""``npudump golden diff``: what differs between waiting runs and their goldens, layer by layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.cli.golden.pending import as_json, size
+from pytest_npudump.cli.golden.waiting_runs import read_waiting
+from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.report.verdicts import COLUMNS, row
+from pytest_npudump.request import matches_any
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from pytest_npudump.compare.stats.verdict import Verdict
+    from pytest_npudump.results.pending_run import Pending
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show it; 1 where anything differs."""
+    waiting = read_waiting(arguments)
+    if arguments.json:
+        data = [
+            as_json(one) | {"verdicts": [verdict.to_json() for verdict in _failing(one, arguments.layers)]}
+            for one in waiting.chosen
+        ]
+        write_json(data, arguments.json)
+    if arguments.json != "-":
+        emit(line for one in waiting.chosen for line in lines(one, arguments.layers))
+    if not waiting.is_readable:
+        return 2
+    return 1 if waiting.chosen else 0
+
+
+def lines(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
+    """Yield what differs in one run; ``layers`` are names or globs of those that are shown, none for all."""
+    yield f"{pending.entry.test} ({pending.path})"
+    for refusal in pending.refusals:
+        yield f"  cannot be accepted: {refusal}"
+    result = pending.judged.result
+    for problem in result.outcome.problems if result is not None else (pending.judged.why,):
+        yield f"  {problem}"
+    comparison = pending.comparison
+    if comparison is None:
+        return
+    failing = _failing(pending, layers)
+    count = f"{len(comparison.failing)} of {comparison.expected} tensors differ"
+    yield f"  {count}: {size(pending)}"
+    if failing:
+        yield from (f"  {line}" for line in columns([row(verdict) for verdict in failing], COLUMNS))
+
+
+def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
+    comparison = pending.comparison
+    failing = comparison.failing if comparison is not None else ()
+    patterns = both_spellings(layers)
+    return [one for one in failing if not patterns or matches_any(patterns, one.key.layer)]

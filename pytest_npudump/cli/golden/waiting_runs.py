@@ -1,0 +1,84 @@
+"""The runs that the verbs of ``npudump golden`` are about: those that wait for a decision, or some."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output import to_stderr
+from pytest_npudump.request import matches_any
+from pytest_npudump.results.entry import ResultsError
+from pytest_npudump.results.folder import LINES, ResultsFolder
+from pytest_npudump.results.pending_run import Pending, pending_of
+from pytest_npudump.results.terms import Terms, find_root
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from pytest_npudump.results.folder import Results
+
+_CACHED = Path(".pytest_cache/d/npudump/results")
+"""Where pytest's cache has them, unless ``cache_dir`` says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRuns:
+    """What a folder of results holds for a decision.
+
+    Attributes:
+        folder: where it lies.
+        results: all that it holds.
+        chosen: the runs that the command is about, the largest change first.
+    """
+
+    folder: ResultsFolder
+    results: Results
+    chosen: tuple[Pending, ...]
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether all results can be read; says on standard error what cannot."""
+        for problem in self.results.problems:
+            to_stderr(f"npudump: {problem}")
+        return not self.results.problems
+
+
+def read_waiting(arguments: argparse.Namespace) -> WaitingRuns:
+    """Return what the arguments name.
+
+    Raises:
+        ResultsError: there are no results, or an argument names no waiting run.
+    """
+    folder = ResultsFolder(arguments.results or _cached(Path.cwd()))
+    results = folder.read()
+    root = arguments.root or find_root(results.entries, Path.cwd())
+    golden_dir = arguments.golden_dir.absolute() if arguments.golden_dir else None
+    pending = pending_of(folder, results, Terms(root.absolute(), golden_dir))
+    return WaitingRuns(folder, results, _chosen(pending, arguments.tests))
+
+
+def _cached(start: Path) -> Path:
+    for folder in (start, *start.parents):
+        if (folder / _CACHED / LINES).is_file():
+            return folder / _CACHED
+    raise ResultsError(
+        f"{start}: neither here nor in a folder above are results in {_CACHED}: run the tests, or name the "
+        f"folder of results with --results"
+    )
+
+
+def _chosen(pending: Sequence[Pending], names: Sequence[str]) -> tuple[Pending, ...]:
+    if not names:
+        return tuple(pending)
+    for name in names:
+        if not any(_is_meant(name, one.entry.test) for one in pending):
+            known = ", ".join(one.entry.test for one in pending[:5]) or "none"
+            raise ResultsError(f"{name}: names no run that waits for a decision; these do: {known}")
+    return tuple(one for one in pending if any(_is_meant(name, one.entry.test) for name in names))
+
+
+def _is_meant(name: str, test: str) -> bool:
+    """Whether a name is a test's, its file's or its class's, or a glob of one."""
+    return matches_any([name], test) or test.startswith((f"{name}::", f"{name}["))

@@ -1,0 +1,117 @@
+"""Approving a run by what was kept of it: its golden is written from the record, whole or in some layers."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.compare.stats.order import ABSENT, align
+from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.table import StatsTable, layer_of
+from pytest_npudump.golden.store import content_digest, write_golden
+from pytest_npudump.golden.text import OP_TYPES, REASON, render
+from pytest_npudump.request import matches_any
+from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.results.pending_run import Pending
+
+
+def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> Entry:
+    """Write the golden of a run, atomically and under its lock.
+
+    Args:
+        pending: the run.
+        layers: names or globs of the layers that are approved; none for all.
+        reason: why, kept in the golden; "" for none.
+
+    Returns:
+        What is to be kept of the run from here on.
+
+    Raises:
+        ResultsError: it cannot be approved, or none of its layers that differ is named.
+        GoldenError: the golden cannot be written, or is another one meanwhile; it is as it was.
+    """
+    if pending.refusals or pending.record is None:
+        raise ResultsError(f"{pending.entry.test}: refused: {'; '.join(pending.refusals)}")
+    golden = _approved(pending, pending.record, layers, reason)
+    replacing = pending.golden.digest if pending.golden and pending.golden.path == pending.path else ""
+    write_golden(pending.path, golden, replacing=replacing)
+    data = pending.entry.data
+    if not layers:
+        return Entry({**data, "decision": ACCEPTED})
+    digest = content_digest(render(golden).encode())
+    file = {**data["golden"], "judged_with": data["golden"]["file"], "sha256": digest}
+    return Entry({**data, "golden": file})
+
+
+def reject(pending: Pending) -> Entry:
+    """Return what is to be kept of a run whose golden stays as it is."""
+    return Entry({**pending.entry.data, "decision": REJECTED})
+
+
+def _approved(pending: Pending, record: Golden, layers: Sequence[str], reason: str) -> Golden:
+    before = pending.golden
+    if layers and before is None:
+        raise ResultsError(
+            f"{pending.entry.test}: has no golden yet, of which some layers could change: accept all of it"
+        )
+    if layers and before is not None:
+        table = _merged(pending, before, record, layers)
+        golden = replace(before, table=table, path=pending.path)
+    else:
+        kept = before.blocks if before is not None else {}
+        blocks = {name: text for name, text in {**kept, **record.blocks}.items() if name != OP_TYPES}
+        golden = replace(record, blocks=blocks, path=pending.path)
+    extra = {name: value for name, value in golden.extra.items() if name != REASON}
+    return replace(golden, extra=extra | ({REASON: reason} if reason else {}))
+
+
+def _merged(pending: Pending, golden: Golden, record: Golden, layers: Sequence[str]) -> StatsTable:
+    """Return the golden's table with the record's rows of some layers in place of its own."""
+    comparison = pending.comparison
+    patterns = both_spellings(layers)
+    failing = comparison.failing if comparison is not None else ()
+    if not any(matches_any(patterns, verdict.key.layer) for verdict in failing):
+        names = ", ".join(dict.fromkeys(verdict.key.layer for verdict in failing[:5]))
+        raise ResultsError(
+            f"{pending.entry.test}: {', '.join(layers)} names no layer that differs; these do: {names}"
+        )
+    if comparison is not None and comparison.own_keys:
+        raise ResultsError(
+            f"{pending.entry.test}: its eager calls have other numbers than in the golden: accept all of it"
+        )
+    alignment = align(golden.table.keys, record.table.keys)
+    rows = []
+    for here, there in zip(alignment.golden.tolist(), alignment.actual.tolist(), strict=True):
+        key = golden.table.keys[here] if here != ABSENT else record.table.keys[there]
+        chosen = (1, there) if matches_any(patterns, layer_of(key)) else (0, here)
+        if chosen[1] != ABSENT:
+            rows.append(chosen)
+    return _rows_of((golden.table, record.table), rows)
+
+
+def _rows_of(tables: tuple[StatsTable, StatsTable], rows: Sequence[tuple[int, int]]) -> StatsTable:
+    """Return a table of rows of two others, each named by which and by its number."""
+    columns: dict[str, Any] = {}
+    for one in fields(StatsTable):
+        both = [getattr(table, one.name) for table in tables]
+        if one.name == "wide":
+            columns[one.name] = {
+                (at, column): both[which][row, column]
+                for at, (which, row) in enumerate(rows)
+                for column in range(tables[which].values.shape[1])
+                if (row, column) in both[which]
+            }
+        elif isinstance(both[0], np.ndarray):
+            columns[one.name] = np.array([both[which][row] for which, row in rows])
+        elif any(both):  # an optional column is empty where a table has none
+            columns[one.name] = tuple([both[which][row] if both[which] else "" for which, row in rows])
+        else:
+            columns[one.name] = ()
+    return StatsTable(**columns)

@@ -1,0 +1,126 @@
+"""Runs that differ from their goldens and wait for a decision, and what stands in the way of one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_npudump.errors import GoldenError, NpudumpError
+from pytest_npudump.golden.pair import KEY, tensors_path
+from pytest_npudump.golden.store import is_there
+from pytest_npudump.report.verdicts import excess, worst
+from pytest_npudump.results.entry import ResultsError
+from pytest_npudump.results.provenance import file_digest
+from pytest_npudump.results.rejudge import GOOD, read_record, rejudge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.results.entry import Entry
+    from pytest_npudump.results.folder import Results, ResultsFolder
+    from pytest_npudump.results.rejudge import Rejudged
+    from pytest_npudump.results.terms import Terms
+
+_EMULATOR = "emulator"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A run that differs from its golden, or has none.
+
+    Attributes:
+        judged: the run, judged by the golden that is there.
+        record: its statistics; None where they cannot be read.
+        golden: that golden; None where there is none, or it cannot be read.
+        path: the golden file that an approval writes.
+        refusals: why it cannot be approved, in words; nothing where it can.
+    """
+
+    judged: Rejudged
+    record: Golden | None
+    golden: Golden | None
+    path: Path
+    refusals: tuple[str, ...]
+
+    @property
+    def entry(self) -> Entry:
+        """What was kept of the run."""
+        return self.judged.entry
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The comparison with the golden; None where there is none."""
+        return self.judged.result.outcome.comparison if self.judged.result is not None else None
+
+    @property
+    def largest(self) -> float:
+        """How many times its allowance the worst value is off; 0 where none can be told."""
+        return max([times for times in self._excesses if math.isfinite(times)], default=0.0)
+
+    @property
+    def incomparable(self) -> int:
+        """Number of tensors that are new, missing, or of another type or shape, or that must be equal."""
+        return sum(map(math.isinf, self._excesses))
+
+    @property
+    def _excesses(self) -> list[float]:
+        failing = self.comparison.failing if self.comparison is not None else ()
+        reasons = [worst(verdict) for verdict in failing]
+        return [excess(reason) if reason else math.inf for reason in reasons]
+
+
+def pending_of(folder: ResultsFolder, results: Results, terms: Terms) -> list[Pending]:
+    """Return the runs that wait for a decision, the largest change first; those without a golden come last.
+
+    Args:
+        folder: of the results.
+        results: what it holds.
+        terms: where the goldens are.
+    """
+    found = [_pending(folder, entry, terms) for entry in results.entries if entry.is_open]
+    waiting = [one for one in found if one.judged.word != GOOD]
+    return sorted(waiting, key=lambda one: (-bool(one.incomparable), -one.largest))
+
+
+def _pending(folder: ResultsFolder, entry: Entry, terms: Terms) -> Pending:
+    judged = rejudge(folder, entry, terms)
+    path = terms.golden_root(entry) / entry.golden_file
+    record = golden = None
+    broken: list[str] = []
+    try:
+        golden = terms.case(entry).goldens.read_if_any()
+        record = read_record(folder, entry) if entry.record_file else None
+    except (ResultsError, GoldenError, NpudumpError) as error:
+        broken = [str(error)]
+    refusals = (*broken, *_refusals(entry, terms, golden, record, path))
+    return Pending(judged, record, golden, path, tuple(dict.fromkeys(refusals)))
+
+
+def _refusals(
+    entry: Entry, terms: Terms, golden: Golden | None, record: Golden | None, path: Path
+) -> Iterator[str]:
+    data = entry.data
+    if data["incomplete"] is not None:
+        yield f"its run was not complete: {data['incomplete']}"
+    yield from map(str, data["refusals"])
+    if record is None:
+        yield "there are no statistics of it"
+        return
+    digest = golden.digest if golden is not None else None
+    if digest != data["golden"]["sha256"] or (golden is not None and golden.path != path and is_there(path)):
+        yield f"the golden {path} is not the one that the run was judged with: run the test again"
+    file = data["test_file"]
+    if file["sha256"] is None or file_digest(terms.root / str(file["path"])) != file["sha256"]:
+        yield f"{file['path']} is not as it was in the run: run the test again"
+    if terms.golden_dir is None and not path.resolve().is_relative_to(terms.root.resolve()):
+        yield f"{path} lies outside of {terms.root}: name the folder of goldens with --golden-dir"
+    if golden is None:
+        return
+    if record.producer.get("runtime") == _EMULATOR != golden.producer.get("runtime"):
+        yield "the run is the emulator's, and the golden a device's"
+    if KEY in golden.extra or tensors_path(golden.path).exists():
+        yield "its golden keeps tensors, which only a run has: approve with --npudump-update-golden"

@@ -1,0 +1,141 @@
+"""A repository whose tests were run elsewhere: goldens, test files, and what a session kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.golden.text import Golden, render
+from pytest_npudump.results.folder import ResultsFolder, record_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+Values = dict[str, float]
+
+
+def table(values: Mapping[str, float]) -> StatsTable:
+    """Statistics of one tensor a layer, all of them the given value, in the order of execution."""
+    return StatsTable.from_records(
+        TensorRecord(
+            *(TensorKey(name, "output", 0), "Conv", "float32", (2,)),
+            None,  # type: ignore[arg-type]
+            stats=Stats(2, value, value, value, None, 0, 0, 0),
+        )
+        for name, value in values.items()
+    )
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A folder with goldens, a test file and results of an earlier session."""
+
+    path: Path
+
+    @property
+    def kept(self) -> Path:
+        return self.path / "kept"
+
+    def golden(self, name: str) -> Path:
+        return self.path / "golden" / "test_a" / f"{name}.yaml"
+
+    def approve(self, name: str, values: Values, **extra: Any) -> None:
+        """Write a golden."""
+        producer = {"runtime": extra.pop("runtime", "acl"), "scene": "model", "dump_mode": "output"}
+        path = self.golden(name)
+        write_golden(path, Golden(f"test_a.py::{name}", producer, table(values), path, extra))
+
+    def values(self, name: str) -> Values:
+        """What a golden holds: the maximum of each layer."""
+        found = read_golden(self.golden(name)).table
+        return {
+            TensorKey.parse(key).layer: found.value(row, 0)  # type: ignore[misc]
+            for row, key in enumerate(found.keys)
+        }
+
+    def keep(self, name: str, values: Values, **changes: Any) -> None:
+        """Keep a run that has these values."""
+        path = self.golden(name)
+        producer = {"runtime": changes.pop("runtime", "acl"), "scene": "model", "dump_mode": "output"}
+        golden = Golden(f"test_a.py::{name}", producer, table(values), path)
+        known = read_golden(path) if path.exists() else None
+        if known is not None:
+            golden = replace(golden, extra=known.extra)
+        record = render(golden).encode()
+        file = f"test_a/{name}.yaml"
+        record_file = record_name(file, record)
+        line = {
+            "version": 1,
+            "kind": "test",
+            "session": "s",
+            "time": "",
+            "test": f"test_a.py::{name}",
+            "rank": None,
+            "status": "failed" if known else "golden missing",
+            "outcome": "failed",
+            "incomplete": None,
+            "runtime": "acl",
+            "isolated": False,
+            "part": "",
+            "tensors": len(values),
+            "counts": {},
+            "problems": [],
+            "notes": [],
+            "numerics": None,
+            "refusals": [],
+            "producer": producer,
+            **dict.fromkeys(("first", "first_change", "first_within", "reproduced", "reference", "findings")),
+            "request": {},
+            "options": {},
+            "tolerances": {"preset": "default", "rules": []},
+            "details": None,
+            "revision": None,
+            "decision": None,
+            "golden": {
+                "folder": "golden",
+                "file": file,
+                "variant": "",
+                "judged_with": file if known else None,
+                "sha256": known.digest if known else None,
+            },
+            "record": {"file": record_file, "sha256": sha256(record).hexdigest()},
+            "snapshot": {"problems": [], "notes": [], "has_tensors": False},
+            "test_file": {
+                "path": "test_a.py",
+                "sha256": sha256((self.path / "test_a.py").read_bytes()).hexdigest(),
+            },
+        }
+        ResultsFolder(self.kept).add([line | changes], {record_file: record})
+
+    def decisions(self) -> dict[str, str | None]:
+        """What was decided about each test."""
+        text = (self.kept / "results.jsonl").read_text("utf-8")
+        lines = [json.loads(line) for line in text.splitlines()]
+        return {line["test"].partition("::")[2]: line["decision"] for line in lines}
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository with one test file; the current folder is its root, and this is no CI."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CI", raising=False)
+    (tmp_path / "test_a.py").write_text("# tests\n", "utf-8")
+    return Repository(tmp_path)
+
+
+@pytest.fixture
+def golden_command(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a verb of ``npudump golden`` on what was kept."""
+
+    def call(verb: str, *words: object) -> Any:
+        return run("golden", verb, *words, "--results", "kept")
+
+    return call

@@ -1,0 +1,262 @@
+"""Runs become goldens by what was kept of them: wholly or in some layers, where nothing has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.golden.store import read_golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Repository
+
+    Verb = Callable[..., Any]
+
+BEFORE = {"conv": 1.0, "relu": 2.0, "fc": 3.0}
+AFTER = {"conv": 1.5, "relu": 2.0, "new": 7.0, "fc": 4.0}
+
+
+@pytest.fixture
+def waiting(repository: Repository) -> Repository:
+    """A repository with one run that differs in two layers, and has one more."""
+    repository.approve("test_one", BEFORE, note="kept", reason="the first")
+    repository.keep("test_one", AFTER)
+    return repository
+
+
+def test_accept_makes_the_run_the_golden(waiting: Repository, golden_command: Verb) -> None:
+    done = golden_command("accept", "--reason", "retrained")
+    assert (done.code, done.err) == (0, "")
+    assert waiting.values("test_one") == AFTER
+    assert read_golden(waiting.golden("test_one")).extra == {"note": "kept", "reason": "retrained"}
+    assert waiting.decisions() == {"test_one": "accepted"}
+    assert golden_command("pending").code == 0
+
+
+def test_the_reason_of_an_earlier_change_does_not_stay(waiting: Repository, golden_command: Verb) -> None:
+    golden_command("accept")
+    assert "reason" not in read_golden(waiting.golden("test_one")).extra
+
+
+def test_the_diff_of_an_approval_touches_only_what_changed(waiting: Repository, golden_command: Verb) -> None:
+    before = waiting.golden("test_one").read_text("utf-8").splitlines()
+    golden_command("accept", "--reason", "the first")
+    after = waiting.golden("test_one").read_text("utf-8").splitlines()
+    assert {line.split()[0] for line in set(after) ^ set(before)} == {
+        "conv:output.0",
+        "new:output.0",
+        "fc:output.0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        (["conv"], {"conv": 1.5, "relu": 2.0, "fc": 3.0}),
+        (["f*"], {"conv": 1.0, "relu": 2.0, "fc": 4.0}),
+        (["new"], {"conv": 1.0, "relu": 2.0, "new": 7.0, "fc": 3.0}),
+        (["conv", "new"], {"conv": 1.5, "relu": 2.0, "new": 7.0, "fc": 3.0}),
+        (["*"], AFTER),
+    ],
+)
+def test_accept_takes_some_layers(
+    waiting: Repository, golden_command: Verb, patterns: list[str], expected: dict[str, float]
+) -> None:
+    words = [word for pattern in patterns for word in ("--layers", pattern)]
+    done = golden_command("accept", *words)
+    assert (done.code, done.err) == (0, "")
+    assert waiting.values("test_one") == expected
+    assert list(waiting.values("test_one")) == list(expected)
+    assert golden_command("pending").code == (0 if expected == AFTER else 1)
+
+
+def test_a_layer_that_went_is_taken_out(repository: Repository, golden_command: Verb) -> None:
+    repository.approve("test_one", BEFORE)
+    repository.keep("test_one", {"conv": 9.0, "fc": 3.0})
+    assert golden_command("accept", "--layers", "relu").code == 0
+    assert repository.values("test_one") == {"conv": 1.0, "fc": 3.0}
+
+
+def test_the_rest_of_a_run_can_be_accepted_later(waiting: Repository, golden_command: Verb) -> None:
+    golden_command("accept", "--layers", "conv")
+    assert golden_command("accept", "--layers", "fc").code == 0
+    assert golden_command("accept").code == 0
+    assert waiting.values("test_one") == AFTER
+
+
+def test_a_test_without_a_golden_gets_one(repository: Repository, golden_command: Verb) -> None:
+    repository.keep("test_one", BEFORE)
+    assert golden_command("accept", "--layers", "conv").code == 2
+    assert golden_command("accept").code == 0
+    assert repository.values("test_one") == BEFORE
+
+
+def test_layers_that_do_not_differ_are_refused(waiting: Repository, golden_command: Verb) -> None:
+    done = golden_command("accept", "--layers", "relu")
+    assert done.code == 2
+    assert "relu names no layer that differs; these do: conv, new, fc" in done.err
+    assert waiting.values("test_one") == BEFORE
+
+
+REFUSALS = {
+    "incomplete": "its run was not complete: its teardown did not pass",
+    "golden": "is not the one that the run was judged with",
+    "golden gone": "is not the one that the run was judged with",
+    "test": "test_a.py is not as it was in the run",
+    "emulator": "the run is the emulator's, and the golden a device's",
+    "told": "several ranks",
+    "tensors": "its golden keeps tensors",
+    "record": "not the record that was kept",
+    "outside": "lies outside of",
+    "no record": "there are no statistics of it",
+}
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_accept_is_refused(repository: Repository, golden_command: Verb, why: str) -> None:
+    repository.approve("test_one", BEFORE)
+    changes: dict[str, Any] = {}
+    if why == "incomplete":
+        changes = {"incomplete": "its teardown did not pass"}
+    if why == "told":
+        changes = {"refusals": ["several ranks or devices have one golden, of which one was kept"]}
+    if why == "emulator":
+        changes = {"runtime": "emulator"}
+    if why == "no record":
+        changes = {"record": None, "snapshot": None}
+    repository.keep("test_one", AFTER, **changes)
+    spoil(repository, why)
+    path = repository.golden("test_one")
+    before = path.read_bytes() if path.exists() else None
+    done = golden_command("accept")
+    assert done.code == 2
+    assert REFUSALS[why] in done.err
+    assert (path.read_bytes() if path.exists() else None) == before
+    assert repository.decisions() == {"test_one": None}
+
+
+def spoil(repository: Repository, why: str) -> None:
+    """Change the repository behind the run."""
+    golden = repository.golden("test_one")
+    if why == "golden":
+        repository.approve("test_one", {"conv": 8.0, "relu": 2.0, "fc": 3.0})
+    if why == "golden gone":
+        golden.unlink()
+    if why == "test":
+        (repository.path / "test_a.py").write_text("# another\n", "utf-8")
+    if why == "tensors":
+        golden.with_suffix(".safetensors").write_bytes(b"tensors")
+    if why == "record":
+        (record,) = repository.kept.rglob("*.yaml")
+        record.write_text(record.read_text("utf-8").replace("1.5", "1.6"), "utf-8")
+    if why == "outside":
+        lines = repository.kept / "results.jsonl"
+        (repository.path / "golden").rename(repository.path.parent / "goldens")
+        lines.write_text(
+            lines.read_text("utf-8").replace('"folder":"golden"', '"folder":"../goldens"'), "utf-8"
+        )
+
+
+def test_one_refusal_leaves_the_others_accepted(repository: Repository, golden_command: Verb) -> None:
+    for name in ("test_one", "test_two"):
+        repository.approve(name, BEFORE)
+    repository.keep("test_one", AFTER, incomplete="its teardown did not pass")
+    repository.keep("test_two", AFTER)
+    done = golden_command("accept")
+    assert (done.code, "1 of 2 accepted" in done.out) == (2, True)
+    assert (repository.values("test_one"), repository.values("test_two")) == (BEFORE, AFTER)
+
+
+def test_a_gate_does_not_accept(
+    waiting: Repository, golden_command: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    done = golden_command("accept")
+    assert (done.code, "because the variable CI is set" in done.err) == (2, True)
+    assert waiting.values("test_one") == BEFORE
+    assert golden_command("accept", "--allow-in-ci").code == 0
+
+
+def test_results_that_cannot_be_written_do_not_stop_an_approval(
+    waiting: Repository, golden_command: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_npudump.results.folder import ResultsFolder
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(ResultsFolder, "update", refuse)
+    done = golden_command("accept")
+    assert (done.code, "cannot be noted there" in done.err) == (0, True)
+    assert waiting.values("test_one") == AFTER
+    assert golden_command("pending").code == 0
+
+
+KILLED = """
+import json, os, sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from pytest_npudump.cli import main
+from conftest import Repository
+
+BEFORE, AFTER = {"conv": 1.0, "fc": 3.0}, {"conv": 1.5, "fc": 4.0}
+SEEN = {"open", "os.rename", "os.remove", "os.mkdir", "os.chmod"}
+NAMES = (".npudump-", "golden/", "results.jsonl")
+
+def killed(step):
+    pid = os.fork()
+    if pid == 0:
+        left = [step]
+        def hook(event, arguments):
+            if event in SEEN and any(name in str(arguments) for name in NAMES):
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), 9)
+        sys.addaudithook(hook)
+        sys.stdout = open(os.devnull, "w")
+        main(["golden", "accept", "--results", "kept"])
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+found = []
+for step in range(1, 100):
+    folder = Path(sys.argv[1]) / str(step)
+    folder.mkdir()
+    os.chdir(folder)
+    (folder / "test_a.py").write_text("")
+    repository = Repository(folder)
+    repository.approve("test_one", BEFORE)
+    repository.keep("test_one", AFTER)
+    status = killed(step)
+    between = repository.values("test_one")
+    decision = repository.decisions()["test_one"]
+    again = killed(0)
+    found.append([status, between, decision, again, repository.values("test_one")])
+    if status == 0:
+        break
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
+def test_a_kill_before_any_step_leaves_the_golden_old_or_new(repository: Repository) -> None:
+    here = os.path.dirname(__file__)  # noqa: PTH120 - for a child's search path
+    words = [sys.executable, "-c", KILLED, str(repository.path), here]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
+    *cut, whole = json.loads(done.stdout)
+    old, new = {"conv": 1.0, "fc": 3.0}, {"conv": 1.5, "fc": 4.0}
+    assert len(cut) >= 8
+    assert whole == [0, new, "accepted", 0, new]
+    for status, between, decision, again, end in cut:
+        assert status == signal.SIGKILL
+        assert between in (old, new)
+        assert decision in ({None} if between == old else {None, "accepted"})
+        assert (again, end) == (0, new)

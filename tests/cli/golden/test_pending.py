@@ -1,0 +1,120 @@
+"""What waits for a decision: listed, shown and taken off the list."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Repository
+
+    Verb = Callable[..., Any]
+
+GOLDEN = {"conv": 1.0, "fc": 3.0}
+
+
+@pytest.fixture
+def waiting(repository: Repository) -> Repository:
+    """A small change, a large one, a new layer, a test without a golden, and one that passes."""
+    for name in ("test_small", "test_large", "test_layer", "test_good"):
+        repository.approve(name, GOLDEN)
+    repository.keep("test_new", GOLDEN)
+    repository.keep("test_small", {"conv": 1.001, "fc": 3.0})
+    repository.keep("test_large", {"conv": 2.0, "fc": 3.0})
+    repository.keep("test_layer", {"conv": 1.0, "fc": 3.0, "last": 1.0})
+    repository.keep("test_good", GOLDEN, status="passed")
+    return repository
+
+
+def test_the_largest_change_comes_first_and_what_passed_is_not_there(
+    waiting: Repository, golden_command: Verb
+) -> None:
+    done = golden_command("pending")
+    assert done.code == 1
+    assert [line.split()[0] for line in done.out.splitlines()[1:-1]] == [
+        *("test_a.py::test_layer", "test_a.py::test_large"),
+        *("test_a.py::test_small", "test_a.py::test_new"),
+    ]
+    told = {one["test"].partition("::")[2]: one for one in golden_command("pending", "--json", "-").json}
+    assert told["test_large"]["largest"] == pytest.approx(1 / 5e-6, rel=1e-3)  # the mean decides
+    assert told["test_layer"]["incomparable"] == 1
+    assert told["test_new"]["has_golden"] is False
+    assert all(one["refusals"] == [] for one in told.values())
+    assert waiting.decisions()["test_large"] is None
+
+
+def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_command: Verb) -> None:
+    done = golden_command("diff", "test_a.py::test_large")
+    assert done.code == 1
+    assert "1 of 2 tensors differ: " in done.out
+    assert "conv   Conv  output.0" not in done.out.splitlines()[0]
+    assert any(line.split()[:2] == ["conv", "output.0"] for line in done.out.splitlines())
+    [told] = golden_command("diff", "test_a.py::test_large", "--json", "-").json
+    assert [one["layer"] for one in told["verdicts"]] == ["conv"]
+    [told] = golden_command("diff", "test_a.py::test_large", "--layers", "fc", "--json", "-").json
+    assert told["verdicts"] == []
+    assert waiting.decisions()["test_large"] is None
+
+
+@pytest.mark.parametrize("name", ["test_a.py", "test_a.py::test_s*", "test_a.py::test_small"])
+def test_tests_are_named_by_file_glob_or_id(waiting: Repository, golden_command: Verb, name: str) -> None:
+    found = golden_command("pending", name, "--json", "-").json
+    assert len(found) == (4 if name == "test_a.py" else 1)
+    assert waiting.golden("test_small").exists()
+
+
+def test_a_name_of_no_waiting_run_is_an_error(waiting: Repository, golden_command: Verb) -> None:
+    for verb in ("pending", "diff", "accept", "reject"):
+        done = golden_command(verb, "test_a.py::test_good")
+        assert (done.code, "names no run that waits for a decision" in done.err) == (2, True)
+    assert waiting.values("test_good") == GOLDEN
+
+
+def test_reject_takes_a_run_off_the_list_and_leaves_its_golden(
+    waiting: Repository, golden_command: Verb
+) -> None:
+    assert golden_command("reject", "test_a.py::test_large").code == 0
+    assert waiting.decisions()["test_large"] == "rejected"
+    assert waiting.values("test_large") == GOLDEN
+    assert len(golden_command("pending", "--json", "-").json) == 3
+
+
+def test_a_golden_that_was_corrected_since_no_longer_waits(waiting: Repository, golden_command: Verb) -> None:
+    waiting.approve("test_large", {"conv": 2.0, "fc": 3.0})
+    tests = [one["test"] for one in golden_command("pending", "--json", "-").json]
+    assert "test_a.py::test_large" not in tests
+
+
+def test_results_lie_in_pytest_s_cache_by_default_and_are_found_from_a_folder_below(
+    waiting: Repository, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "run the tests, or name the folder" in run("golden", "pending").err
+    cached = waiting.path / ".pytest_cache/d/npudump"
+    cached.mkdir(parents=True)
+    waiting.kept.rename(cached / "results")
+    below = waiting.path / "sub/folder"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert run("golden", "pending").code == 1
+
+
+def test_results_of_another_desk_find_this_repository_s_goldens(
+    waiting: Repository, golden_command: Verb, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    artifact = tmp_path_factory.mktemp("artifact") / "kept"
+    waiting.kept.rename(artifact)
+    waiting.kept.symlink_to(artifact)
+    assert golden_command("accept", "test_a.py::test_large").code == 0
+    assert waiting.values("test_large") == {"conv": 2.0, "fc": 3.0}
+
+
+def test_outside_of_a_repository_of_the_tests_it_says_so(
+    waiting: Repository, run: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    done = run("golden", "pending", "--results", waiting.kept)
+    assert (done.code, "go to the repository of the tests" in done.err) == (2, True)
+    assert run("golden", "pending", "--results", waiting.kept, "--root", waiting.path).code == 1
