@@ -15,16 +15,15 @@ from pytest_npudump.reference.reference import Reference
 from pytest_npudump.regression.case import Case
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.runtime.base import RearrangingRuntime
-from pytest_npudump.runtime.remote import RemoteRuntime
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.plugin.isolation.child import Child
-    from pytest_npudump.plugin.isolation.remote import RemoteRuntime
     from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
     from pytest_npudump.runtime.base import Runtime
+    from pytest_npudump.runtime.remote import RemoteRuntime
     from pytest_npudump.settings import Settings
 
 

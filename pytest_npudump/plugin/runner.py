@@ -151,8 +151,8 @@ class Runner:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> list[pytest.TestReport]:
         from pytest_npudump.plugin.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
-        from pytest_npudump.plugin.isolation.remote import RemoteRuntime  # noqa: PLC0415 - the same
         from pytest_npudump.plugin.item_case import Context, session_in_parent  # noqa: PLC0415 - the same
+        from pytest_npudump.runtime.remote import RemoteRuntime  # noqa: PLC0415 - the same
 
         item.stash[RESULT] = {}
         item.stash[ENDED] = True

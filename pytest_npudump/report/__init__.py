@@ -2,5 +2,5 @@
 
 ``terminal`` is a failed test's screenful; ``verdicts``, ``tensor_findings``, ``scenes`` and
 ``reference_text`` are its parts. ``result_json`` is the same as data, written by ``json_text``; ``files``
-are the two beside the dump.
+are the two beside the dump, ``summary`` the line of a session.
 """

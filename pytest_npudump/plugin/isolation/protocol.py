@@ -16,14 +16,13 @@ from pytest_npudump.plugin.item_state import BAD, KEPT, RESULT
 from pytest_npudump.regression.case_state import CaseState
 from pytest_npudump.regression.dumps_folder import delete_dumps, make_folder
 from pytest_npudump.regression.unwritten import looks_for_unwritten
-from pytest_npudump.runtime.remote import RemoteRuntime
 from pytest_npudump.storage.mailbox import load_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.plugin.isolation.remote import RemoteRuntime
     from pytest_npudump.regression.session import CaseSession
+    from pytest_npudump.runtime.remote import RemoteRuntime
 
 
 @dataclass(frozen=True, slots=True)

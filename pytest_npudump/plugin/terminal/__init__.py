@@ -1,5 +1,5 @@
 """What the plugin prints in a session, where pytest prints: under xdist in the controller.
 
-``reporter`` is the plugin that does it: failures within a budget, ``session_notes`` once each, the
-``summary`` line at the end, ``progress`` while a large dump is read.
+``reporter`` is the plugin that does it: failures within a budget, ``session_notes`` once each, and a line at
+the end; ``progress`` is shown while a large dump is read.
 """
