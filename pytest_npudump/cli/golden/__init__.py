@@ -25,6 +25,12 @@ _ACCEPT = (
     "run was not complete, where its golden or its test's file has changed since, and where the run is the "
     "emulator's and the golden a device's. Exit 0; 2 where one was refused, or results cannot be read."
 )
+_REVIEW = (
+    "Go through the waiting runs one by one, the largest change first, and decide about each: a accept, r "
+    "reject, s skip; A, R and S for it and all that follow; l PATTERN accept these layers, d show all that "
+    "differs. It reads a line for each, from a terminal or a script. Exit 0: no run waits any more; 1: some "
+    "do; 2: one was refused, or results cannot be read."
+)
 _REJECT = "Take waiting runs off the list; their goldens stay, and the next runs are judged by them."
 
 
@@ -69,6 +75,15 @@ def _diff(parser: argparse.ArgumentParser) -> None:
 def _accept(parser: argparse.ArgumentParser) -> None:
     _add_tests(parser)
     _add_layers(parser)
+    _add_approval(parser)
+
+
+def _review(parser: argparse.ArgumentParser) -> None:
+    _add_tests(parser)
+    _add_approval(parser)
+
+
+def _add_approval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, kept in the golden")
     parser.add_argument("--allow-in-ci", action="store_true", help="accept although the variable CI is set")
 
@@ -87,6 +102,7 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "pending": ("the runs that differ from their goldens and wait for a decision", _PENDING, _pending),
     "diff": ("what differs between these runs and their goldens", _DIFF, _diff),
     "accept": ("make these runs the goldens, without running again", _ACCEPT, _accept),
+    "review": ("decide about these runs one by one", _REVIEW, _review),
     "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
 }
 """By the name of a module of this folder with ``run(arguments) -> exit code``: summary, description, and what

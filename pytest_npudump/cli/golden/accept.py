@@ -12,6 +12,7 @@ from pytest_npudump.results.acceptance import approve
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from pytest_npudump.results.folder import ResultsFolder
     from pytest_npudump.results.pending_run import Pending
@@ -19,18 +20,27 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the goldens; 2 where one was refused."""
-    if _in_ci() and not arguments.allow_in_ci:
-        raise RequestError(
-            "accept is refused because the variable CI is set: a gate must not approve what it checks; "
-            "accept on a machine of your own, with --results, or on purpose with --allow-in-ci"
-        )
+    refuse_in_ci(arguments)
     waiting = read_waiting(arguments)
     good = [accept(waiting.folder, one, arguments.layers, arguments.reason) for one in waiting.chosen]
     emit([f"{sum(good)} of {len(good)} accepted" if good else "no run waits for a decision"])
     return 0 if waiting.is_readable and all(good) else 2
 
 
-def accept(folder: ResultsFolder, pending: Pending, layers: list[str], reason: str) -> bool:
+def refuse_in_ci(arguments: argparse.Namespace) -> None:
+    """Refuse to approve in a gate.
+
+    Raises:
+        RequestError: the variable CI is set, and nothing says that this is on purpose.
+    """
+    if _in_ci() and not arguments.allow_in_ci:
+        raise RequestError(
+            "accept is refused because the variable CI is set: a gate must not approve what it checks; "
+            "accept on a machine of your own, with --results, or on purpose with --allow-in-ci"
+        )
+
+
+def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reason: str) -> bool:
     """Accept one run, and say so; False where it was refused, which is told on standard error."""
     try:
         entry = approve(pending, layers, reason)
