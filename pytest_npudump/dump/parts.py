@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,6 +47,13 @@ class TensorPart(NamedTuple):
     original_shape: tuple[int, ...] | None = None
     sub_format: int = 0
     digest: str = ""
+
+
+def with_projections_of(told: Stats, own: Stats | None) -> Stats:
+    """Return what a producer told, with the projections among the statistics that were computed here."""
+    if own is None or own.projections is None:
+        return told
+    return replace(told, projections=own.projections)
 
 
 def unique_parts(parts: tuple[TensorPart, ...], path: Path) -> tuple[TensorPart, ...]:

@@ -42,6 +42,7 @@ def read_dump(
     *,
     stats: bool = True,
     acl: bool = False,
+    projections: bool = False,
     latest: bool = False,
     one_run: bool = False,
     executor: Executor | None = None,
@@ -54,6 +55,7 @@ def read_dump(
         root: the dump path, or a directory inside it.
         stats: compute the statistics of tensor files; those of CSV files are read in any case.
         acl: compute them with the quirks of CANN's device-side writer (see ``dump.stats``).
+        projections: compute these with them, in the same pass.
         latest: where two runs lie below ``root``, read the later one.
         one_run: ``root`` is known to hold one run: what looks like a second one are further executions, such
             as graphs that MindSpore ran under one iteration number.
@@ -77,7 +79,7 @@ def read_dump(
     files, notes = (tree.files, []) if one_run else select_run(tree.files, root, latest=latest)
     executions: list[Execution] = []
     problems = [*tree.problems, *_damaged_cores(tree)]
-    read = partial(_read_batch, stats=stats, acl=acl)
+    read = partial(_read_batch, stats=stats, acl=acl, projections=projections)
     for found, failed in _read(jobs_of(flat_slots(files)), read, executor, workers, progress):
         executions += found
         problems += failed
@@ -206,11 +208,11 @@ def _weight(job: Job) -> int:
         return 0
 
 
-def _read_batch(jobs: Sequence[Job], *, stats: bool, acl: bool) -> _Result:
+def _read_batch(jobs: Sequence[Job], *, stats: bool, acl: bool, projections: bool) -> _Result:
     executions: list[Execution] = []
     problems: list[FormatError] = []
     for job in jobs:
-        found, failed = read_job(job, stats=stats, acl=acl)
+        found, failed = read_job(job, stats=stats, acl=acl, projections=projections)
         executions += found
         problems += failed
     return executions, problems

@@ -45,7 +45,9 @@ def _paired(files: Sequence[DumpFile]) -> list[Job]:
     return jobs + [Job(file) for file in tables.values()]
 
 
-def read_job(job: Job, *, stats: bool, acl: bool) -> tuple[list[Execution], list[FormatError]]:
+def read_job(
+    job: Job, *, stats: bool, acl: bool, projections: bool = False
+) -> tuple[list[Execution], list[FormatError]]:
     """Read the file of a job; what cannot be read comes back as problems, and nothing is raised."""
     problems: list[FormatError] = []
     table: tuple[TensorPart, ...] = ()
@@ -59,7 +61,7 @@ def read_job(job: Job, *, stats: bool, acl: bool) -> tuple[list[Execution], list
     try:
         if format_.read is None:
             raise FormatError(job.file.path, f"it is {format_.instead}")  # noqa: TRY301 - as readers raise
-        found, damaged = format_.read(job, table, stats=stats, acl=acl)
+        found, damaged = format_.read(job, table, stats=stats, acl=acl, projections=projections)
         problems += damaged
     except FormatError as error:
         problems.append(error)

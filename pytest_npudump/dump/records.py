@@ -148,6 +148,8 @@ class Stats:
         zero: number of zeros.
         digits: significant decimal digits the float values carry; None for full precision. ACL's CSV
             files carry 6.
+        projections: sums of the finite elements under eight rows of random signs, see
+            :mod:`pytest_npudump.dump.stats.signs`; in full precision, whatever ``digits`` says.
     """
 
     count: int | None = None
@@ -160,6 +162,7 @@ class Stats:
     pos_inf: int | None = None
     zero: int | None = None
     digits: int | None = None
+    projections: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,13 +60,17 @@ def alike_layers(*dumps: Dump) -> frozenset[str]:
     return frozenset(name for count in counts for name, times in count.items() if times > 1)
 
 
-def asked_statistics(dump: Dump, request: DumpRequest) -> Dump:
+def asked_statistics(dump: Dump, names: Collection[str]) -> Dump:
     """Drop statistics that only an earlier test of the process asked for.
 
     CANN adds the statistics of every configuration to those of the ones before, for the life of the process.
     Statistics computed here, from tensors, stay.
+
+    Args:
+        dump: what CANN wrote.
+        names: what the test asked for, as ``dump_stats`` has it; none for all but L2norm.
     """
-    asked = request.dump_stats or tuple(_FIELDS.keys() - {"L2norm"})
+    asked = names or tuple(_FIELDS.keys() - {"L2norm"})
     unasked: dict[str, Any] = {field: None for name, field in _FIELDS.items() if name not in asked}
     records = tuple(
         replace(record, stats=replace(record.stats, **unasked))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 STATISTICS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
 """Columns of :attr:`StatsTable.values`."""
+
+PROJECTIONS = "projections"
+"""What rules and verdicts call the projections of a tensor, which are judged together as one statistic."""
+
+JUDGED = (*STATISTICS, PROJECTIONS)
+"""All that a rule of tolerances may be about."""
 
 EXTREMES = 2
 """The first columns, max and min: integers in an integer tensor."""
@@ -58,6 +64,8 @@ class StatsTable:
         wide: integers of 2**53 and beyond by (row, column), exact; ``values`` holds them rounded. Only
             cells that are integers by :func:`is_integral`.
         digests: hashes as :attr:`TensorRecord.digest` has them, n of them, or none where there is no hash.
+        projections: float64 (n, 8), a row of NaN where a tensor has none; None where no tensor has any.
+        projected: bool (n,), which tensors have projections; None as well.
     """
 
     keys: tuple[str, ...]
@@ -70,6 +78,8 @@ class StatsTable:
     digits: NDArray[np.int8]
     wide: Mapping[tuple[int, int], int]
     digests: tuple[str, ...] = ()
+    projections: NDArray[np.float64] | None = None
+    projected: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -110,7 +120,39 @@ class StatsTable:
             digits=_digits(rows.digits, known),
             wide=wide,
             digests=rows.digests if any(rows.digests) else (),
+            **_projections(rows.records),
         )
+
+    def with_projections(self, sums: Mapping[int, Sequence[float]]) -> StatsTable:
+        """The same, with the projections of some rows in place of any there are."""
+        return replace(self, **_projection_columns(sums, len(self)))
+
+
+def is_count(statistic: str) -> bool:
+    """Whether a statistic counts elements, so that there is no tolerance for it."""
+    return statistic in STATISTICS[MEASURED:]
+
+
+def _projections(records: Sequence[TensorRecord]) -> dict[str, Any]:
+    if isinstance(records, ColumnRecords):  # of files of statistics, which have none
+        return {}
+    told = {
+        row: record.stats.projections
+        for row, record in enumerate(records)
+        if record.stats is not None and record.stats.projections is not None
+    }
+    return _projection_columns(told, len(records))
+
+
+def _projection_columns(sums: Mapping[int, Sequence[float]], count: int) -> dict[str, Any]:
+    if not sums:
+        return {"projections": None, "projected": None}
+    rows = np.fromiter(sums, np.intp, len(sums))
+    found = np.full((count, len(next(iter(sums.values())))), np.nan)
+    found[rows] = list(sums.values())
+    projected = np.zeros(count, np.bool_)
+    projected[rows] = True
+    return {"projections": found, "projected": projected}
 
 
 _cells = attrgetter("count", *STATISTICS)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import rows
+from pytest_npudump.golden.projection_rows import render_projections, with_projections
 from pytest_npudump.golden.row_batches import parse_table
 from pytest_npudump.storage import safeyaml
 
@@ -29,7 +31,7 @@ REASON = "reason"
 """Key of a golden file: why it was last changed, as the person who approved it says."""
 OP_TYPES = "op_types"
 """Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
-BLOCKS = ("projections", "edges", OP_TYPES)
+BLOCKS = (PROJECTIONS, "edges", OP_TYPES)
 """Keys of blocks of lines that may stand behind the table, in this order."""
 _TABLE = "tensors"
 _RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)
@@ -46,7 +48,8 @@ class Golden:
         table: the statistics in execution order.
         path: the file it was read from or is to be written to.
         extra: further top-level keys (measured noise, tolerances), plain data, kept on a rewrite.
-        blocks: the lines of the blocks of :data:`BLOCKS` that the file has, each line ending in a newline.
+        blocks: the lines of the blocks of :data:`BLOCKS` that the file has, each line ending in a newline;
+            those of projections come from the table.
         digest: SHA-256 of the file it was read from, in hexadecimal; "" where it was not read from one.
     """
 
@@ -87,12 +90,13 @@ def render(golden: Golden) -> str:
         body = "".join([f"  {line}\n" for line in rows.render_rows(table, columns)])
     except rows.RowError as error:
         raise GoldenError(f"{golden.path}: {error.reason}, the golden was not written") from error
-    blocks = [_rendered_block(golden, name) for name in BLOCKS if golden.blocks.get(name)]
+    texts = {**golden.blocks, PROJECTIONS: render_projections(table)}
+    blocks = [_rendered_block(golden, name, texts[name]) for name in BLOCKS if texts.get(name)]
     return "".join((_safe_head(head, golden.path), f"{_TABLE}: |\n", body, *blocks))
 
 
-def _rendered_block(golden: Golden, name: str) -> str:
-    lines = golden.blocks[name].removesuffix("\n").split("\n")
+def _rendered_block(golden: Golden, name: str, text: str) -> str:
+    lines = text.removesuffix("\n").split("\n")
     bad = next((line for line in lines if not line.isprintable() or line[:1] in {"", " "}), None)
     if bad is not None:
         raise GoldenError(f"{golden.path}: {bad[:120]!r} is no line of {name!r}, the golden was not written")
@@ -211,6 +215,10 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
         table = parse_table(data["tensors"], columns, digits)
     except rows.RowError as error:
         raise _bad_golden(path, lines["tensors"] + 1 + error.row, error.reason) from error
+    try:
+        table = with_projections(table, data.get(PROJECTIONS, ""))
+    except rows.RowError as error:
+        raise _bad_golden(path, lines[PROJECTIONS] + 1 + error.row, error.reason) from error
     extra = {key: value for key, value in data.items() if key not in (*_RESERVED, *BLOCKS)}
     blocks = {name: data[name] for name in BLOCKS if name in data}
     return Golden(data["test"], producer, table, path, extra, blocks)

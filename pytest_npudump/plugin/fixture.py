@@ -250,7 +250,8 @@ class NpuDump:
         Raises:
             DumpError: nothing has been dumped yet, or it cannot be read.
         """
-        return tuple(select_layers(self._test.state.attempt.read(), self._test.case.request).records)
+        dump = self._test.state.attempt.read(projections=False)
+        return tuple(select_layers(dump, self._test.case.request).records)
 
 
 def without_marker(nodeid: str) -> RequestError:

@@ -139,12 +139,13 @@ class Attempt:
         runtime.start(self._configure(runtime, part, directory), resumed=True)
         return directory
 
-    def read(self, progress: Progress | None = None, *, acl: bool = False) -> Dump:
+    def read(self, progress: Progress | None = None, *, acl: bool = False, projections: bool = True) -> Dump:
         """Read everything the run dumped: around the captures, and in each of them.
 
         Args:
             progress: called with (files read, files in all).
             acl: whether statistics of tensors are computed as CANN's device code computes them.
+            projections: whether these are computed with them; a dump by callback has them in any case.
 
         Raises:
             DumpError: a capture, or a test without captures, dumped nothing.
@@ -152,7 +153,7 @@ class Attempt:
         around = [name for name in self._parts if not name or name.startswith(_AFTER)]
         empty = [name for name in around if self._is_empty(name)]
         wanted = [name for name in self._parts if name not in empty] or [""]
-        read = partial(read_dump, acl=acl, progress=progress, one_run=self._one_run)
+        read = partial(read_dump, acl=acl, projections=projections, progress=progress, one_run=self._one_run)
         parts = [
             _with_capture(
                 _received(self._receivers[name], acl=acl)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Reason, Verdict
 
+_PROJECTIONS = "projections"
 COLUMNS = ("layer", "type", "tensor", "statistic", "golden", "actual", "allowed", "off by")
 _STRUCTURE = ("dtype", "shape", "count")
 _DISTANCES = ("max_abs", "relative_l2")
@@ -106,7 +107,9 @@ def sentence(verdict: Verdict, *, against: str = "golden") -> str:
         return f"{place} differs"
     times = excess(reason)
     far = f", {times:.3g} times the allowed difference" if math.isfinite(times) else ""
-    if reason.statistic in _DISTANCES:
+    if reason.statistic == _PROJECTIONS and reason.golden == 0:
+        words = f"its elements are off by an l2norm of about {number(reason.actual)} (projections)"
+    elif reason.statistic in _DISTANCES:
         words = f"{reason.statistic} from the {against} tensor is {number(reason.actual)}"
     elif isinstance(reason.actual, str) and reason.statistic not in _STRUCTURE:
         words = f"{reason.statistic}: {reason.actual}"

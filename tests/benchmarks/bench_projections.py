@@ -1,82 +1,126 @@
 """What projections cost beside the statistics: python tests/benchmarks/bench_projections.py.
 
-Ratios of processor time of both together, in one pass over the same pieces, to the statistics alone;
-medians of paired rounds. Types of 16 bits are converted once for both. Set OPENBLAS_NUM_THREADS=1.
+Ratios of processor time of both together, in the one pass that a dump is read in, to the statistics alone;
+medians of paired rounds. Set OPENBLAS_NUM_THREADS=1.
+
+The first table is of tensors in files, as a dump has them, the second one of arrays in memory. ``mask`` is a
+half of -inf, ``NaN`` one in a hundred thousand.
 """
 
 from __future__ import annotations
 
+import math
 import sys
+import tempfile
 import time
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
+from pytest_npudump.dump.stats.files import payload_stats
 
 from pytest_npudump.dump.bytes.chunks import chunks
+from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.accumulators import array_accumulator
-from pytest_npudump.dump.stats.float_elements import array_elements
-from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, Half
-from pytest_npudump.dump.stats.projections import Projector
-from pytest_npudump.dump.stats.tensor import tensor_stats
-from pytest_npudump.dump.stats.totals import Totals
+from pytest_npudump.dump.stats.projected import Projected
+from pytest_npudump.dump.stats.projections import array_projector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-_HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
-_DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.float64, ml_dtypes.float8_e4m3fn)
+_DTYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32, np.float64, ml_dtypes.float8_e4m3fn)
 _SIZES = (1_000, 20_000, 300_000, 8_388_608)
 _ROUNDS = 21
 _ELEMENTS_A_ROUND = 1_000_000
+_MANY = 500
 
 
-def both(array: np.ndarray) -> None:
-    """Statistics and projections of an array in C order, piece by piece."""
-    projector = Projector(array_elements(array.dtype), array.size)
-    running = array_accumulator(array.dtype)
+def in_memory(array: np.ndarray, *, projections: bool) -> None:
+    """Statistics of an array, piece by piece."""
+    projector = array_projector(array.dtype, array.size) if projections else None
+    running = Projected(array_accumulator(array.dtype), projector)
     for piece in chunks(array):
         running.add(piece)
-        projector.add(piece)
-    running.totals().stats()
-    projector.projections()
+    running.stats()
 
 
-def both_of_halves(array: np.ndarray) -> None:
-    """The same of finite elements of 16 bits: what the statistics convert is projected."""
-    projector = Projector(array_elements(array.dtype), array.size)
-    kernel = Half(Totals(), _HALVES[array.dtype.name])
-    for piece in chunks(array):
-        found = kernel.measure(piece)
-        assert found is not None
-        kernel.take(found)
-        projector.add(piece, found.values)
-    kernel.totals.stats()
-    projector.projections()
+def _arrays(size: int) -> Iterator[tuple[str, np.ndarray]]:
+    values = 3 * np.random.default_rng(0).standard_normal(size, np.float32)
+    for dtype in map(np.dtype, _DTYPES):
+        yield dtype.name, values.astype(dtype)
+    for dtype in (np.float32, np.float16):
+        few, mask = values.astype(dtype), values.astype(dtype)
+        few[:: max(size, 100_000) // 2 + 1] = math.nan
+        mask[values > 0] = -math.inf
+        yield f"{few.dtype.name} NaN", few
+        yield f"{few.dtype.name} mask", mask
 
 
-def _cpu(function: Callable[[np.ndarray], object], array: np.ndarray) -> float:
-    times = max(_ELEMENTS_A_ROUND // array.size, 1)
-    start = time.process_time()
-    for _ in range(times):
-        function(array)
-    return (time.process_time() - start) / times
+def _cpu(function: Callable[[bool], object], times: int) -> tuple[float, float]:
+    """Seconds without and with projections."""
+    found = []
+    for projections in (False, True):
+        start = time.process_time()
+        for _ in range(times):
+            function(projections)
+        found.append((time.process_time() - start) / times)
+    return found[0], found[1]
+
+
+def _words(function: Callable[[bool], object], size: int) -> str:
+    times = max(_ELEMENTS_A_ROUND // size, 1)
+    function(True)  # noqa: FBT003 - as it has no name here
+    rounds = [_cpu(function, times) for _ in range(_ROUNDS)]
+    alone = median(base for base, _ in rounds)
+    return f"{size} elements {1e6 * alone:.0f} us x {median(both / base for base, both in rounds):.2f}"
+
+
+def _of_files(folder: Path) -> Iterator[tuple[str, Callable[[bool], object], int]]:
+    for size in _SIZES:
+        for name, array in _arrays(size):
+            path = folder / f"{name}-{size}"
+            array.tofile(path)
+            payload, dtype = Payload(path, 0, array.nbytes), array.dtype.name
+
+            def read(
+                projections: bool,  # noqa: FBT001 - as all of these
+                payload: Payload = payload,
+                dtype: str = dtype,
+                size: int = size,
+            ) -> None:
+                payload_stats(payload, dtype, size, projections=projections)
+
+            yield name, read, size
+            path.unlink()
+    paths = [folder / str(number) for number in range(_MANY)]
+    for number, path in enumerate(paths):
+        np.arange(number % 64 + 1, dtype=np.float32).tofile(path)
+
+    def read_all(projections: bool) -> None:  # noqa: FBT001 - as above
+        for number, path in enumerate(paths):
+            count = number % 64 + 1
+            payload_stats(Payload(path, 0, 4 * count), "float32", count, projections=projections)
+
+    yield f"{_MANY} tensors of 1 to 64 float32", read_all, _MANY * 32
+
+
+def _of_arrays() -> Iterator[tuple[str, Callable[[bool], object], int]]:
+    for size in _SIZES:
+        for name, array in _arrays(size):
+            yield name, lambda both, array=array: in_memory(array, projections=both), size  # type: ignore[misc]
 
 
 def main() -> None:
     """Measure and print."""
-    rng = np.random.default_rng(0)
-    for dtype in map(np.dtype, _DTYPES):
-        one_pass = both_of_halves if dtype.name in _HALVES else both
-        words = []
-        for size in _SIZES:
-            array = (3 * rng.standard_normal(size, np.float32)).astype(dtype)
-            rounds = [(_cpu(tensor_stats, array), _cpu(one_pass, array)) for _ in range(_ROUNDS)]
-            alone = median(base for base, _ in rounds)
-            ratio = median(with_both / base for base, with_both in rounds)
-            words.append(f"{size} elements {1e6 * alone:.0f} us x {ratio:.2f}")
-        sys.stdout.write(f"{dtype.name:14}{', '.join(words)}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        for title, work in (("files", _of_files(Path(folder))), ("memory", _of_arrays())):
+            lines: dict[str, list[str]] = {}
+            for name, function, size in work:
+                lines.setdefault(name, []).append(_words(function, size))
+            sys.stdout.write(f"{title}\n")
+            sys.stdout.writelines(f"{name:14}{', '.join(words)}\n" for name, words in lines.items())
 
 
 if __name__ == "__main__":

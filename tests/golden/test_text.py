@@ -372,16 +372,19 @@ def test_what_is_no_hash_is_refused_with_its_line(cell: str) -> None:
         parse(text, PATH)
 
 
-BLOCKS = "projections: |\n  conv1:output.0 1.5 -2\nedges: |\n  fc < conv1:output.0\n"
+BLOCKS = "projections: |\n  conv1:output.0 1.5 -2 0 3 4 5 6 7\nedges: |\n  fc < conv1:output.0\n"
 
 
 def test_blocks_behind_the_table_are_read_and_written_as_they_are() -> None:
     golden = parse(TEXT + BLOCKS, PATH)
-    assert golden.blocks == {"projections": "conv1:output.0 1.5 -2\n", "edges": "fc < conv1:output.0\n"}
+    assert golden.blocks == {
+        "projections": "conv1:output.0 1.5 -2 0 3 4 5 6 7\n",
+        "edges": "fc < conv1:output.0\n",
+    }
     assert same(golden.table, parse(TEXT, PATH).table)
     assert golden.extra == {}
     assert render(golden) == TEXT + BLOCKS
-    assert render(replace(golden, blocks={})) == TEXT
+    assert render(replace(golden, blocks={}, table=parse(TEXT, PATH).table)) == TEXT
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,6 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "float64": "the kernel of float64",
         "options": "of the command, and of pytest",
         "progress": "a bar of the command, a line of pytest",
-        "projections": "random projections, and the command's option for them",
     }
     modules = [path.stem for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
     assert {name for name in modules if modules.count(name) > 1} == families.keys()

@@ -32,6 +32,7 @@ def read_source(
     *,
     stats: bool,
     acl: bool = False,
+    projections: bool = False,
     latest: bool = False,
     overflow: bool = False,
 ) -> Dump:
@@ -42,6 +43,7 @@ def read_source(
         workers: who reads.
         stats: compute the statistics of tensors.
         acl: compute them as ACL's device-side writer does.
+        projections: compute these with them.
         latest: of several runs in the directory take the last.
         overflow: a dump of nothing but overflow records, which its notes name, is good enough.
 
@@ -51,7 +53,7 @@ def read_source(
     path = path.absolute() if workers.remote else path
     if path.is_file():
         with progress(f"reading {path}"):
-            dump = _read_file(path, stats=stats, acl=acl)
+            dump = _read_file(path, stats=stats, acl=acl, projections=projections)
     else:
         # Headers and tables cost less to read here than to hand over: threads would wait for Python's lock.
         executor = workers.executor if stats else None
@@ -60,6 +62,7 @@ def read_source(
                 path,
                 stats=stats,
                 acl=acl,
+                projections=projections,
                 latest=latest,
                 executor=executor,
                 workers=workers.count,
@@ -70,8 +73,8 @@ def read_source(
     return dump
 
 
-def _read_file(path: Path, *, stats: bool, acl: bool = False) -> Dump:
-    """Read one file of a dump as a dump of its own; ``stats`` and ``acl`` as for :func:`read_source`.
+def _read_file(path: Path, *, stats: bool, acl: bool = False, projections: bool = False) -> Dump:
+    """Read one file of a dump as a dump of its own; the rest as for :func:`read_source`.
 
     Raises:
         DumpError: it is no dump file, or one that holds no tensor of the model.
@@ -80,7 +83,7 @@ def _read_file(path: Path, *, stats: bool, acl: bool = False) -> Dump:
     format_ = BY_NAME[file.format]
     if format_.instead:
         raise DumpError(f"{path} is {format_.instead.format(path=path)}")
-    executions, problems = read_job(Job(file), stats=stats, acl=acl)
+    executions, problems = read_job(Job(file), stats=stats, acl=acl, projections=projections)
     records, notes = records_of(executions)
     raw = bool(executions) and all(execution.raw for execution in executions)
     return Dump(path, records, tuple(problems), tuple(notes), raw)

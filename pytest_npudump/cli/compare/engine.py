@@ -161,24 +161,27 @@ def _pairs(
     """Yield what workers have to look at, by position in the alignment."""
     from pytest_npudump.compare.tensors.tensor_pair import Pair  # noqa: PLC0415 - as above
 
+    projections = golden.table is not None and golden.table.projections is not None
     for position, (ours, theirs) in enumerate(zip(here, there, strict=True)):
         one = None if ours == ABSENT else golden.tensors[ours]
         other = None if theirs == ABSENT else actual.tensors[theirs]
         found = other if isinstance(other, TensorRecord) else None
         if _has_bytes(one) and _has_bytes(found):
-            yield position, Pair(one, found, layout)
+            yield position, Pair(one, found, layout, projections=projections)
         elif isinstance(one, TensorRecord) and _needs_statistics(one):
             yield position, Pair(one, None, layout, shape=_shape(actual, theirs))
-        elif found is not None and _needs_statistics(found):
-            yield position, Pair(None, found, layout, shape=_shape(golden, ours))
+        elif found is not None and _needs_statistics(found, projections=projections):
+            shape = _shape(golden, ours)
+            yield position, Pair(None, found, layout, shape=shape, projections=projections)
 
 
 def _has_bytes(tensor: TensorRecord | StoredTensor | None) -> bool:
     return tensor.payload is not None if isinstance(tensor, TensorRecord) else tensor is not None
 
 
-def _needs_statistics(record: TensorRecord) -> bool:
-    return record.stats is None and record.payload is not None and record.shape is not None
+def _needs_statistics(record: TensorRecord, *, projections: bool = False) -> bool:
+    untold = record.stats is None or (projections and record.stats.projections is None)
+    return untold and record.payload is not None and record.shape is not None
 
 
 def _shape(side: Side, row: int) -> tuple[int, ...] | None:

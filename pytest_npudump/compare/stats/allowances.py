@@ -11,7 +11,8 @@ import numpy as np
 
 from pytest_npudump.compare.stats.numbers import half_unit, scales
 from pytest_npudump.compare.stats.pairs import Pairs
-from pytest_npudump.dump.table import EXTREMES, MEASURED, STATISTICS, layer_of
+from pytest_npudump.compare.stats.projection_distances import norms, printed_distance, told
+from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, layer_of
 from pytest_npudump.dump.values.dtypes import is_exact
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ class Allowance:
     Attributes:
         key: the tensor's key.
         dtype: its type.
-        statistic: ``max``, ``min``, ``avg`` or ``l2norm``.
-        value: the golden's.
+        statistic: ``max``, ``min``, ``avg``, ``l2norm`` or ``projections``.
+        value: the golden's; of projections their scale, which is the l2norm.
         allowed: greatest difference that passes, by ``rule``.
         printed: half a unit of the last digit that the golden prints, which is allowed on top; 0 where it
             prints all.
-        magnitude: the greatest finite magnitude of the tensor's extremes; 0 where none is known.
+        magnitude: the greatest finite magnitude of the tensor's extremes; 0 where none is known. For
+            projections, whose allowance is of all elements, times the root of their number.
         rule: the rule that decides.
     """
 
@@ -78,10 +80,13 @@ def allowances(
     every = np.arange(len(table), dtype=np.intp)
     rows = np.array([row for row in every.tolist() if wanted(layer_of(table.keys[row]))], dtype=np.intp)
     pairs = Pairs(table, table, every, every)
-    told = table.known[:, :MEASURED] & np.isfinite(table.values[:, :MEASURED])
-    extremes = np.where(told[:, :EXTREMES], np.abs(table.values[:, :EXTREMES]), 0.0).max(axis=1, initial=0.0)
+    finite = table.known[:, :MEASURED] & np.isfinite(table.values[:, :MEASURED])
+    extremes = np.where(finite[:, :EXTREMES], np.abs(table.values[:, :EXTREMES]), 0.0).max(
+        axis=1, initial=0.0
+    )
+    projected, lengths, halves = told(table), norms(table), printed_distance(table)
     for row in rows.tolist():
-        columns = np.flatnonzero(told[row])
+        columns = np.flatnonzero(finite[row])
         at = np.full(len(columns), row)
         values = table.values[at, columns]
         scale = scales(pairs, values, at, columns)
@@ -97,6 +102,19 @@ def allowances(
                 float(rule.atol + rule.rtol * scale[index]),
                 float(printed[index]),
                 float(extremes[row]),
+                rule,
+            )
+        if projected[row]:
+            rule = tolerances.decide(layer_of(table.keys[row]), table.dtypes[row], PROJECTIONS)
+            root = math.sqrt(table.counts[row] or 0)
+            yield Allowance(
+                table.keys[row],
+                table.dtypes[row],
+                PROJECTIONS,
+                float(lengths[row]),
+                float(rule.atol * root + rule.rtol * lengths[row]),
+                float(halves[row]),
+                float(extremes[row]) * root,
                 rule,
             )
 

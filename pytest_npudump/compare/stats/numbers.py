@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 _AVG = STATISTICS.index("avg")
 _L2NORM = STATISTICS.index("l2norm")
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Relative difference between ways to sum integers in float64: numpy's result depends on the CPU."""
 
-_LARGEST = float(np.finfo(np.float64).max)
+LARGEST = float(np.finfo(np.float64).max)
+"""The largest allowance: an infinite one would let infinities pass."""
 
 
 def differing(
@@ -75,9 +76,9 @@ def _judge(
         allowed = atol + rtol * scale
         text_decides = (allowed == 0) & (printed[0] > 0) & (printed[1] > 0)
         computed = exact & (columns >= EXTREMES) & (columns < MEASURED)
-        slack = np.where(computed & ~text_decides, _ROUNDING * scale, 0.0)
+        slack = np.where(computed & ~text_decides, ROUNDING * scale, 0.0)
         units = half_unit(golden, printed[0]) + half_unit(actual, printed[1])
-        allowed = np.minimum(allowed + slack + np.where(text_decides, 0.0, units), _LARGEST)
+        allowed = np.minimum(allowed + slack + np.where(text_decides, 0.0, units), LARGEST)
         finite = np.isfinite(golden) & np.isfinite(actual)
         difference = np.where(finite, actual, 0.0) - np.where(finite, golden, 0.0)
     fails = ~finite | ((np.abs(difference) > allowed) & _on_judged_side(difference, rules))
@@ -112,7 +113,7 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
     computed = exact & (columns >= EXTREMES) & (columns < MEASURED)
     with np.errstate(over="ignore", invalid="ignore"):
         slack = np.where(one_printed | (printed[0] != printed[1]), units, 0.0)
-        slack += np.where(computed, _ROUNDING * scales(pairs, golden_cells, rows, columns), 0.0)
+        slack += np.where(computed, ROUNDING * scales(pairs, golden_cells, rows, columns), 0.0)
         close = np.abs(actual_cells - golden_cells) <= slack
     found[rows[~close]] = True
     return found
@@ -221,7 +222,7 @@ def _judge_integers(
     rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), STATISTICS[column])
     at = np.array([row]), np.array([column])
     scale = float(scales(pairs, pairs.golden.values[pairs.here[at[0]], column], *at)[0])
-    allowed = min(rule.atol + rule.rtol * scale, _LARGEST)
+    allowed = min(rule.atol + rule.rtol * scale, LARGEST)
     skipped = {"above": actual < golden, "below": actual > golden}.get(rule.one_sided, False)
     finite = math.isfinite(golden) and math.isfinite(actual)
     if not finite or (abs(actual - golden) > allowed and not skipped):

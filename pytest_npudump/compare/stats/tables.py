@@ -17,6 +17,7 @@ from pytest_npudump.compare.stats.first_divergence import first_divergence, orig
 from pytest_npudump.compare.stats.numbers import below_atol, changed, differing
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.pairs import Pairs
+from pytest_npudump.compare.stats.projection_distances import compare_projections
 from pytest_npudump.compare.stats.unjudged import doubts_of, hidden_by_print
 from pytest_npudump.compare.stats.verdict import (
     EXTRA,
@@ -74,14 +75,15 @@ def compare_tables(
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
     digests = compare_digests(pairs, judged, tolerances)
     reasons = _reasons(pairs, judged, lost | gained, tolerances)
-    for row, reason in digests.reasons.items():
+    projections = compare_projections(pairs, tolerances)
+    for row, reason in (*projections.reasons.items(), *digests.reasons.items()):
         reasons.setdefault(row, []).append(reason)
     failing = tuple(_failing(golden, actual, alignment, both, reasons))
     first = first_divergence(failing)
     agree = np.ones(len(pairs.here), dtype=np.bool_)
     agree[list(reasons)] = False
     positions = np.flatnonzero(both)
-    unequal = changed(pairs, judged) | digests.differ | ~agree
+    unequal = changed(pairs, judged) | projections.changed | digests.differ | ~agree
     return Comparison(
         golden=golden,
         actual=actual,
@@ -92,13 +94,14 @@ def compare_tables(
         passed=int(agree.sum()),
         first=first,
         origin=origin_of(first, [golden.keys[row] for row in pairs.here.tolist()] if first else ()),
-        remarks=(*alignment.notes, *notes, *digests.remarks),
+        remarks=(*alignment.notes, *notes, *projections.remarks, *digests.remarks),
         doubts=doubts_of(
             pairs,
             judged,
             agree,
             hidden=hidden,
             digests=digests,
+            projected=projections.judged,
             small=below_atol(pairs, judged, tolerances),
             positions=positions,
         ),

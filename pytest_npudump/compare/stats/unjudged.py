@@ -35,6 +35,7 @@ def doubts_of(
     *,
     hidden: NDArray[np.bool_],
     digests: Digests,
+    projected: NDArray[np.bool_],
     small: NDArray[np.bool_],
     positions: NDArray[np.intp],
 ) -> tuple[Doubt, ...]:
@@ -46,11 +47,12 @@ def doubts_of(
         agree: (n,), the tensors that pass.
         hidden: (n,), those of which :func:`hidden_by_print` holds.
         digests: what their hashes say: where they are equal there is no doubt.
+        projected: (n,), those whose projections were judged, which see all elements that are finite.
         small: (n,), those that differ, and have no value beyond the absolute tolerance.
         positions: (n,), where the tensors are in the comparison's alignment.
     """
     empty = np.array([count == 0 for count in pairs.golden.counts], dtype=np.bool_)[pairs.here]
-    settled = empty | digests.equal
+    settled = empty | digests.equal | projected
     bare = agree & ~judged.any(axis=1) & ~settled
     odd, blind = _not_finite(pairs)
     none = np.zeros_like(bare)

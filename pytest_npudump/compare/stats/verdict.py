@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.dump.records import TensorKey, sanitise
+from pytest_npudump.dump.table import PROJECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -28,8 +29,9 @@ class Reason:
     """Why a tensor fails: one property and the rule that decided.
 
     Attributes:
-        statistic: ``dtype``, ``shape``, ``count`` or one of :data:`STATISTICS`.
-        golden, actual: the two values; None where unknown.
+        statistic: ``dtype``, ``shape``, ``count`` or one of :data:`~pytest_npudump.dump.table.JUDGED`.
+        golden, actual: the two values; None where unknown. Of projections 0 and their distance, which
+            estimates the l2norm of the difference.
         allowed: greatest allowed difference; None where only equality passes.
         rule: the rule in words, with its reason and source.
     """
@@ -51,7 +53,10 @@ class Reason:
     def __str__(self) -> str:
         """``max: 5.03125 -> 5.5, off by 0.46875, allowed 0.005 [rtol=0.001 ... (preset default)]``."""
         text = f"{self.statistic}: {_shown(self.golden)} -> {_shown(self.actual)}"
-        if self.allowed is not None and (difference := self.difference) is not None:
+        if self.statistic == PROJECTIONS and self.golden == 0:
+            text = f"{self.statistic}: the elements are off by an l2norm of about {self.actual:.6g}"
+            text += f", allowed {self.allowed:.6g}"
+        elif self.allowed is not None and (difference := self.difference) is not None:
             text += f", off by {abs(difference):.6g}, allowed {self.allowed:.6g}"
         return f"{text} [{self.rule}]"
 

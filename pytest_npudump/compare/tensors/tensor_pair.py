@@ -15,6 +15,7 @@ from pytest_npudump.dump.arrays.layouts import LayoutError
 from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
 from pytest_npudump.dump.bytes.chunks import c_order_chunks
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.parts import with_projections_of
 from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats.file_tensors import payload_stats
 from pytest_npudump.dump.unguarded import replace
@@ -49,6 +50,7 @@ class Pair:
         layout: host layout to compare in; ``ND`` is that of the first tensor whose layout names its axes.
         shape: where only one side has elements, the shape that the other side tells; None where unknown.
         rtol, atol: for the single elements, ``|actual - golden| <= atol + rtol * |golden|``.
+        projections: whether a golden has them, so that those of a dump's tensors are wanted.
     """
 
     golden: TensorRecord | StoredTensor | None
@@ -57,6 +59,7 @@ class Pair:
     rtol: float = 0.0
     atol: float = 0.0
     shape: tuple[int, ...] | None = None
+    projections: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -108,16 +111,25 @@ def _path(pair: Pair) -> Path | str:
 
 def _alone(record: TensorRecord, pair: Pair) -> TensorRecord:
     """Statistics of a tensor as it lies on the device, or on the host where the other side has that shape."""
-    if record.payload is None or record.shape is None or record.stats is not None:
+    told = record.stats
+    wanted = pair.projections and (told is None or told.projections is None)
+    if record.payload is None or record.shape is None or (told is not None and not wanted):
         return record
-    if pair.shape is not None and pair.shape == record.original_shape != record.shape and is_private(record):
+    if (
+        told is None
+        and pair.shape is not None
+        and pair.shape == record.original_shape != record.shape
+        and is_private(record)
+    ):
         try:
             coded = coded_tensor(record, pair.layout)
             values: Values = coded or host_values(_array(record), record, pair.layout)
             return replace(record, stats=values_stats(values), shape=values.shape, format=pair.layout)
         except LayoutError:
             pass
-    return replace(record, stats=payload_stats(record.payload, record.dtype, math.prod(record.shape)))
+    count = math.prod(record.shape)
+    own = payload_stats(record.payload, record.dtype, count, projections=pair.projections)
+    return replace(record, stats=own if told is None else with_projections_of(told, own))
 
 
 def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord) -> Elements:

@@ -1,8 +1,10 @@
 """Named tolerances by data type, with the source of each number.
 
 A tolerance is ``(rtol, atol)``: ``|actual - golden| <= atol + rtol * scale``. The scale is the golden
-tensor's own: its magnitude for max and min, its root mean square for avg, itself for l2norm. Every preset
-covers every float type: what its source does not list comes from ``same``.
+tensor's own: its magnitude for max and min, its root mean square for avg, its l2norm for l2norm and
+projections. ``atol`` is that of each element: projections, which are of all of them, may be off by the root
+of their number times as much. Every preset covers every float type: what its source does not list comes from
+``same``.
 
 ``same`` is for a run whose producer is the golden's, ``other`` for one with another driver, CANN, SoC or
 framework, ``hf32`` for one in which HF32 may have been switched. ``default`` stands for whichever of them
@@ -14,6 +16,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.table import PROJECTIONS, is_count
 from pytest_npudump.dump.values.dtypes import ALL
 
 if TYPE_CHECKING:
@@ -64,17 +67,20 @@ _OTHER: dict[str, Bound] = {
 # Operands with 11 bits of mantissa change extremes by 2.4e-3 of their magnitude, TF32 by 1e-2.
 _HF32: dict[str, Bound] = {**_OTHER, "float32": (1.2e-2, 2.0**-30), "complex64": (1.2e-2, 2.0**-30)}
 
-_FLOAT32 = {"avg": 5e-6, "l2norm": 1e-5}
+_FLOAT32 = {"avg": 5e-6, "l2norm": 1e-5, PROJECTIONS: 1.5e-5}
 # Fusion and folded BatchNormalization change a mean by 4.4e-3 and 2.5e-2 of the root mean square, and a norm
-# by 1.2e-2 and 6.2e-2 of itself.
-_16_BITS = {"float16": {"avg": 6e-3, "l2norm": 1.5e-2}, "bfloat16": {"avg": 3e-2, "l2norm": 7e-2}}
+# by 1.2e-2 and 6.2e-2 of itself; projections by 1.2e-2 and 6.4e-2 of the norm.
+_16_BITS = {
+    "float16": {"avg": 6e-3, "l2norm": 1.5e-2, PROJECTIONS: 1.5e-2},
+    "bfloat16": {"avg": 3e-2, "l2norm": 7e-2, PROJECTIONS: 8e-2},
+}
 _FINER: dict[str, dict[str, dict[str, float]]] = {
     "same": {"float32": _FLOAT32},
     "default": {"float32": _FLOAT32},
     "other": {"float32": _FLOAT32, **_16_BITS},
-    "hf32": {"float32": {"avg": 7e-3, "l2norm": 1e-2}, **_16_BITS},
+    "hf32": {"float32": {"avg": 7e-3, "l2norm": 1e-2, PROJECTIONS: 1.5e-2}, **_16_BITS},
 }
-"""rtol of statistics in which rounding averages out, from the same measurements."""
+"""rtol of statistics in which rounding averages out, and of projections, from the same measurements."""
 
 _SOURCES: dict[str, tuple[str, dict[str, Bound]]] = {
     "default": ("same or other, by what produced the golden and this run", _SAME),
@@ -149,7 +155,7 @@ def bound(preset: str, dtype: str, statistic: str) -> Bound:
     Rounding averages out in a mean and a norm: where a format's step is coarser than bfloat16's, a
     quarter of it is allowed there.
     """
-    if statistic not in {"max", "min", "avg", "l2norm"}:
+    if is_count(statistic):
         return (0.0, 0.0)
     rtol, atol = PRESETS[preset].get(dtype, (0.0, 0.0))
     finer = _FINER.get(preset, {}).get(dtype, {})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.presets import bound
 from pytest_npudump.compare.tolerances.tolerance import AGAINST, ANY, GOLDEN, SIDES, Rule, Tolerances
-from pytest_npudump.dump.table import MEASURED, STATISTICS
+from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count
 from pytest_npudump.dump.values.dtypes import ALL, UNKNOWN
 from pytest_npudump.errors import RequestError
 from pytest_npudump.storage import safeyaml
@@ -117,12 +117,16 @@ def _rule(item: Mapping[str, Any], preset: str, source: str, number: int) -> Rul
         atol=_bound(item, "atol", where),
         layer=_text(item, "layer", where, ANY),
         dtype=_text(item, "dtype", where, ANY),
-        statistic=_choice(item, "statistic", where, (ANY, *STATISTICS)),
+        statistic=_choice(item, "statistic", where, (ANY, *JUDGED)),
         one_sided=_choice(item, "one_sided", where, SIDES),
         reason=_text(item, "reason", where, ""),
         source=source,
         against=_choice(item, "against", where, AGAINST),
     )
+    if rule.statistic == PROJECTIONS and rule.one_sided != "both":
+        raise RequestError(
+            f"{where}: one_sided is {rule.one_sided!r}, and projections have no side: remove it"
+        )
     if not rule.reason and (loosened := _loosened(rule, preset)):
         raise RequestError(
             f"{where} allows more than the preset {preset!r} ({loosened}): say why with "
@@ -169,11 +173,14 @@ def _loosened(rule: Rule, preset: str) -> str:
     rule at all allows more than nothing.
     """
     for dtype in (*(d.name for d in ALL), UNKNOWN):
-        for statistic in STATISTICS:
+        for statistic in JUDGED:
             if not rule.covers(dtype, statistic):
                 continue
-            measured = STATISTICS.index(statistic) < MEASURED
-            if measured and not rule.names_dtype and bound("default", dtype, statistic) == (0.0, 0.0):
+            if (
+                not is_count(statistic)
+                and not rule.names_dtype
+                and bound("default", dtype, statistic) == (0.0, 0.0)
+            ):
                 continue
             rtol, atol = bound(preset, dtype, statistic)
             if rule.one_sided != "both":

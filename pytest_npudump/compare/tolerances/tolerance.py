@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import MEASURED, STATISTICS, layer_of
+from pytest_npudump.dump.table import JUDGED, is_count, layer_of
 from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.errors import RequestError
 
@@ -44,7 +44,8 @@ class Rule:
         atol: allowed difference on top of it, in the tensor's own unit.
         layer: layer name or glob, raw or as file names carry it.
         dtype: data type name or glob.
-        statistic: one of :data:`STATISTICS`, or ``*`` for max, min, avg and l2norm.
+        statistic: one of :data:`~pytest_npudump.dump.table.JUDGED`, or ``*`` for max, min, avg, l2norm and
+            projections.
         one_sided: ``above``: only values above the golden can fail; ``below``: only those below; ``both``.
         reason: why the difference is allowed.
         source: where the rule was given: ``marker``, ``tolerances.yaml, rule 2``, ``preset default``.
@@ -81,10 +82,8 @@ class Rule:
         """Whether the rule speaks about a statistic of tensors of that type."""
         if self.statistic not in (ANY, statistic):
             return False
-        if self.statistic == ANY and STATISTICS.index(statistic) >= MEASURED:
-            return False
-        if STATISTICS.index(statistic) >= MEASURED and self.dtype == ANY:
-            return True
+        if is_count(statistic) and ANY in (self.statistic, self.dtype):
+            return self.statistic != ANY
         return (self.names_dtype or not is_exact(dtype)) and bool(_pattern(self.dtype).match(dtype))
 
     def reaches(self, layer: str) -> bool:
@@ -154,7 +153,7 @@ class Tolerances:
 
 
 def _matches_any(rule: Rule, tensors: Iterable[tuple[str, str]]) -> bool:
-    statistics = STATISTICS if rule.statistic == ANY else (rule.statistic,)
+    statistics = JUDGED if rule.statistic == ANY else (rule.statistic,)
     covered: dict[str, bool] = {}
     for layer, dtype in tensors:
         if dtype not in covered:
@@ -172,7 +171,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
 @lru_cache(maxsize=1024)
 def _preset_rule(preset: str, dtype: str, statistic: str) -> Rule:
     rtol, atol = bound(preset, dtype, statistic)
-    if STATISTICS.index(statistic) >= MEASURED:
+    if is_count(statistic):
         return Rule(rtol, atol, source="counts of NaN and infinities are exact")
     if is_exact(dtype):
         return Rule(rtol, atol, dtype=dtype, source="integers, bools and types of no float value are exact")

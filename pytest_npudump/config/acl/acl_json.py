@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.acl import ge
 from pytest_npudump.config.acl.adump import validate
 from pytest_npudump.config.acl.profile import profile_for
+from pytest_npudump.config.acl.soc import default_statistics
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.request import RunRequest
 from pytest_npudump.scenes import SCENES
@@ -28,19 +29,37 @@ _MODELS_ONLY = frozenset({"8.5.0", "9.0.0"})
 _GE_PATH = re.compile(r"[A-Za-z0-9\-=\[\];\\,./!@#$%^&*()_+{}:?]*\Z")
 
 
-def dump_section(run: RunRequest) -> dict[str, Any]:
-    """Return the value of the key ``dump``."""
+def asks_for_statistics(run: RunRequest) -> bool:
+    """Whether the device is to compute statistics, and the test does not say which."""
+    wanted = SCENES[run.test.scene].statistics and _dump_data(run) == "stats"
+    return wanted and not run.test.dump_stats
+
+
+def _dump_data(run: RunRequest) -> str:
+    written = run.dump_data or run.test.dump_data
+    return written or ("tensor" if run.test.transport == "callback" else "stats")
+
+
+def dump_section(run: RunRequest, soc: str = "") -> dict[str, Any]:
+    """Return the value of the key ``dump``.
+
+    Args:
+        run: what is dumped.
+        soc: name of the chip, which decides what it computes where the test does not say; "" where unknown.
+    """
     request, dump_path = run.test, str(run.dump_path)
     scene = SCENES[request.scene]
     keys = scene.acl_json(request)
     if not scene.statistics:
         return {"dump_path": dump_path, **keys}
-    data = run.dump_data or request.dump_data or ("tensor" if request.transport == "callback" else "stats")
+    data = _dump_data(run)
     section: dict[str, Any] = {"dump_path": dump_path, "dump_mode": request.dump_mode, "dump_data": data}
     for key in _TOP_KEYS:
         value = getattr(request, key)
         if value and not (key == "dump_stats" and data != "stats"):
             section[key] = list(value) if isinstance(value, tuple) else value
+    if asks_for_statistics(run) and (statistics := default_statistics(soc)):
+        section["dump_stats"] = list(statistics)
     return {**section, **(keys or {"dump_list": [_dump_list_item(request, run.layers)]})}
 
 

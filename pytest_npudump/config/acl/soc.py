@@ -8,7 +8,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm")
+"""All names of ``dump_stats``, in the order of CANN's bits."""
+
 _A2 = re.compile(r"ascend910b", re.IGNORECASE)
+
+
+def default_statistics(soc: str) -> tuple[str, ...]:
+    """Names for ``dump_stats`` where a test names none: all on a chip that computes l2norm.
+
+    The key is documented for Atlas A2 only; without it CANN computes all but l2norm.
+
+    Args:
+        soc: the name that ``acl.get_soc_name()`` gives (``Ascend910B3``), or ``""`` where it is not known.
+
+    Returns:
+        The names; none where the key is to be left out.
+    """
+    return STATISTICS if _A2.match(soc) else ()
 
 
 def soc_warnings(dump: Mapping[str, Any], soc: str) -> tuple[str, ...]:

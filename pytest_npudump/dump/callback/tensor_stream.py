@@ -1,4 +1,4 @@
-"""Statistics of one tensor while its bytes arrive, without ever holding more than one piece of it."""
+"""Statistics and projections of one tensor while its bytes arrive, of which one piece at most is held."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import numpy as np
 
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES
 from pytest_npudump.dump.stats.accumulators import is_packed, raw_accumulator
+from pytest_npudump.dump.stats.projected import Projected
+from pytest_npudump.dump.stats.projections import raw_projector
 from pytest_npudump.dump.stats.tensor import ACL_TYPES, as_device
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Stats
-    from pytest_npudump.dump.stats.accumulators import Accumulator
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class TensorResult:
     """The statistics of a tensor that has arrived.
 
     Attributes:
-        stats: of the elements of its shape.
+        stats: of the elements of its shape, with projections.
         device: with the quirks of CANN's device-side writer, which takes all bytes for elements, alignment
             behind the shape included; None for types it computes nothing of.
     """
@@ -47,7 +48,7 @@ class TensorStream:
 
     def __init__(self, dtype: str, count: int, size: int) -> None:
         bits = BY_NAME[dtype].bits
-        self._accumulator: Accumulator = raw_accumulator(dtype, count)
+        self._running = Projected(raw_accumulator(dtype, count), raw_projector(dtype, count))
         itemsize = 1 if is_packed(dtype) else bits // 8
         self._limit = CHUNK_BYTES - CHUNK_BYTES % itemsize
         self._shape_end = (count * bits + 7) // 8
@@ -67,8 +68,8 @@ class TensorStream:
             taken = data[: min(self._limit - self._filled, stop - self._at)]
             data = data[taken.size :]
             self._at += taken.size
-            if taken.size == self._limit and taken.view(self._accumulator.dtype).flags.aligned:
-                self._add(self._accumulator, taken)
+            if taken.size == self._limit and taken.view(self._running.dtype).flags.aligned:
+                self._add(self._running, taken)
             else:
                 self._keep(taken)
             if self._at == self._shape_end:
@@ -84,31 +85,32 @@ class TensorStream:
 
     def _add_kept(self) -> None:
         if self._filled:
-            self._add(self._accumulator, self._buffer[: self._filled])
+            self._add(self._running, self._buffer[: self._filled])
             self._filled = 0
 
-    def _add(self, accumulator: Accumulator, data: np.ndarray) -> None:
-        piece = data.view(accumulator.dtype)
+    def _add(self, running: Projected, data: np.ndarray) -> None:
+        piece = data.view(running.dtype)
         if not piece.dtype.isnative:
             piece = piece.astype(piece.dtype.newbyteorder("="))
         if self._nan_first is None:
             self._nan_first = piece.dtype.kind == "f" and math.isnan(float(piece[0]))
         with np.errstate(all="ignore"):
-            accumulator.add(piece)
+            running.add(piece)
 
     def _finish_shape(self) -> None:
-        accumulator = self._accumulator
+        running = self._running
         if self._at == self._end:
             self._add_kept()
         elif self._filled:  # alignment belongs to the same piece, for the device's statistics alone
-            accumulator = deepcopy(accumulator)
-            self._add(accumulator, self._buffer[: self._filled])
-        self._stats = accumulator.totals().stats()
+            running = deepcopy(running)
+            self._add(running, self._buffer[: self._filled])
+        self._stats = running.stats()
+        self._running = self._running.without_projections()
 
     def result(self) -> TensorResult:
         """Return the statistics, once all bytes have arrived."""
         assert self._stats is not None  # noqa: S101 - a record's tensors are asked behind their last byte
         device = None
         if self._is_acl:
-            device = as_device(self._accumulator.totals().stats(), nan_first=bool(self._nan_first))
+            device = as_device(self._running.stats(), nan_first=bool(self._nan_first))
         return TensorResult(self._stats, device)

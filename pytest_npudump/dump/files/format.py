@@ -37,7 +37,7 @@ class Reader(Protocol):
     """What reads the files of a format."""
 
     def __call__(
-        self, job: Job, table: tuple[TensorPart, ...], /, *, stats: bool, acl: bool
+        self, job: Job, table: tuple[TensorPart, ...], /, *, stats: bool, acl: bool, projections: bool
     ) -> tuple[list[Execution], list[FormatError]]:
         """Return the executions that a file holds, and the problems of single tensors.
 
@@ -46,6 +46,7 @@ class Reader(Protocol):
             table: rows of the statistics CSV beside it.
             stats: compute the statistics of tensors that have bytes and no row in ``table``.
             acl: compute them as CANN's device-side writer does.
+            projections: compute these with them, of all tensors that have bytes.
 
         Raises:
             FormatError: the file is damaged; nothing of it is returned.

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.arrays.decode import DecodeError, why_opaque
+from pytest_npudump.dump.parts import with_projections_of
 from pytest_npudump.dump.stats.file_tensors import payload_stats
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import FormatError
@@ -36,15 +37,22 @@ def with_stats(
     return part._replace(stats=found), []
 
 
-def file_stats(part: TensorPart, *, acl: bool) -> Stats | None:
-    """Compute the statistics of a tensor that has bytes; None for types that have none.
+def file_stats(part: TensorPart, *, acl: bool, projections: bool) -> Stats | None:
+    """Compute the statistics of a tensor that has bytes, with projections or not; None for types without.
 
     Raises:
         DecodeError: the bytes are too few.
     """
     assert part.payload is not None  # noqa: S101 - asked only for tensors with bytes
-    payload, count = _extent(part.payload, part) if acl else (part.payload, prod(part.shape or ()))
-    return payload_stats(payload, part.dtype, count, acl=acl)
+    own = (part.payload, part.dtype, prod(part.shape or ()))
+    if not acl:
+        return payload_stats(*own, projections=projections)
+    payload, count = _extent(part.payload, part)
+    found = payload_stats(payload, part.dtype, count, acl=True)
+    if found is None or not projections:
+        return found
+    # Alignment behind the shape, which the device takes for elements, is none of the tensor's.
+    return with_projections_of(found, payload_stats(*own, projections=True))
 
 
 def _extent(payload: Payload, part: TensorPart) -> tuple[Payload, int]:

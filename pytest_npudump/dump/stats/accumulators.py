@@ -65,17 +65,17 @@ class Ordered:
     def __init__(self, dtype: np.dtype, buffers: Buffers | None = None) -> None:
         self.dtype = dtype
         self._totals = Totals()
-        self._kernel = _kernel(self._totals, dtype, buffers)
+        self.kernel = _kernel(self._totals, dtype, buffers)
 
     @property
     def float_kernel(self) -> Kernel:
         """What measures pieces of floats of 16 and 32 bits."""
-        assert isinstance(self._kernel, Kernel)  # noqa: S101 - asked of these types only
-        return self._kernel
+        assert isinstance(self.kernel, Kernel)  # noqa: S101 - asked of these types only
+        return self.kernel
 
     def add(self, piece: np.ndarray) -> None:
         """As :meth:`Accumulator.add`."""
-        self._kernel.add(piece)
+        self.kernel.add(piece)
 
     def totals(self) -> Totals:
         """As :meth:`Accumulator.totals`."""

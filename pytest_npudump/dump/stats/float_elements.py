@@ -64,6 +64,8 @@ class Elements:
 
     def wide(self, units: np.ndarray, count: int, size: int) -> np.ndarray:
         """The same as float64 of shape (size,), in the order of the elements."""
+        if count == size:
+            return self.values(units, count).astype(np.float64)
         found = np.zeros(size)
         np.copyto(found[:count], self.values(units, count), casting="unsafe")
         return found

@@ -5,8 +5,8 @@ float64 in the tensor's own unit. The projections of the difference of two tenso
 their projections, and the root mean square of these estimates the l2norm of that difference, with a
 standard deviation of a quarter. So permuted rows, swapped channels, shifted tails and single elements show.
 
-Elements that are NaN or infinite are left out, and counted. Both parts of a complex number are elements,
-the real one first. bool counts as its byte, as in the statistics.
+An element that is NaN or infinite counts as 0. Both parts of a complex number are elements, the real one
+first. bool counts as its byte, as in the statistics.
 
 A block of 16,384 elements is 34 rows of 496, of which the last one has 16. Its columns are added up under the
 signs of their places, row after row; what comes out is added up under the signs of the columns, in float64,
@@ -16,8 +16,10 @@ and so are the blocks. The columns
 * of floats of up to 32 bits are added up in float32: a projection errs by at most 2e-6 of the sum of the
   elements' magnitudes, and as rounding errors are of either sign, by some 1e-7 of the l2norm. The order of
   these additions is given, so that processors agree on them;
-* of float64, of wider integers, and in blocks with NaN, infinities or sums beyond float32 are added up in
-  float64, exact where integers and their sums stay below 2**53.
+* of float64, of wider integers, and in blocks with sums beyond float32 are added up in float64, exact where
+  integers and their sums stay below 2**53.
+
+A last block of up to 4096 elements is added up in float64 whatever the type, without columns.
 
 The result depends on the elements alone, not on the pieces that they came in, nor on their order in memory.
 Processors may differ in the last digits of float64, where BLAS adds up the columns.
@@ -26,7 +28,6 @@ Processors may differ in the last digits of float64, where BLAS adds up the colu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -34,53 +35,42 @@ import numpy as np
 
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks
-from pytest_npudump.dump.stats.float_elements import array_elements
+from pytest_npudump.dump.stats.float_elements import array_elements, raw_elements
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
     COLUMNS,
+    NEAR,
     PROJECTIONS,
     block_signs,
     column_signs,
+    near_signs,
     place_signs,
 )
+from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from pytest_npudump.dump.stats.float_elements import Elements
 
 
-@dataclass(frozen=True, slots=True)
-class Projections:
-    """Random-sign projections of one tensor.
-
-    Attributes:
-        sums: the sums of the finite elements under the signs of projection 0 to 7. NaN or infinite only
-            where they leave the range of float64.
-        not_finite: how many elements were left out.
-    """
-
-    sums: tuple[float, ...]
-    not_finite: int = 0
-
-    def distance(self, other: Projections) -> float:
-        """Estimate the l2norm of the difference to another tensor of as many elements."""
-        return math.dist(self.sums, other.sums) / math.sqrt(PROJECTIONS)
-
-
-def project(array: np.ndarray) -> Projections:
+def project(array: np.ndarray) -> tuple[float, ...]:
     """The projections of ``array``, in C order: any shape, strides and alignment, any numeric type of a dump.
 
     Raises:
         DecodeError: the array's type has no numeric meaning.
     """
-    parts = 2 if array.dtype.kind == "c" else 1
-    projector = Projector(array_elements(array.dtype.newbyteorder("=")), array.size * parts)
+    projector = array_projector(array.dtype, array.size)
     for piece in _c_order(array):
         projector.add(piece)
-    return projector.projections()
+    return projector.sums()
+
+
+def distance(one: Sequence[float], other: Sequence[float]) -> float:
+    """Estimate the l2norm of the difference of two tensors, of as many elements, from their projections."""
+    return math.dist(one, other) / math.sqrt(PROJECTIONS)
 
 
 def _c_order(array: np.ndarray) -> Iterator[np.ndarray]:
@@ -104,30 +94,29 @@ class Projector:
         self._elements = elements
         self._left = count
         self._sums = np.zeros(PROJECTIONS)
-        self._not_finite = 0
         self._block = 0
         self._units = BLOCK // elements.per_unit
         self._kept = np.empty(0, elements.unit)
+        self._found: list[NDArray[np.float64]] = []
 
-    def projections(self) -> Projections:
-        """The projections of all elements.
+    def sums(self) -> tuple[float, ...]:
+        """The eight projections of all elements; NaN or infinite only where they leave the range of float64.
 
         Raises:
-            ValueError: some were not added.
+            ValueError: some elements were not added.
         """
         missing = self._left - self._kept.size * self._elements.per_unit
         if self._left:
             raise ValueError(f"{missing} elements of the tensor were not added")
-        sums: list[float] = self._sums.tolist()
-        return Projections(tuple(sums), self._not_finite)
+        return tuple(self._sums.tolist())
 
     def add(self, piece: np.ndarray, values: np.ndarray | None = None) -> None:
         """Add a contiguous, aligned, native piece of shape (n,); it may be overwritten afterwards.
 
         Args:
             piece: elements of the type, or bytes of a packed one.
-            values: what :func:`~pytest_npudump.dump.stats.half.to_float32` made of a finite piece of 16 bits,
-                where that is at hand.
+            values: what the statistics made of a piece of floats of 16 or 32 bits, where that is at hand, as
+                :class:`~pytest_npudump.dump.stats.float.Measured` has them: 0 in place of NaN and infinities.
 
         Raises:
             ValueError: the tensor has fewer elements.
@@ -145,37 +134,56 @@ class Projector:
                     return
                 self._take(held)
             whole = units.size - units.size % self._units
-            skipped = piece.size - units.size
-            if whole and values is not None and not (piece.size % 2 or skipped % 2):
-                lanes = values.reshape(2, -1)[:, skipped // 2 : (skipped + whole) // 2]
-                self._add_blocks(_column_sums(lanes), whole)
-            elif whole:
-                self._take(units[:whole])
+            if whole:
+                self._take_whole(units[:whole], values if piece.size == units.size else None)
             rest = units[whole:]
             if rest.size and self._is_rest(rest):
                 self._take(rest)
                 rest = rest[:0]
             self._kept = rest.copy()
+            self._add_blocks()
 
     def _is_rest(self, units: np.ndarray) -> bool:
         """Whether these are all that is left of the tensor."""
         return units.size * self._elements.per_unit >= self._left
 
+    def _take_whole(self, units: np.ndarray, values: np.ndarray | None) -> None:
+        """Take whole blocks, of which ``values`` begin with the values, or are None."""
+        lanes = self._elements.lanes
+        if values is None or values.size % lanes:
+            self._take(units)
+            return
+        columns = _column_sums(values.reshape(lanes, -1)[:, : units.size // lanes])
+        if not self._take_columns(columns, units.size):
+            self._take(units)
+
     def _take(self, units: np.ndarray) -> None:
-        """Add whole blocks, or a part of one that is all that is left."""
+        """Take whole blocks, or a part of one that is all that is left."""
         count = min(units.size * self._elements.per_unit, self._left)
-        sums = self._column_sums(units, count)
-        if sums is not None and np.logical_and.reduce(np.isfinite(sums), axis=None):
-            self._add_blocks(sums, count)
-        elif units.size > self._units:
+        if count <= NEAR:
+            self._take_near(units, count)
+            return
+        columns = self._column_sums(units, count)
+        if columns is not None and self._take_columns(columns, count):
+            return
+        if units.size > self._units:
             for start in range(0, units.size, self._units):
                 self._take(units[start : start + self._units])
-        else:
-            values = self._elements.wide(units, count, _padded(count))
-            finite = np.isfinite(values)
-            self._not_finite += int(values.size - np.count_nonzero(finite))
-            values[~finite] = 0
-            self._add_blocks(_column_sums(values[np.newaxis]), count)
+            return
+        values = self._elements.wide(units, count, _padded(count))
+        values[~np.isfinite(values)] = 0
+        narrow = values.astype(self._elements.floats, copy=False)
+        if not self._take_columns(_column_sums(narrow[np.newaxis]), count):
+            self._take_sums(_column_products(_column_sums(values[np.newaxis])), count)
+
+    def _take_near(self, units: np.ndarray, count: int) -> None:
+        """Take the last elements of a tensor, up to ``NEAR`` of them."""
+        values = self._elements.wide(units, count, count)
+        sums = np.dot(near_signs()[:, :count], values)
+        if not _finite(sums):
+            values[~np.isfinite(values)] = 0
+            sums = np.dot(near_signs()[:, :count], values)
+        self._take_sums(sums[np.newaxis], count)
 
     def _column_sums(self, units: np.ndarray, count: int) -> NDArray[np.floating] | None:
         """As :func:`_column_sums`; None, or not finite, where an element is not, or sums leave the range."""
@@ -186,17 +194,57 @@ class Projector:
         values = kind.fill(units, count, room.view(kind.floats))
         return None if values is None else _column_sums(values.reshape(kind.lanes, -1))
 
-    def _add_blocks(self, columns: NDArray[np.floating], count: int) -> None:
-        """Add ``count`` elements, whose blocks have these sums of columns."""
-        wide = columns.astype(np.float64, copy=False)
-        # One product a block, so that its result does not depend on the blocks that come with it.
-        sums = np.matmul(column_signs(), wide[:, :, np.newaxis])
+    def _take_columns(self, columns: NDArray[np.floating], count: int) -> bool:
+        """Take ``count`` elements, whose blocks have these sums of columns; False where one is not finite."""
+        sums = _column_products(columns)
+        if _finite(sums):
+            self._take_sums(sums, count)
+            return True
+        return False
+
+    def _take_sums(self, sums: NDArray[np.float64], count: int) -> None:
+        """Take ``count`` elements of blocks whose sums, before a block's signs and turn, are (blocks, 8)."""
+        self._found.append(sums)
+        self._left -= count
+
+    def _add_blocks(self) -> None:
+        """Add the blocks that were taken, under their own signs."""
+        if not self._found:
+            return
+        sums = self._found[0] if len(self._found) == 1 else np.concatenate(self._found)
         signs, taken = block_signs(self._block, len(sums))
         # Row after row: what is there already is the first one, so that cuts between blocks do not matter.
         rows = np.concatenate([self._sums, sums.take(taken) * signs]).reshape(-1, PROJECTIONS)
         self._sums = np.add.reduce(rows, axis=0)
         self._block += len(sums)
-        self._left -= count
+        self._found.clear()
+
+
+def _column_products(columns: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The sums of blocks whose columns have these sums, (blocks, 8), not finite where one of a column is not.
+
+    One product a block, so that its result does not depend on the blocks that come with it.
+    """
+    wide = columns.astype(np.float64, copy=False)
+    return np.asarray(np.matmul(column_signs(), wide[:, :, np.newaxis])[:, :, 0])
+
+
+def array_projector(dtype: np.dtype, count: int) -> Projector:
+    """Projections of the ``count`` elements of a numpy array.
+
+    Raises:
+        DecodeError: the type has no numeric meaning.
+    """
+    return Projector(array_elements(dtype.newbyteorder("=")), count * (2 if dtype.kind == "c" else 1))
+
+
+def raw_projector(dtype: str, count: int) -> Projector:
+    """Projections of the ``count`` elements of a dump's tensor whose type, called ``dtype``, has values."""
+    return Projector(raw_elements(dtype), count * (2 if BY_NAME[dtype].kind == "complex" else 1))
+
+
+def _finite(sums: NDArray[np.floating]) -> bool:
+    return bool(np.logical_and.reduce(np.isfinite(sums), axis=None))
 
 
 def _padded(count: int) -> int:

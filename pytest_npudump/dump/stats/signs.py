@@ -49,6 +49,9 @@ COLUMNS = 16 * 31
 share: were 512 of them, those of a channel in the last axis might be alone in one, and cancel in all
 projections at once. Few dimensions have the factor 31: others spread a channel over 31 columns or more."""
 
+NEAR = 1 << 12
+"""Elements of a last block that are added up without columns: a core's own cache holds their signs."""
+
 _PLACES, _COLUMNS, _BLOCKS = 0, 1, 2
 """Seeds."""
 
@@ -82,6 +85,14 @@ def place_signs() -> NDArray[np.float64]:
 def column_signs() -> NDArray[np.float64]:
     """Signs of the columns for each projection, before a block's turn: of shape (PROJECTIONS, COLUMNS)."""
     return _signs(np.ascontiguousarray(_bits(splitmix64(_COLUMNS, 0, COLUMNS)).T))
+
+
+@lru_cache(maxsize=1)
+def near_signs() -> NDArray[np.float64]:
+    """Signs of the first elements of a block, before its own signs and its turn: (PROJECTIONS, NEAR)."""
+    signs = place_signs()[:NEAR] * column_signs()[:, np.arange(NEAR) % COLUMNS]
+    signs.flags.writeable = False
+    return signs
 
 
 def block_signs(first: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:

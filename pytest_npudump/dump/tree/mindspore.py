@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.bytes.textfile import read_small
-from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32
+from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32, with_projections_of
 from pytest_npudump.dump.places import read_place
 from pytest_npudump.errors import DumpError, FormatError
 
@@ -53,7 +53,7 @@ def _join(execution: Execution, row: Execution) -> Execution:
     part, counted = execution.parts[0], row.parts[0]
     if counted.stats is None and not counted.digest:
         return execution
-    stats = part.stats if counted.stats is None else counted.stats
+    stats = part.stats if counted.stats is None else with_projections_of(counted.stats, part.stats)
     note = "; ".join(filter(None, (part.note, counted.note)))
     return execution._replace(parts=(part._replace(stats=stats, note=note, digest=counted.digest),))
 

@@ -87,6 +87,10 @@ class TorchNpuRuntime(AclJson):
             facts["soc"] = str(self.torch_npu.npu.get_device_name(self.device))
         return origin_of_program(facts) if self.activity.programs else facts
 
+    def _soc_name(self) -> str:
+        self._select_device()  # or the name would be asked of another device, which that initialises
+        return super()._soc_name()
+
     def start(self, config: Path, *, resumed: bool = False) -> None:
         """Initialise the device and switch the dump on under ``config``.
 

@@ -17,7 +17,6 @@ from pytest_npudump.dump.table import StatsTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.dump.stats.projections import Projections
     from verdicts.network import Network
     from verdicts.numerics import Numerics
 
@@ -34,12 +33,12 @@ class Tensor:
     Attributes:
         full: its record, statistics in full precision.
         printed: its record as a default ACL dump has it: max, min and avg with six digits.
-        projections: its projections.
+        projected: its record with projections, as of ``dump_data="tensor"``.
     """
 
     full: TensorRecord
     printed: TensorRecord
-    projections: Projections
+    projected: TensorRecord
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,14 @@ class Observed:
         return StatsTable.from_records(tensor.printed for tensor in self.tensors.values())
 
     @cached_property
+    def projected(self) -> StatsTable:
+        return StatsTable.from_records(tensor.projected for tensor in self.tensors.values())
+
+    @property
     def projections(self) -> np.ndarray:
         """Float64 of shape (n, 8)."""
-        return np.array([tensor.projections.sums for tensor in self.tensors.values()]).reshape(-1, 8)
+        found = self.projected.projections
+        return np.empty((0, 8)) if found is None else found
 
 
 def observe(
@@ -91,10 +95,10 @@ def observe(
                 continue
             stored = numerics.stored(tensors[name])
             key = TensorKey(node.name, "output", slot)
-            record = TensorRecord(
-                key, node.op_type, stored.dtype.name, stored.shape, _NOWHERE, stats=tensor_stats(stored)
-            )
-            found[name] = Tensor(record, _printed(record), project(stored))
+            stats = tensor_stats(stored)
+            record = TensorRecord(key, node.op_type, stored.dtype.name, stored.shape, _NOWHERE, stats=stats)
+            projected = replace(record, stats=replace(stats, projections=project(stored)))
+            found[name] = Tensor(record, _printed(record), projected)
     return Observed(found, makers)
 
 

@@ -208,3 +208,51 @@ def test_no_dump_of_data_is_begun_that_ge_refuses_because_of_the_environment(
     with pytest.raises(ConfigError, match=f"{variable}: .*E10056.*unset {variable}$"):
         AclJson().write_config(path, RunRequest(wanted, tmp_path))
     assert not path.exists()
+
+
+ALL = ["Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm"]
+
+
+@pytest.mark.parametrize(
+    ("soc", "expected"),
+    [
+        ("Ascend910B1", ALL),
+        ("Ascend910B4-1", ALL),
+        ("ascend910b3", ALL),
+        ("Ascend910A", None),
+        ("Ascend910_9391", None),
+        ("Ascend310P3", None),
+        ("Ascend950", None),
+        ("Emulator", None),
+        ("", None),
+    ],
+)
+def test_all_statistics_are_asked_for_on_the_chip_that_computes_them(
+    tmp_path: Path, soc: str, expected: list[str] | None
+) -> None:
+    section = dump_section(RunRequest(DumpRequest(), tmp_path), soc)
+    assert section.get("dump_stats") == expected
+    for version in VERSIONS:
+        assert verdicts(section, tmp_path, version) == (True, True, "")
+    assert ge.validate_dump(section).accepted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dump_data"),
+    [
+        (DumpRequest(dump_data="tensor"), None),
+        (DumpRequest(transport="callback"), None),
+        (DumpRequest(), "tensor"),
+        (DumpRequest(scene="overflow"), None),
+        (DumpRequest(scene="watcher"), None),
+        (DumpRequest(scene="exception"), None),
+    ],
+)
+def test_a_dump_without_statistics_asks_for_none(wanted: DumpRequest, dump_data: str | None) -> None:
+    section = dump_section(RunRequest(wanted, Path(), dump_data=dump_data), "Ascend910B3")
+    assert "dump_stats" not in section
+
+
+def test_statistics_that_a_test_names_are_all_that_is_asked_for() -> None:
+    section = dump_section(RunRequest(DumpRequest(dump_stats=("Max",)), Path()), "Ascend910B3")
+    assert section["dump_stats"] == ["Max"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -13,10 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_npudump.dump.arrays.decode import DecodeError, load
+from pytest_npudump.dump.bytes.chunks import chunks
 from pytest_npudump.dump.records import Payload
+from pytest_npudump.dump.stats.accumulators import array_accumulator
 from pytest_npudump.dump.stats.float_elements import array_elements, raw_elements
-from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, to_float32
-from pytest_npudump.dump.stats.projections import Projections, Projector, project
+from pytest_npudump.dump.stats.half import BFLOAT16, FLOAT16, Half
+from pytest_npudump.dump.stats.projected import Projected
+from pytest_npudump.dump.stats.projections import Projector, array_projector, distance, project
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.stats.totals import Totals
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,11 +69,11 @@ def truth(values: list[float]) -> list[float]:
     return [math.fsum(s * v for s, v in zip(row, values, strict=False)) for row in SIGNS.tolist()]
 
 
-def streamed(array: np.ndarray, cuts: list[int]) -> Projections:
+def streamed(array: np.ndarray, cuts: list[int]) -> tuple[float, ...]:
     projector = Projector(array_elements(array.dtype), array.size)
     for piece in np.split(array, sorted(cuts)):
         projector.add(piece.copy())
-    return projector.projections()
+    return projector.sums()
 
 
 def noise(seed: int, *shape: int) -> np.ndarray:
@@ -91,11 +97,11 @@ def test_worked_example_of_the_documentation_holds() -> None:
     ]
     assert " ".join("-+"[sign(k, 0) > 0] for k in range(8)) == "+ - + + - - - +"
     assert " ".join("-+"[sign(k, 1) > 0] for k in range(8)) == "- - - + - + + +"
-    assert project(np.array([1, 2, 3, 4], np.float32)).sums == (6, -4, -8, 2, 4, 0, 8, 4)
+    assert project(np.array([1, 2, 3, 4], np.float32)) == (6, -4, -8, 2, 4, 0, 8, 4)
     array = np.zeros(40_000, np.int32)
     array[[16_383, 16_384, 39_999]] = 1, 10, 100
     expected = tuple(sign(k, 16_383) + 10 * sign(k, 16_384) + 100 * sign(k, 39_999) for k in range(8))
-    assert project(array).sums == expected == (-89, -111, -109, 91, 91, -111, 91, -109)
+    assert project(array) == expected == (-89, -111, -109, 91, 91, -111, 91, -109)
 
 
 @given(
@@ -111,9 +117,7 @@ def test_worked_example_of_the_documentation_holds() -> None:
 def test_floats_are_within_the_bound_of_the_definition(array: np.ndarray) -> None:
     values = array.astype(np.float64).tolist()
     allowed = (1e-14 if array.dtype == np.float64 else BOUND) * math.fsum(map(abs, values))
-    found = project(array)
-    assert found.not_finite == 0
-    assert found.sums == pytest.approx(truth(values), rel=0, abs=allowed)
+    assert project(array) == pytest.approx(truth(values), rel=0, abs=allowed)
 
 
 @given(
@@ -125,7 +129,7 @@ def test_floats_are_within_the_bound_of_the_definition(array: np.ndarray) -> Non
 )
 def test_integers_are_exact(array: np.ndarray) -> None:
     array = array if array.dtype.itemsize < 8 else array // 2**25  # sums of 2**14 below 2**53
-    assert list(project(array).sums) == truth(array.tolist())
+    assert list(project(array)) == truth(array.tolist())
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, np.int8, np.int32, np.bool_])
@@ -155,7 +159,7 @@ def test_columns_are_added_up_in_float32_in_the_order_of_the_rows() -> None:
         columns += row
     places_alone = SIGNS[:, :496] * places[0]  # what is left is the signs of columns and block
     expected = [math.fsum((row * columns).tolist()) for row in places_alone]
-    assert project(values.reshape(-1)[:BLOCK]).sums == pytest.approx(
+    assert project(values.reshape(-1)[:BLOCK]) == pytest.approx(
         expected, rel=0, abs=1e-13 * float(np.abs(columns).sum())
     )
 
@@ -165,11 +169,26 @@ def test_columns_are_added_up_in_float32_in_the_order_of_the_rows() -> None:
 def test_values_that_were_converted_already_change_nothing(dtype: type, kind: object, count: int) -> None:
     array = noise(3, count).astype(dtype)
     projector = Projector(array_elements(array.dtype), count)
-    projector.add(array, to_float32(array, kind, np.empty(count, np.float32)))  # type: ignore[arg-type]
-    assert projector.projections() == project(array) == project(array.astype(np.float32))
+    projector.add(array, Half(Totals(), kind).measure(array).values)  # type: ignore[arg-type]
+    assert projector.sums() == project(array) == project(array.astype(np.float32))
 
 
-def test_elements_that_are_not_finite_are_left_out_and_counted() -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("count", [500, 5_000, 3 * BLOCK, 40 * BLOCK + 700, 40 * BLOCK + 5_001])
+def test_one_pass_with_the_statistics_gives_the_same_bits(dtype: type, count: int) -> None:
+    for special in (0, 1, 40):
+        array = noise(3, count).astype(dtype)
+        array[np.arange(special) * 11] = math.inf
+        array[np.arange(special) * 11 + 4] = math.nan
+        running = Projected(array_accumulator(array.dtype), array_projector(array.dtype, count))
+        for piece in chunks(array):
+            running.add(piece)
+        found = running.stats()
+        assert found.projections == project(array)
+        assert str(replace(found, projections=None)) == str(tensor_stats(array))  # NaN equals NaN
+
+
+def test_elements_that_are_not_finite_count_as_zeros() -> None:
     for dtype in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2):
         array = noise(4, 5 * BLOCK).astype(dtype)
         clean = array.copy()
@@ -177,24 +196,22 @@ def test_elements_that_are_not_finite_are_left_out_and_counted() -> None:
         array[where] = [math.nan, math.inf, -math.inf, math.inf]
         clean[where] = 0
         found, expected = project(array), project(clean)
-        assert found.not_finite == 4
-        assert found.sums == pytest.approx(expected.sums, rel=0, abs=1e-4)
+        assert found == expected
         assert streamed(array, [5, 20_000]) == found
-    assert project(np.full(9, math.nan)) == Projections((0.0,) * 8, 9)
+    assert project(np.full(9, math.nan)) == (0.0,) * 8
 
 
 def test_sums_beyond_float32_are_added_up_in_float64() -> None:
     array = np.full(2 * BLOCK, 3e38, np.float32)
     expected = [3e38 * sum(sign(k, i) for i in range(2 * BLOCK)) for k in range(8)]
-    assert project(array).sums == pytest.approx(expected, rel=1e-6)
-    assert project(array).not_finite == 0
+    assert project(array) == pytest.approx(expected, rel=1e-6)
 
 
 def test_both_parts_of_complex_numbers_are_elements() -> None:
     parts = noise(5, 2 * 20_000)
     for dtype in (np.complex64, np.complex128):
-        assert project(parts.view(np.complex64).astype(dtype)).sums == pytest.approx(
-            project(parts).sums, rel=0, abs=1e-4
+        assert project(parts.view(np.complex64).astype(dtype)) == pytest.approx(
+            project(parts), rel=0, abs=1e-4
         )
 
 
@@ -214,7 +231,7 @@ def test_both_parts_of_complex_numbers_are_elements() -> None:
 def test_elements_are_taken_in_c_order(change: object) -> None:
     array = change(noise(6, 300, 400))  # type: ignore[operator]
     assert project(array) == project(np.array(array, np.float32, order="C"))
-    assert project(array).sums != project(np.array(array, np.float32, order="C").reshape(-1)[::-1]).sums
+    assert project(array) != project(np.array(array, np.float32, order="C").reshape(-1)[::-1])
 
 
 @pytest.mark.parametrize(
@@ -232,14 +249,14 @@ def test_types_that_numpy_lacks_have_the_projections_of_their_values(
     needed = -(-count // per_byte.get(dtype, 1))
     for piece in np.split(octets[:needed], [needed // 3]):
         projector.add(piece)
-    assert projector.projections() == project(values)
+    assert projector.sums() == project(values)
 
 
 def test_complex32_is_read_as_float16() -> None:
     parts = noise(8, 600).astype(np.float16)
     projector = Projector(raw_elements("complex32"), parts.size)
     projector.add(parts.view(np.uint8))
-    assert projector.projections() == project(parts)
+    assert projector.sums() == project(parts)
 
 
 def test_tensors_without_numbers_are_refused() -> None:
@@ -255,7 +272,7 @@ def test_wrong_numbers_of_elements_are_refused() -> None:
     projector = Projector(array_elements(np.dtype(np.float32)), 5)
     projector.add(np.ones(3, np.float32))
     with pytest.raises(ValueError, match="2 elements of the tensor were not added"):
-        projector.projections()
+        projector.sums()
     with pytest.raises(ValueError, match="1 elements more"):
         projector.add(np.ones(3, np.float32))
 
@@ -281,8 +298,8 @@ def one_element(array: np.ndarray) -> np.ndarray:
 def test_what_statistics_hide_is_seen(fault: object, shape: tuple[int, int]) -> None:
     array = noise(9, *shape)
     changed = fault(array)  # type: ignore[operator]
-    distance = float(np.linalg.norm(changed.astype(np.float64) - array))
-    assert 0.3 * distance < project(array).distance(project(changed)) < 2 * distance
+    away = float(np.linalg.norm(changed.astype(np.float64) - array))
+    assert 0.3 * away < distance(project(array), project(changed)) < 2 * away
 
 
 @pytest.mark.parametrize("size", [30, 500, 5_000, 60_000])
@@ -290,7 +307,7 @@ def test_distance_estimates_the_l2norm_of_the_difference(size: int) -> None:
     ratios = []
     for seed in range(300):
         one, other = noise(seed, 2, size)
-        ratios.append(project(one).distance(project(other)) / float(np.linalg.norm(one - other)))
+        ratios.append(distance(project(one), project(other)) / float(np.linalg.norm(one - other)))
     found = np.array(ratios)
     # Eight normal sums: the square has mean 1 and variance 2 / 8, the root a standard deviation of 1 / 4.
     assert float(np.mean(found**2)) == pytest.approx(1, abs=0.09)
@@ -306,7 +323,7 @@ def test_a_constant_added_to_one_channel_is_seen(shape: tuple[int, int]) -> None
     for channel in range(0, shape[1], 3):
         array = np.zeros(shape, np.float32)
         array[:, channel] = 1
-        ratios.append(project(array).distance(project(0 * array)) / math.sqrt(shape[0]))
+        ratios.append(distance(project(array), project(0 * array)) / math.sqrt(shape[0]))
     assert min(ratios) > 0.1
     assert float(np.std(ratios)) < 0.45
 

@@ -18,11 +18,11 @@ _PROTOBUF_START = b"\x0a\x03"
 
 
 def _read(
-    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool
+    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     from pytest_npudump.dump.files.container.executions import container_executions  # noqa: PLC0415 - protobuf
 
-    return container_executions(job.file, table, stats=stats, acl=acl)
+    return container_executions(job.file, table, stats=stats, acl=acl, projections=projections)
 
 
 FORMAT = Format(

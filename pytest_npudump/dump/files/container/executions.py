@@ -9,7 +9,7 @@ from pytest_npudump.dump.execution import Execution
 from pytest_npudump.dump.files.container.reader import ContainerRecord, ContainerTensor, read_container
 from pytest_npudump.dump.files.mapping import alias, nameless
 from pytest_npudump.dump.files.part_stats import file_stats, with_stats
-from pytest_npudump.dump.parts import TensorPart
+from pytest_npudump.dump.parts import TensorPart, with_projections_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def container_executions(
-    file: DumpFile, table: tuple[TensorPart, ...], *, stats: bool, acl: bool
+    file: DumpFile, table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return an execution for each record of a dump file, and problems of single tensors.
 
@@ -31,8 +31,8 @@ def container_executions(
     Raises:
         FormatError: the file is damaged.
     """
-    computed = partial(file_stats, acl=acl) if stats else None
-    return executions_of(file, read_container(file.path), table, computed)
+    computed = partial(file_stats, acl=acl, projections=projections) if stats else None
+    return executions_of(file, read_container(file.path), table, computed, projections=projections)
 
 
 def executions_of(
@@ -40,6 +40,8 @@ def executions_of(
     records: Iterable[ContainerRecord],
     table: tuple[TensorPart, ...],
     statistics: Callable[[TensorPart], Stats | None] | None,
+    *,
+    projections: bool = False,
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return an execution for each of the records of a dump file, as :func:`container_executions` does.
 
@@ -49,6 +51,7 @@ def executions_of(
         table: rows of the statistics CSV beside it.
         statistics: gives those of a tensor that has bytes, or None for types without; it raises DecodeError
             where the bytes are too few. None to leave them out.
+        projections: whether those that it gives are wanted beside what a row tells.
     """
     rows = {(row.io, row.slot): row for row in table}
     executions: list[Execution] = []
@@ -62,12 +65,14 @@ def executions_of(
         for tensor in record.tensors:
             row = rows.get((tensor.io, tensor.slot))
             part = _part(tensor) if row is None else _part(tensor)._replace(digest=row.digest)
-            if row is not None and row.stats is not None and row.stats.max is not None:
-                note = "; ".join(filter(None, (part.note, row.note)))
-                part = part._replace(stats=row.stats, note=note)
-            elif statistics is not None:
+            told = row.stats if row is not None else None
+            told = None if told is None or told.max is None else told
+            if statistics is not None and (told is None or projections):
                 part, failed = with_stats(part, file.path, statistics)
                 problems += failed
+            if row is not None and told is not None:
+                note = "; ".join(filter(None, (part.note, row.note)))
+                part = part._replace(stats=with_projections_of(told, part.stats), note=note)
             parts.append(part)
         held = {(part.io, part.slot) for part in parts}
         parts += [row for row in table if (row.io, row.slot) not in held]

@@ -18,11 +18,11 @@ _MISNAMED = (
 
 
 def _read(
-    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool
+    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     from pytest_npudump.dump.files.npy.executions import npy_executions  # noqa: PLC0415 - numpy
 
-    return npy_executions((job.file, *job.more), table, stats=stats, acl=acl)
+    return npy_executions((job.file, *job.more), table, stats=stats, acl=acl, projections=projections)
 
 
 FORMAT = Format("npy", named=lambda name: name.suffix == ".npy", read=_read, misnamed=(".npy", _MISNAMED))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.arrays.npy import read_npy_header
 from pytest_npudump.dump.execution import Execution, named_execution
-from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32, TensorPart, dtype_name
+from pytest_npudump.dump.parts import COMPUTED_IN_FLOAT32, TensorPart, dtype_name, with_projections_of
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.file_tensors import npy_stats
 from pytest_npudump.errors import FormatError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def npy_executions(
-    files: Sequence[DumpFile], table: tuple[TensorPart, ...], *, stats: bool, acl: bool
+    files: Sequence[DumpFile], table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return the execution that npy files hold the tensors of, and the problems of those that are damaged.
 
@@ -28,15 +28,16 @@ def npy_executions(
         table: rows of the statistics CSV beside them.
         stats: compute the statistics of tensors that have no row.
         acl: compute them as CANN's device-side writer does.
+        projections: compute these with them.
     """
-    parts, problems = _parts(files, stats=stats, acl=acl)
+    parts, problems = _parts(files, stats=stats, acl=acl, projections=projections)
     parts = _with_table(parts, table)
     name = files[0].name
     return [named_execution(files[0], name, parts)] if parts and name is not None else [], problems
 
 
 def _parts(
-    files: Sequence[DumpFile], *, stats: bool, acl: bool
+    files: Sequence[DumpFile], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[tuple[TensorPart, ...], list[FormatError]]:
     """Return the tensors of npy files of one execution, and the problems of those that cannot be read.
 
@@ -48,7 +49,7 @@ def _parts(
         if file.name is None:
             continue
         try:
-            part = _npy_part(file, file.name, stats=stats, acl=acl)
+            part = _npy_part(file, file.name, stats=stats, acl=acl, projections=projections)
         except FormatError as error:
             problems.append(error)
             continue
@@ -57,7 +58,7 @@ def _parts(
     return tuple(parts.values()), problems
 
 
-def _npy_part(file: DumpFile, name: DumpName, *, stats: bool, acl: bool) -> TensorPart:
+def _npy_part(file: DumpFile, name: DumpName, *, stats: bool, acl: bool, projections: bool) -> TensorPart:
     path = file.path
     header = read_npy_header(path, may_be_float32=file.place.mindspore)
     dtype, said = dtype_name(header.dtype.name), dtype_name(header.said.name)
@@ -72,7 +73,7 @@ def _npy_part(file: DumpFile, name: DumpName, *, stats: bool, acl: bool) -> Tens
         header.shape,
         format=name.format,
         size=header.nbytes,
-        stats=npy_stats(path, header, acl=acl) if stats else None,
+        stats=npy_stats(path, header, acl=acl, projections=projections) if stats else None,
         note=note,
         payload=Payload(path, header.offset, header.nbytes, "npy"),
     )
@@ -84,5 +85,7 @@ def _with_table(parts: tuple[TensorPart, ...], table: tuple[TensorPart, ...]) ->
     joined = []
     for part in parts:
         row = rows.pop((part.io, part.slot), None)
-        joined.append(part if row is None or row.stats is None else part._replace(stats=row.stats))
+        if row is not None and row.stats is not None:
+            part = part._replace(stats=with_projections_of(row.stats, part.stats))  # noqa: PLW2901 - the same
+        joined.append(part)
     return (*joined, *rows.values())

@@ -21,11 +21,11 @@ def _begins(path: Path, start: bytes) -> bool:
 
 
 def _read(
-    job: Job, _table: tuple[TensorPart, ...], *, stats: bool, acl: bool
+    job: Job, _table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     from pytest_npudump.dump.files.offered.executions import offered_executions  # noqa: PLC0415 - numpy
 
-    return offered_executions(job.file, stats=stats, acl=acl)
+    return offered_executions(job.file, stats=stats, acl=acl, projections=projections)
 
 
 FORMAT = Format("offered", begins=_begins, read=_read)

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def offered_executions(
-    file: DumpFile, *, stats: bool, acl: bool
+    file: DumpFile, *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return the executions of a file of another package's format, and problems of single tensors.
 
     Raises:
         FormatError: the file is damaged.
     """
-    computed = partial(file_stats, acl=acl)
+    computed = partial(file_stats, acl=acl, projections=projections)
     problems: list[FormatError] = []
     executions: list[Execution] = []
     parts: dict[tuple[str, int], TensorPart] = {}

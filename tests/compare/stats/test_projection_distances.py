@@ -1,0 +1,241 @@
+"""Projections as a statistic: what they see, what they may differ by, and what is said of others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.compare.stats.allowances import allowances
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.rules import parse_rules
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import RequestError
+from pytest_npudump.golden.text import Golden, parse, render
+
+if TYPE_CHECKING:
+    from pytest_npudump.compare.stats.verdict import Comparison
+
+PATH = Path("golden/t.yaml")
+
+
+def record(array: np.ndarray, layer: str = "fc", *, projections: bool = True) -> TensorRecord:
+    stats = tensor_stats(array)
+    if projections:
+        stats = replace(stats, projections=project(array))
+    return TensorRecord(
+        TensorKey(layer, "output", 0), "", array.dtype.name, array.shape, Path("f"), stats=stats
+    )
+
+
+def approved(*records: TensorRecord) -> StatsTable:
+    """A golden's table, as it is read from its file."""
+    return parse(render(Golden("t", {}, StatsTable.from_records(records), PATH)), PATH).table
+
+
+def judged(golden: np.ndarray, actual: np.ndarray, tolerances: Tolerances | None = None) -> Comparison:
+    return compare_tables(
+        approved(record(golden)), StatsTable.from_records([record(actual)]), tolerances or Tolerances("same")
+    )
+
+
+def noise(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32])
+@pytest.mark.parametrize("size", [3, 5_000, 70_000])
+def test_what_repeats_is_identical_to_its_golden(dtype: type, size: int) -> None:
+    array = (50 * noise(size)).astype(dtype)
+    found = judged(array, array.copy())
+    assert (found.ok, found.changed, found.identical, found.notes) == (True, 0, 1, ())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32, np.bool_])
+def test_rows_that_change_places_fail_by_projections_alone(dtype: type) -> None:
+    array = (50 * noise(40, 60)).astype(dtype) if dtype != np.bool_ else noise(40, 60) > 0
+    found = judged(array, array[[1, 0, *range(2, 40)]])
+    [verdict] = found.failing
+    assert (
+        "projections" in {reason.statistic for reason in verdict.reasons} <= {"projections", "avg", "l2norm"}
+    )
+    assert found.first_change == verdict.key
+
+
+def test_the_reason_tells_how_far_the_elements_are_off() -> None:
+    array = noise(40, 60)
+    changed = array[[1, 0, *range(2, 40)]]
+    [reason] = [r for r in judged(array, changed).failing[0].reasons if r.statistic == "projections"]
+    assert isinstance(reason.actual, float)
+    assert reason.actual == pytest.approx(float(np.linalg.norm(changed - array)), rel=0.6)
+    expected = 1.5e-5 * float(np.linalg.norm(array)) + 2.0**-30 * math.sqrt(array.size)
+    assert reason.allowed == pytest.approx(expected, rel=1e-3)
+    assert str(reason).startswith("projections: the elements are off by an l2norm of about ")
+    assert "preset same" in str(reason)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "preset", "bound"),
+    [
+        ("float32", "same", 1.5e-5),
+        ("float32", "other", 1.5e-5),
+        ("float32", "hf32", 1.5e-2),
+        ("float16", "same", 1e-3),
+        ("float16", "other", 1.5e-2),
+        ("bfloat16", "other", 8e-2),
+        ("float32", "torch", 1.3e-6),
+        ("int8", "other", 0.0),
+    ],
+)
+def test_bounds_are_those_of_the_preset(dtype: str, preset: str, bound: float) -> None:
+    rule = Tolerances(preset).decide("fc", dtype, "projections")
+    assert rule.rtol == bound
+
+
+@given(st.floats(0.1, 0.7), st.integers(0, 50))
+def test_noise_well_within_the_bound_passes_and_is_counted_as_change(share: float, seed: int) -> None:
+    array, error = noise(100, 30), noise(100, 30, seed=seed + 1)
+    scale = float(np.linalg.norm(array)) * 1.5e-5 / float(np.linalg.norm(error))
+    only_projections = Tolerances("same").extended(
+        parse_rules(
+            [
+                {"statistic": name, "rtol": 1, "atol": 1, "reason": "not looked at"}
+                for name in ("max", "min", "avg", "l2norm")
+            ],
+            preset="same",
+            source="test",
+        )
+    )
+    found = judged(
+        array.astype(np.float64).astype(np.float32), array + 0.5 * share * scale * error, only_projections
+    )
+    assert found.ok
+    assert found.changed == 1
+    found = judged(array, array + np.float32(10 * scale) * error, only_projections)
+    assert [reason.statistic for reason in found.failing[0].reasons] == ["projections"]
+
+
+def test_the_digits_of_a_golden_are_no_change() -> None:
+    for seed in range(20):
+        array = noise(33, 70, seed=seed)
+        assert judged(array, array, Tolerances("exact")).ok
+        found = judged(array, array[::-1].copy(), Tolerances("exact"))
+        assert "projections" in {reason.statistic for reason in found.failing[0].reasons}
+
+
+def test_elements_beside_nan_and_infinities_are_judged() -> None:
+    mask = noise(64, 64)
+    mask[np.triu_indices(64, 1)] = -math.inf
+    changed = mask.copy()
+    changed[40, :20] = mask[40, 19::-1]
+    same = judged(mask, mask)
+    assert same.ok
+    assert same.notes == ()
+    assert {r.statistic for r in judged(mask, changed).failing[0].reasons} == {"projections"}
+    moved = mask.copy()
+    moved[5, 3], moved[5, 6] = -math.inf, mask[5, 3]
+    assert not judged(mask, moved).ok
+    nan = np.full((4, 4), math.nan, np.float32)
+    assert judged(nan, nan).ok
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.float64, ml_dtypes.float8_e4m3fn, np.uint8])
+def test_any_numeric_type_is_judged(dtype: type) -> None:
+    array = np.abs(50 * noise(20, 30)).astype(dtype)
+    assert judged(array, array).ok
+    found = judged(array, array[::-1].copy())
+    assert "projections" in {reason.statistic for reason in found.failing[0].reasons}
+
+
+def test_empty_tensors_and_scalars_have_projections() -> None:
+    for array in (np.zeros((0, 3), np.float32), np.array(2.5, np.float32)):
+        assert judged(array, array).ok
+
+
+def test_a_golden_without_projections_is_compared_as_before_and_says_so() -> None:
+    array = noise(40, 60)
+    golden = approved(record(array, projections=False))
+    found = compare_tables(golden, StatsTable.from_records([record(array)]), Tolerances("same"))
+    assert found.ok
+    assert found.notes == (
+        "not compared, as the golden does not have it: projections (1 tensors, first: fc:output.0)",
+    )
+
+
+def test_a_dump_without_any_is_noted_and_one_that_lost_some_fails() -> None:
+    one, other = noise(40, 60), noise(30, seed=1)
+    golden = approved(record(one), record(other, "fc2"))
+    bare = [record(one, projections=False), record(other, "fc2", projections=False)]
+    found = compare_tables(golden, StatsTable.from_records(bare), Tolerances("same"))
+    assert found.ok
+    assert "no tensor of this dump has it but the golden does: projections" in found.notes[0]
+    found = compare_tables(
+        golden, StatsTable.from_records([bare[0], record(other, "fc2")]), Tolerances("same")
+    )
+    assert [str(verdict.key) for verdict in found.failing] == ["fc:output.0"]
+    assert "the dump has none" in str(found.failing[0].reasons[0])
+
+
+def test_tensors_of_other_sizes_fail_for_that_alone() -> None:
+    found = judged(noise(40, 60), noise(40, 61))
+    assert "projections" not in {reason.statistic for reason in found.failing[0].reasons}
+    assert {"shape", "count"} <= {reason.statistic for reason in found.failing[0].reasons}
+
+
+def rules(**rule: object) -> Tolerances:
+    parsed = parse_rules([{"rtol": 0.9, "atol": 0, "reason": "x", **rule}], preset="same", source="test")
+    return Tolerances("same").extended(parsed)
+
+
+def test_rules_by_statistic_and_for_all_of_them_hold() -> None:
+    array = noise(40, 60)
+    changed = array[[1, 0, *range(2, 40)]]
+    assert judged(array, changed, rules(statistic="projections")).ok
+    assert judged(array, changed, rules(layer="f*")).ok
+    assert not judged(array, changed, rules(statistic="max")).ok
+    assert rules(statistic="projections").unmatched(approved(record(array))) == ()
+    with pytest.raises(RequestError, match="allows more than the preset"):
+        rules(statistic="projections", reason="")
+
+
+def test_a_one_sided_rule_says_nothing_of_projections_and_a_note_says_so() -> None:
+    array = noise(40, 60)
+    found = judged(array, array[[1, 0, *range(2, 40)]], rules(one_sided="above", rtol=1e-5))
+    assert found.ok
+    assert any("as a one-sided rule is about them: projections" in note for note in found.notes)
+    with pytest.raises(RequestError, match="projections have no side"):
+        rules(statistic="projections", one_sided="above")
+
+
+def test_an_allowance_tells_its_width_by_element() -> None:
+    array = noise(40, 60)
+    found = list(allowances(approved(record(array)), Tolerances("same"), lambda _: True))
+    assert [one.statistic for one in found] == ["max", "min", "avg", "l2norm", "projections"]
+    last = found[-1]
+    assert last.value == pytest.approx(float(np.linalg.norm(array)))
+    assert last.allowed == pytest.approx(1.5e-5 * last.value + 2.0**-30 * math.sqrt(array.size))
+    assert last.share is not None
+    assert last.share < 1.5e-5
+    assert not last.blind
+
+
+def test_huge_values_are_no_false_alarm_and_infinite_sums_no_pass() -> None:
+    array = np.full((4, 6), 1e300)
+    assert judged(array, array * (1 + 1e-9)).ok
+    assert not judged(array, array * (1 + 1e-3)).ok
+    sums = record(array)
+    assert sums.stats is not None
+    odd = replace(sums, stats=replace(sums.stats, projections=(math.inf, *sums.stats.projections[1:])))  # type: ignore[index]
+    assert not compare_tables(approved(sums), StatsTable.from_records([odd]), Tolerances("same")).ok
+    assert compare_tables(approved(odd), StatsTable.from_records([odd]), Tolerances("same")).ok

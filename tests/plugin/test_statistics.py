@@ -1,0 +1,193 @@
+"""Which statistics a run asks for and judges: projections of tensors, l2norm where the chip computes it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from pytest_npudump.emulator.acl import _system
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+TENSORS = 'dump_data="tensor"'
+CALLBACK = 'transport="callback"'
+KEEP = ("--npudump-keep-dumps=all", "--npudump-dump-dir=dumps")
+BODY = """
+    import numpy as np
+    with npu_dump.load_model("chain.onnx") as model:
+        model.run(np.random.default_rng(1).standard_normal((4, 16)).astype(np.float32))
+"""
+
+
+def chain(project: Project, *, permuted: bool = False) -> None:
+    """Three products of matrices; columns of the second one may have changed places."""
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((16, 16)).astype(np.float32) for _ in range(3)]
+    if permuted:
+        weights[1] = weights[1][:, [1, 0, *range(2, 16)]]
+    names = ["x", "y0", "y1", "y2"]
+    nodes = [
+        helper.make_node("MatMul", [names[at], f"w{at}"], [names[at + 1]], name=f"product{at}")
+        for at in range(3)
+    ]
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 16])] for name in ("x", "y2")
+    )
+    initializers = [numpy_helper.from_array(array, f"w{at}") for at, array in enumerate(weights)]
+    graph = helper.make_graph(nodes, "chain", inputs, outputs, initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, project.path / "chain.onnx")
+
+
+def marked(project: Project, marker: str = "") -> None:
+    project.test_file(f"import pytest\n\n@pytest.mark.npu_dump({marker})\ndef test_chain(npu_dump):{BODY}")
+    chain(project)
+
+
+def golden_text(project: Project) -> str:
+    (path,) = project.path.glob("golden/**/*.yaml")
+    return path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("marker", [TENSORS, CALLBACK, f"{TENSORS}, {CALLBACK}"])
+def test_permuted_columns_fail_by_projections_and_name_the_layer(project: Project, marker: str) -> None:
+    marked(project, marker)
+    project.record()
+    assert "\nprojections: |\n  x:output.0 " in golden_text(project)
+    again = project.run()
+    again.assert_outcomes(passed=1)
+    assert "changed" not in again.stdout.str()
+    chain(project, permuted=True)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: product1 (MatMul output.0) differs: its elements are off by an l2norm of about *times*",
+            "*product1*MatMul*output.0*projections *",
+            "rule: *rtol=1.5e-05 *",
+            "*first divergence product1:output.0*",
+        ]
+    )
+
+
+def test_a_golden_by_callback_is_that_of_files(project: Project) -> None:
+    marked(project, TENSORS)
+    project.record()
+    before = golden_text(project)
+    marked(project, CALLBACK)
+    project.record()
+    assert golden_text(project) == before
+
+
+def test_an_update_adds_the_block_and_keeps_the_lines(project: Project) -> None:
+    marked(project, TENSORS)
+    project.record()
+    (path,) = project.path.glob("golden/**/*.yaml")
+    text = golden_text(project)
+    old = text.partition("projections: |\n")[0]
+    path.write_text(old, "utf-8")
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*not compared, as the golden does not have it: projections (4 tensors*"])
+    project.record()
+    assert golden_text(project) == text
+
+
+def test_a_dump_of_statistics_has_no_block(project: Project) -> None:
+    marked(project)
+    project.record()
+    assert "projections" not in golden_text(project)
+
+
+@pytest.fixture
+def chip(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(_system, "SOC_NAME", "Ascend910B3")
+    return monkeypatch
+
+
+def asked(project: Project) -> list[str] | None:
+    path = max(project.path.joinpath("dumps").rglob("acl.json"), key=lambda path: path.stat().st_mtime_ns)
+    names: list[str] | None = json.loads(path.read_text())["dump"].get("dump_stats")
+    return names
+
+
+def norms(project: Project) -> set[str]:
+    lines = golden_text(project).partition("tensors: |\n")[2].splitlines()
+    return {line.split()[6] for line in lines}
+
+
+@pytest.mark.usefixtures("chip")
+def test_l2norm_is_asked_for_and_judged_on_a_chip_that_computes_it(project: Project) -> None:
+    marked(project)
+    project.record(*KEEP)
+    assert asked(project) == ["Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf", "L2norm"]
+    assert "-" not in norms(project)
+    project.run().assert_outcomes(passed=1)
+    (path,) = project.path.glob("golden/**/*.yaml")
+    line = golden_text(project).splitlines()[-1].split()
+    path.write_text(golden_text(project).replace(f" {line[6]} ", f" {2 * float(line[6])} "), "utf-8")
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*l2norm is * instead of *"])
+
+
+@pytest.mark.parametrize("soc", ["Emulator", "Ascend910_9391", "Ascend310P3", "Ascend950", ""])
+def test_elsewhere_it_is_not(project: Project, monkeypatch: pytest.MonkeyPatch, soc: str) -> None:
+    monkeypatch.setattr(_system, "SOC_NAME", soc)
+    marked(project)
+    project.record(*KEEP)
+    assert asked(project) is None
+    assert norms(project) == {"-"}
+
+
+@pytest.mark.usefixtures("chip")
+def test_a_marker_that_names_statistics_has_the_last_word(project: Project) -> None:
+    marked(project, 'dump_stats=["Max", "Min"]')
+    project.record(*KEEP)
+    assert asked(project) == ["Max", "Min"]
+    assert norms(project) == {"-"}
+
+
+def test_a_golden_without_l2norm_is_compared_as_before(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked(project)
+    project.record()
+    monkeypatch.setattr(_system, "SOC_NAME", "Ascend910B3")
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert "not compared" not in result.stdout.str()
+    project.record()
+    assert "-" not in norms(project)
+
+
+def test_a_golden_with_l2norm_is_compared_where_no_chip_computes_it(
+    project: Project, chip: pytest.MonkeyPatch
+) -> None:
+    marked(project)
+    project.record()
+    chip.setattr(_system, "SOC_NAME", "Ascend310P3")
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*no tensor of this dump has it but the golden does: l2norm*"])
+
+
+@pytest.mark.usefixtures("chip")
+def test_l2norm_survives_a_dump_of_other_statistics_in_the_process(project: Project) -> None:
+    project.test_file(
+        "import pytest\n\n"
+        f'@pytest.mark.npu_dump(dump_stats=["Max", "Min", "Avg"])\ndef test_few(npu_dump):{BODY}\n'
+        f"@pytest.mark.npu_dump\ndef test_chain(npu_dump):{BODY}"
+    )
+    chain(project)
+    project.run("--npudump-update-golden").assert_outcomes(passed=2)
+    project.run().assert_outcomes(passed=2)
+    (few,) = project.path.glob("golden/**/test_few.yaml")
+    (both,) = project.path.glob("golden/**/test_chain.yaml")
+    assert [len(path.read_text().split(" - ")) > 1 for path in (few, both)] == [True, False]
