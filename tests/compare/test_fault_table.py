@@ -26,11 +26,14 @@ FLOORS = [
     ("float32", "same, 4 in full", 89, 77),
     ("float32", "other, 3 statistics", 87, 70),
     ("float32", "other, 4 in full", 89, 77),
+    ("float32", "same, 4 and 8 projections", 91, 91),
     ("float32", "other, 4 and 8 projections", 91, 91),
     ("float32", "identical, 3 statistics", 95, 82),
     ("float32", "identical, 4 in full", 97, 86),
     ("float32", "identical, 4 and 8 projections", 99, 99),
+    ("float32", "hf32, 4 and 8 projections", 35, 78),
     ("float16", "same, 3 statistics", 84, 29),
+    ("float16", "same, 4 and 8 projections", 87, 67),
     ("float16", "other, 4 in full", 33, 38),
     ("float16", "other, 4 and 8 projections", 38, 75),
     ("float16", "identical, 3 statistics", 95, 81),
@@ -53,12 +56,17 @@ CALM = [
         )
     ),
     ("float32", "same, 4 in full", "sums in another order"),
+    ("float32", "same, 4 and 8 projections", "sums in another order"),
+    ("float32", "same, 4 and 8 projections", "graph optimised"),
     ("float32", "hf32, 4 in full", "HF32 operands"),
     ("float32", "hf32, 4 and 8 projections", "HF32 operands"),
+    ("float32", "hf32, 4 and 8 projections", "TF32 operands"),
     ("float16", "other, 4 in full", "fused"),
     ("float16", "other, 4 in full", "batch normalisation folded"),
     ("float16", "other, 4 and 8 projections", "sums in another order"),
     ("float16", "other, 4 and 8 projections", "operators in float64"),
+    ("float16", "other, 4 and 8 projections", "fused"),
+    ("float16", "other, 4 and 8 projections", "batch normalisation folded"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""``npudump stats``: the statistics of every tensor of a dump; ``projections`` beside them."""
+"""``npudump stats``: the statistics of every tensor of a dump, with projections beside them or not."""
 
 from __future__ import annotations
 

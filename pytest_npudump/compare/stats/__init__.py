@@ -1,6 +1,6 @@
 """Statistics against statistics: which tensor is which, and what differs by more than it may.
 
 ``tables`` is the way in, ``verdict`` the result. ``order``, ``alignment`` and ``eager_calls`` find the
-``pairs``; ``numbers`` and ``digests`` judge them; ``unjudged`` and ``first_divergence`` say what that means,
-``allowances`` how far each statistic may be off.
+``pairs``; ``numbers``, ``projection_distances`` and ``digests`` judge them; ``unjudged`` and
+``first_divergence`` say what that means, ``allowances`` how far each statistic may be off.
 """
