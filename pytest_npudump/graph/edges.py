@@ -1,0 +1,113 @@
+"""Which tensor feeds which: for each operator, the outputs of others that it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.records import sanitise
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One output of an operator.
+
+    Attributes:
+        layer: the operator's name, raw where it is known.
+        slot: which of its outputs.
+    """
+
+    layer: str
+    slot: int = 0
+
+
+UNKNOWN = Port("", -1)
+"""Stands for what feeds an operator and is not known."""
+SEVERAL = Port("", -2)
+"""Stands for an input that several outputs feed through what is not dumped; they come behind the last slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator as a graph has it.
+
+    Attributes:
+        name: its name.
+        op_type: its type; "" where unknown.
+        inputs: what feeds it, by slot; None for a constant, or an input that is left out.
+    """
+
+    name: str
+    op_type: str
+    inputs: tuple[Port | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """What feeds each operator.
+
+    Attributes:
+        feeds: by the operator's name as file names spell it, what feeds it by slot: an output of another,
+            :data:`UNKNOWN`, :data:`SEVERAL`, or None where nothing does that can be dumped (a constant). Of
+            an operator that is missing nothing is known.
+        told_by: what they were read from, for people.
+    """
+
+    feeds: Mapping[str, tuple[Port | None, ...]] = field(default_factory=dict)
+    told_by: str = ""
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node], told_by: str) -> Edges:
+        """Return the edges of a graph.
+
+        Operators that go by one name in file names, and are fed by different ones, are fed by unknown ones.
+        """
+        feeds: dict[str, tuple[Port | None, ...]] = {}
+        for node in nodes:
+            name = sanitise(node.name)
+            feeds[name] = node.inputs if feeds.get(name, node.inputs) == node.inputs else (UNKNOWN,)
+        return cls(feeds, told_by)
+
+    def joined(self, other: Edges) -> Edges:
+        """Return the edges of two graphs; where both name an operator and disagree, nothing is known of it."""
+        feeds = dict(self.feeds)
+        for name, ports in other.feeds.items():
+            feeds[name] = ports if feeds.get(name, ports) == ports else (UNKNOWN,)
+        return Edges(feeds, ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by)))))
+
+    def restricted(self, layers: Collection[str]) -> Edges:
+        """Return the edges among some layers only: what lies between them is looked through.
+
+        Args:
+            layers: names, raw or as file names spell them. Those that the graph does not have stay unknown.
+        """
+        spelt = {sanitise(layer): layer for layer in layers}
+        found = {name: self._nearest(name, spelt) for name in spelt if name in self.feeds}
+        return Edges(found, self.told_by)
+
+    def _nearest(self, name: str, kept: Mapping[str, str]) -> tuple[Port | None, ...]:
+        own: list[Port | None] = []
+        further: list[Port] = []
+        for port in self.feeds[name]:
+            ports = list(dict.fromkeys(self._kept_behind(port, kept)))
+            own.append(ports[0] if len(ports) == 1 else SEVERAL if ports else None)
+            further += ports if len(ports) > 1 else ()
+        return (*own, *(port for port in dict.fromkeys(further) if port not in own))
+
+    def _kept_behind(self, port: Port | None, kept: Mapping[str, str]) -> Iterator[Port]:
+        """Yield a port itself where its operator is kept, and else what feeds that, as far as it takes."""
+        waiting, seen = [port], {port}
+        while waiting:
+            at = waiting.pop()
+            if at is None or at == SEVERAL:
+                continue
+            layer = sanitise(at.layer)
+            if at == UNKNOWN or layer in kept:
+                yield at if at == UNKNOWN else Port(kept[layer], at.slot)
+                continue
+            fed = [other for other in self.feeds.get(layer, (UNKNOWN,)) if other not in seen]
+            seen.update(fed)
+            waiting += reversed(fed)

@@ -1,0 +1,42 @@
+"""From a failing tensor back to where the change begins, among tensors that pass."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+SHARE = 1 / 3
+"""Of an output's difference that an input must have to be followed. A healthy operator makes a relative
+difference up to 2.2 times as large in 99 % of cases, and 4 times in 99.9 % (measured on seven models)."""
+
+
+def walked_back(
+    start: int,
+    parents: Callable[[int], Sequence[int]],
+    difference: Sequence[float],
+    *,
+    any_change: Callable[[int], bool],
+) -> list[int]:
+    """Return the tensors from ``start`` to where its difference comes from, the worst input each time.
+
+    Args:
+        start: the tensor that is begun with.
+        parents: what feeds a tensor.
+        difference: of each tensor, relative; 0 for none.
+        any_change: whether an input of a tensor is followed if it has changed at all. That holds for one
+            whose values are repeated bit for bit, and for one of integers: how much these differ says
+            nothing of how much their inputs did.
+    """
+    path = [start]
+    while True:
+        at = path[-1]
+        worst = max(parents(at), key=lambda position: difference[position], default=at)
+        if worst in path or not difference[worst] > 0:
+            return path
+        enough = difference[worst] >= SHARE * difference[at] if math.isfinite(difference[at]) else False
+        if not (enough or any_change(at) or math.isinf(difference[worst])):
+            return path
+        path.append(worst)
