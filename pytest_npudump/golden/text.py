@@ -31,7 +31,9 @@ REASON = "reason"
 """Key of a golden file: why it was last changed, as the person who approved it says."""
 OP_TYPES = "op_types"
 """Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
-BLOCKS = (PROJECTIONS, "edges", OP_TYPES)
+EDGES = "edges"
+"""Key of a block with which tensors feed which operators."""
+BLOCKS = (PROJECTIONS, EDGES, OP_TYPES)
 """Keys of blocks of lines that may stand behind the table, in this order."""
 _TABLE = "tensors"
 _RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)

@@ -80,6 +80,8 @@ class Goldens:
         producer: Mapping[str, str],
         tensors: KeptTensors | None = None,
         known: Mapping[str, object] = MappingProxyType({}),
+        *,
+        blocks: Mapping[str, str] = MappingProxyType({}),
     ) -> pair.Recording:
         """Write what is to replace the file and the tensors beside it, once the test has passed.
 
@@ -91,11 +93,12 @@ class Goldens:
             producer: facts about their origin.
             tensors: those kept beside the file; None leaves what lies there.
             known: what the run says of tensors without a row, in place of what the earlier one says.
+            blocks: lines behind the table, in place of all that the earlier one has.
 
         Raises:
             GoldenError: it cannot be written; the old file is as it was.
         """
-        golden = self.successor(previous, table, self.facts(producer), known)
+        golden = self.successor(previous, table, self.facts(producer), known, blocks)
         if tensors is None:
             return pair.Recording(self.path, stage_golden(self.path, golden))
         metadata = tensors.metadata(golden)
@@ -107,6 +110,7 @@ class Goldens:
         table: StatsTable,
         facts: Mapping[str, str],
         known: Mapping[str, object] = MappingProxyType({}),
+        blocks: Mapping[str, str] = MappingProxyType({}),
     ) -> Golden:
         """Return the golden that an update with these statistics makes of the earlier one.
 
@@ -115,13 +119,14 @@ class Goldens:
             table: the statistics.
             facts: of their origin, as :meth:`facts` has them.
             known: what the run says of tensors without a row, in place of what the earlier one says.
+            blocks: lines behind the table, in place of all that the earlier one has.
         """
         dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())} - known.keys()
         kept = dict(previous.extra) if previous else {}
         if REASON in kept and previous is not None and not _equal(previous.table, table):
             del kept[REASON]  # it is about another change
         extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
-        return Golden(test=self.test, producer=facts, table=table, path=self.path, extra=extra)
+        return Golden(self.test, facts, table, self.path, extra, blocks)
 
     def facts(self, producer: Mapping[str, str]) -> dict[str, str]:
         """Return what a golden records of its origin: ``producer``, what is installed, and what was asked.

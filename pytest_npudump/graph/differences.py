@@ -51,7 +51,7 @@ def _changed_kind(pairs: Pairs) -> NDArray[np.bool_]:
 
 
 def share_of_allowed(comparison: Comparison, position: int, tolerances: Tolerances) -> float:
-    """Return the largest difference of a tensor's max, min, avg and l2norm in what each of them may differ by.
+    """Return the largest difference of a tensor's max, min, avg and l2norm by what each may differ by.
 
     Args:
         comparison: the tensors.
@@ -60,7 +60,10 @@ def share_of_allowed(comparison: Comparison, position: int, tolerances: Toleranc
     """
     row = np.array([position])
     pairs = Pairs(
-        comparison.golden, comparison.actual, comparison.alignment.golden[row], comparison.alignment.actual[row]
+        comparison.golden,
+        comparison.actual,
+        comparison.alignment.golden[row],
+        comparison.alignment.actual[row],
     )
     columns = np.flatnonzero(np.logical_and(*pairs.known())[0, :MEASURED])
     at = np.zeros_like(columns)

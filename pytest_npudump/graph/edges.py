@@ -27,7 +27,7 @@ class Port:
 UNKNOWN = Port("", -1)
 """Stands for what feeds an operator and is not known."""
 SEVERAL = Port("", -2)
-"""Stands for an input that several outputs feed through what is not dumped; they come behind the last slot."""
+"""Stands for an input that several outputs feed through what is not dumped; they stand behind all slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,18 @@ class Edges:
         return cls(feeds, told_by)
 
     def joined(self, other: Edges) -> Edges:
-        """Return the edges of two graphs; where both name an operator and disagree, nothing is known of it."""
+        """Return the edges of two graphs; where they disagree on an operator, nothing is known of it."""
         feeds = dict(self.feeds)
         for name, ports in other.feeds.items():
             feeds[name] = ports if feeds.get(name, ports) == ports else (UNKNOWN,)
         return Edges(feeds, ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by)))))
+
+    def completed(self, other: Edges) -> Edges:
+        """Return these edges, and those of operators that only the other graph knows."""
+        if other.feeds.keys() <= self.feeds.keys():
+            return self
+        told_by = ", ".join(dict.fromkeys(filter(None, (self.told_by, other.told_by))))
+        return Edges({**other.feeds, **self.feeds}, told_by)
 
     def restricted(self, layers: Collection[str]) -> Edges:
         """Return the edges among some layers only: what lies between them is looked through.

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CONSTANTS = frozenset({"Const", "Constant", "Variable", "FileConstant"})
 """Types of operators that hold values and compute none."""
+_CALLING = re.compile(r"(?:Stateful)?PartitionedCall|(?:Stateless)?(?:If|Case|While)|For|Scope")
+"""Types of operators that run graphs of their own, whose operators feed what reads them."""
 _DATA = "Data"
 _LARGEST = 1 << 28
 _FIELD = re.compile(rb'\s*(name|type|input): "((?:[^"\\]|\\.)*)"')
@@ -32,8 +34,8 @@ def ge_edges(graphs: Iterable[Iterable[tuple[str, str, tuple[str, ...]]]], told_
 
     Args:
         graphs: for each operator name, type and ``input``: ``producer:index``, where -1 is an edge of control
-            and "" an input that is left out. The first graph is the one that is called, the others belong to
-            operators of it, and what their ``Data`` operators are fed by is not known.
+            and "" an input that is left out. The first graph is the one that is run, the others belong to
+            operators of it: what their ``Data`` operators are fed by is not known, nor what those put out.
         told_by: the file, for people.
     """
     nodes: list[Node] = []
@@ -42,7 +44,7 @@ def ge_edges(graphs: Iterable[Iterable[tuple[str, str, tuple[str, ...]]]], told_
         constants = {name for name, op_type, _ in listed if op_type in CONSTANTS}
         for name, op_type, inputs in listed:
             ports = [_port(text, constants) for text in inputs if not text.endswith(f":{_CONTROL}")]
-            outer = [UNKNOWN] if number and op_type == _DATA else []
+            outer = [UNKNOWN] if _CALLING.fullmatch(op_type) or (number and op_type == _DATA) else []
             nodes.append(Node(name, op_type, (*ports, *outer)))
     return Edges.of(nodes, told_by)
 
@@ -112,7 +114,9 @@ def _text_graphs(lines: Iterable[bytes], path: Path) -> list[list[tuple[str, str
                 raise FormatError(path, "closes a brace that it did not open")
             if within == [b"graph", b"op"]:
                 names, types = found["name"], found["type"]
-                graphs[-1].append((names[0] if names else "", types[0] if types else "", tuple(found["input"])))
+                graphs[-1].append(
+                    (names[0] if names else "", types[0] if types else "", tuple(found["input"]))
+                )
             within.pop()
         elif within == [b"graph", b"op"] and (match := _FIELD.match(line)):
             found[match[1].decode()].append(_unescaped(match[2]))
@@ -124,5 +128,5 @@ def _text_graphs(lines: Iterable[bytes], path: Path) -> list[list[tuple[str, str
 def _unescaped(text: bytes) -> str:
     r"""Return a string of protobuf text, which writes other bytes than ASCII as ``\\343``."""
     if b"\\" in text:
-        text = text.decode("latin-1").encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1")
+        text = text.decode("unicode_escape").encode("latin-1")
     return text.decode("utf-8", "surrogateescape")

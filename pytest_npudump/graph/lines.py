@@ -31,11 +31,12 @@ def render(edges: Edges, layers: Collection[str]) -> str:
     """Return the lines for some layers, in their order; "" where nothing is known of any of them."""
     spelt = {sanitise(layer): layer for layer in layers}
     found = edges.restricted(spelt.values())
-    return "".join(
-        " ".join([TensorKey(layer, "", 0).name_text, _SIGN, *map(_word, found.feeds[name])]) + "\n"
+    lines = (
+        " ".join([TensorKey(layer, "", 0).name_text, _SIGN, *map(_word, found.feeds[name])])
         for name, layer in spelt.items()
         if name in found.feeds
     )
+    return "".join(f"{line}\n" for line in lines if line.isprintable())
 
 
 def _word(port: Port | None) -> str:

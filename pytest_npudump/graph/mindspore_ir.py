@@ -1,8 +1,8 @@
 """Edges of MindSpore's graphs: ``rank_{r}/graphs/ms_output_trace_code_graph_{g}.ir`` beside a dump.
 
-A node is a line ``%n(variable) = Operator(%a, %para1_name, I64(0)) ...``, and a comment behind it has the name
-that dump files carry: ``# Fullname with scope: (Default/conv1-Conv2d/Conv2D-op0)``. Operand i is the dumped input
-i, literals included. ``Load`` and ``Depend`` hand on their first operand and are not dumped.
+A node is a line ``%n(variable) = Operator(%a, %para1_name, I64(0)) ...``, and a comment behind it has the
+name that dump files carry: ``# Fullname with scope: (Default/conv1-Conv2d/Conv2D-op0)``. Operand i is the
+dumped input i, literals included. ``Load`` and ``Depend`` hand on their first operand and are not dumped.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _WITH_BODY = frozenset({"If", "Loop", "Scan"})
-"""Operators whose branches and bodies read tensors of the graph around them, which are not among their inputs."""
+"""Operators whose branches and bodies read tensors around them that are not among their inputs."""
 
 
 def read_onnx(path: Path) -> Edges:

@@ -1,4 +1,4 @@
-"""Which failing tensors are sources: all that feeds them passes. Each explains what fails downstream of it."""
+"""Which failing tensors are sources: all that feeds them passes, and what fails downstream follows."""
 
 from __future__ import annotations
 
@@ -195,18 +195,15 @@ def explained(failing: Sequence[int], graph: TensorGraph, back: Callable[[int], 
 def _failing_feeds(at: int, wrong: Collection[int], graph: TensorGraph) -> tuple[set[int], bool]:
     """Return the failing tensors that feed one, and whether all that feeds it is known."""
     found: set[int] = set()
-    known = True
     waiting, seen = [at], {at}
     while waiting:
-        position = waiting.pop()
-        known &= graph.known[position]
-        for parent in graph.parents[position]:
+        for parent in graph.parents[waiting.pop()]:
             if parent in wrong:
                 found.add(parent)
             elif parent not in seen and (graph.moves_only(parent) or graph.keys[parent].io == "input"):
                 seen.add(parent)
                 waiting.append(parent)
-    return found - {at}, known
+    return found - {at}, graph.known[at]
 
 
 def _reached(start: Iterable[int], effects: Mapping[int, Collection[int]]) -> frozenset[int]:

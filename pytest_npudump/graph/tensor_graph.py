@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,15 +18,13 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.edges import Edges, Port
 
-LAYOUT = frozenset(
-    (
-        "reshape transpose transposed cast squeeze squeezev2 squeezev3 unsqueeze unsqueezev2 unsqueezev3 "
-        "expanddims flatten flattenv2 identity transdata transshape reformat permute view viewcopy contiguous "
-        "depend load aclnncast aclnnpermute aclnncontiguous aclnninplacecopy"
-    ).split()
+_LAYOUT = re.compile(
+    r"(?:aclnn)?(?:inplace)?(?:reshape|transposed?|permute|(?:un)?squeeze(?:v[23])?|expanddims|flatten(?:v2)?"
+    r"|identity|cast|copy|contiguous|view(?:copy)?|transdata|transshape|reformat|load|depend)",
+    re.IGNORECASE,
 )
-"""Types of operators, in lower case, that move or convert values and compute none: of ONNX, GE, MindSpore and
-torch_npu. coremltools looks through the same kinds where it walks back (``debugging_utils.py``)."""
+"""Types of operators that move or convert values and compute none: of ONNX, GE, MindSpore and torch_npu.
+coremltools looks through the same kinds where it walks back (``debugging_utils.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class TensorGraph:
 
     def moves_only(self, position: int) -> bool:
         """Whether the operator of a tensor computes nothing."""
-        return self.op_types[position].lower() in LAYOUT
+        return _LAYOUT.fullmatch(self.op_types[position]) is not None
 
 
 class _Places:
@@ -87,7 +86,9 @@ class _Places:
         return self._slots[place].get(port.slot)
 
 
-def _fed_by(key: TensorKey, ports: Sequence[Port | None] | None, places: _Places) -> tuple[tuple[int, ...], bool]:
+def _fed_by(
+    key: TensorKey, ports: Sequence[Port | None] | None, places: _Places
+) -> tuple[tuple[int, ...], bool]:
     """Return the positions of what feeds a tensor, and whether they are all."""
     if key.io != "input" and (inputs := places.inputs(key)):
         return tuple(inputs[slot] for slot in sorted(inputs)), True

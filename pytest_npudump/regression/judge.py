@@ -102,7 +102,7 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
     elif golden is None:
         outcome = without_golden(case, snapshot)
     else:
-        outcome = judge_snapshot(case, golden, snapshot, dump.records)
+        outcome = judge_snapshot(case, golden, snapshot, dump)
     comparison = outcome.comparison
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new

@@ -12,6 +12,7 @@ from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.bounds import changes, numerics_for
+from pytest_npudump.regression.dataflow import sources_of
 from pytest_npudump.regression.empty_operators import changed, notes_on
 from pytest_npudump.regression.golden_elements import judge_elements
 from pytest_npudump.regression.outcome import Outcome
@@ -20,9 +21,7 @@ from pytest_npudump.regression.snapshot import problems_of
 from pytest_npudump.regression.unwritten import entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.snapshot import Snapshot
@@ -40,17 +39,15 @@ def without_golden(case: Case, snapshot: Snapshot) -> Outcome:
     return Outcome(word, path, problems=(problem,), tensors=len(snapshot.table))
 
 
-def judge_snapshot(
-    case: Case, golden: Golden, snapshot: Snapshot, records: Sequence[TensorRecord] = ()
-) -> Outcome:
+def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | None = None) -> Outcome:
     """Compare a run with its golden.
 
     Args:
         case: the test.
         golden: what counts.
         snapshot: what the run left.
-        records: its tensors, in the order of the snapshot's table; none where they are not at hand, and
-            elements are not judged.
+        dump: its tensors, in the order of the snapshot's table; None where they are not at hand, and elements
+            are not judged.
 
     Raises:
         GoldenError: the golden's tensors cannot be read.
@@ -63,7 +60,7 @@ def judge_snapshot(
     doubtful: tuple[str, ...] = ()
     if kept := case.request.golden_tensors:
         stored = stored_tensors(golden)
-        comparison = judge_elements(comparison, stored, kept, records, tolerances)
+        comparison = judge_elements(comparison, stored, kept, dump.records if dump else (), tolerances)
         lost = _lost_tensors(golden, missing_tensors(golden, stored, kept))
         doubtful = left_out_notes(left_out(golden))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
@@ -78,16 +75,18 @@ def judge_snapshot(
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
     good = not comparison.failing and not problems
+    sources, unread = sources_of(case, golden, dump, comparison, tolerances)
     notes = (snapshot.notes, case.goldens.unsaid(golden), notes_on(golden, snapshot.empty))
     return Outcome(
         status.PASSED if good else status.FAILED,
         golden.path,
         comparison=comparison,
         problems=problems,
-        notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes),
+        notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes, *unread),
         tensors=len(snapshot.table),
         numerics=numerics,
         environment=environment,
+        sources=sources,
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.golden.text import Golden
+    from pytest_npudump.graph.sources import Sources
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.snapshot import Snapshot
@@ -58,6 +59,8 @@ class Outcome:
         findings: what scenes other than ``model`` and ``op`` found, in execution order.
         reference: the comparison with an ONNX model; None where the test names none.
         recording: what counts once all of the test has passed; None where nothing was recorded.
+        sources: the failing tensors that none explains; None where nothing fails, or nothing is known of what
+            feeds what fails.
     """
 
     status: str
@@ -71,6 +74,7 @@ class Outcome:
     findings: tuple[SceneFinding, ...] = ()
     reference: ReferenceResult | None = None
     recording: Recording | None = None
+    sources: Sources | None = None
 
     @property
     def good(self) -> bool:

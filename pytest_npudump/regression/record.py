@@ -13,6 +13,7 @@ from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.text import EMPTY, UNWRITTEN
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.dataflow import edges_to_keep
 from pytest_npudump.regression.empty_operators import empty_operators
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
 from pytest_npudump.regression.reference_outcome import with_reference
@@ -88,9 +89,13 @@ def record(
         tensors: those kept beside the file; None for none.
     """
     lost = case.goldens.lost_by_update(golden)
+    blocks: Mapping[str, str] = {}
+    if first.dump is not None:
+        blocks, unread = edges_to_keep(case, golden, first.dump, table)
+        lost += unread
     try:
         known = _known_of_run(case, golden, first)
-        recording = case.goldens.record(golden, table, case.runtime.producer(), tensors, known)
+        recording = case.goldens.record(golden, table, case.runtime.producer(), tensors, known, blocks=blocks)
     except GoldenError as error:
         return Outcome(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
     notes = (*first.dump.notes, *_random_notes(case, first.dump)) if first.dump else ()

@@ -12,7 +12,8 @@ from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import absent_layers, both_spellings, suggest
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.text import EMPTY, UNWRITTEN
+from pytest_npudump.golden.text import EDGES, EMPTY, UNWRITTEN
+from pytest_npudump.regression.dataflow import edges_of
 from pytest_npudump.regression.empty_operators import empty_operators
 from pytest_npudump.regression.run_dump import raw_names, unreadable
 from pytest_npudump.request import matches_any
@@ -38,6 +39,7 @@ class Snapshot:
         problems: what is wrong with the dump, whatever it is compared with, in words.
         notes: of the dump's reader.
         has_tensors: whether the dump held tensors, whose elements are judged besides.
+        edges: which tensor feeds which, as lines of a golden; "" where it is not known.
     """
 
     table: StatsTable
@@ -46,13 +48,15 @@ class Snapshot:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     has_tensors: bool = False
+    edges: str = ""
 
     def as_golden(self, case: Case, previous: Golden | None) -> Golden:
         """Return the golden that it would be, with what the earlier one holds besides statistics."""
         known: dict[str, object] = {} if self.empty is None else {EMPTY: self.empty}
         if previous is not None and UNWRITTEN in previous.extra:
             known[UNWRITTEN] = previous.extra[UNWRITTEN]
-        return case.goldens.successor(previous, self.table, self.facts, known)
+        blocks = {EDGES: self.edges} if self.edges else {}
+        return case.goldens.successor(previous, self.table, self.facts, known, blocks)
 
 
 def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> Snapshot:
@@ -77,6 +81,7 @@ def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTab
         problems=unreadable(dump) + threads,
         notes=dump.notes,
         has_tensors=elements and any(record.payload is not None for record in dump.records),
+        edges=edges_of(case, golden, dump, table),
     )
 
 

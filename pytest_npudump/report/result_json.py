@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.report.origins import small_sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,8 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         told["first"] = str(first.key) if first else None
         told["first_change"] = str(comparison.first_change) if comparison.differing else None
         told["first_within"] = str(comparison.first_within) if comparison.changed else None
+    if outcome.sources is not None:
+        told["sources"] = small_sources(outcome.sources)
     if outcome.numerics is not None:
         told["bounds"] = outcome.numerics.bounds
     if outcome.reference is not None:
@@ -88,6 +91,7 @@ def full_json(result: Result) -> dict[str, Any]:
         "environment": {name: list(pair) for name, pair in outcome.environment.items()},
         "findings": [finding.to_json() for finding in outcome.findings],
         "comparison": outcome.comparison.to_json() if outcome.comparison else None,
+        "sources": outcome.sources.to_json() if outcome.sources else None,
         "reference": outcome.reference.to_json() if outcome.reference else None,
         "escalation": result.escalation.to_json() if result.escalation else None,
         "runs": [*map(str, result.runs)],

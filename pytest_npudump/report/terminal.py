@@ -9,6 +9,7 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.report.origins import more_sources, source_lines
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
 from pytest_npudump.report.tensor_findings import finding_lines
@@ -32,8 +33,8 @@ _FINDINGS = 2
 _LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
 _FEWEST_ROWS = 2
-_FIXED = 9
-"""Lines around the rows: first, changed, golden, bounds, header, rest, rule, details, way out."""
+_FIXED = 12
+"""Lines around the rows: first, sources (3), changed, golden, bounds, header, rest, rule, details, way out."""
 
 
 def headline(result: Result) -> str:
@@ -50,7 +51,8 @@ def _whose(result: Result) -> str:
 def _what(result: Result) -> str:
     outcome = result.outcome
     if outcome.comparison is not None and outcome.comparison.first is not None:
-        return sentence(outcome.comparison.first)
+        first = outcome.comparison.first
+        return sentence(first) + more_sources(outcome.sources, first.key)
     if outcome.findings:
         return finding_sentence(outcome.findings[0])
     if outcome.problems:
@@ -105,7 +107,7 @@ def _body(result: Result, *, brief: bool) -> list[str]:
         return head + tail
     room = LINES - _FIXED - len(head) - len(tail)
     rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else MOST_ROWS
-    return head + _comparison_lines(outcome, rows) + tail
+    return head + _comparison_lines(outcome, rows, brief=brief) + tail
 
 
 def _reference_lines(outcome: Outcome, room: int | None) -> list[str]:
@@ -134,7 +136,7 @@ def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     return lines
 
 
-def _comparison_lines(outcome: Outcome, rows: int) -> list[str]:
+def _comparison_lines(outcome: Outcome, rows: int, *, brief: bool) -> list[str]:
     comparison = outcome.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
@@ -142,7 +144,7 @@ def _comparison_lines(outcome: Outcome, rows: int) -> list[str]:
         f"first:      {explain_first(comparison)}",
         f"golden:     {len(failing)} of {comparison.expected} tensors fail against {shown(outcome.golden)}",
     ]
-    lines[1:1] = _first_change(outcome)
+    lines[1:1] = [*source_lines(outcome.sources, brief=brief), *_first_change(outcome)]
     if outcome.numerics is not None:
         lines.append(f"bounds:     {outcome.numerics.describe()}")
     lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.text import EMPTY, OP_TYPES, Golden, parse
+from pytest_npudump.golden.text import EDGES, EMPTY, OP_TYPES, Golden, parse
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
@@ -106,6 +106,7 @@ def snapshot_of(record: Golden, entry: Entry) -> Snapshot:
         problems=tuple(told.get("problems", ())),
         notes=tuple(told.get("notes", ())),
         has_tensors=bool(told.get("has_tensors")),
+        edges=record.blocks.get(EDGES, ""),
     )
 
 

@@ -1,0 +1,71 @@
+"""The edges of a run from what is at hand: files of its models, what MindSpore left, dumped inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import layer_of
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.graph.edges import Edges
+from pytest_npudump.graph.ge_graph import read_atc_json, read_ge_text
+from pytest_npudump.graph.mindspore_ir import read_mindspore
+from pytest_npudump.graph.om_model import read_om
+from pytest_npudump.graph.onnx_model import read_onnx
+from pytest_npudump.graph.same_values import same_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from pathlib import Path
+
+    from pytest_npudump.dump.table import StatsTable
+
+_READERS: tuple[tuple[str, Callable[[Path], Edges]], ...] = (
+    (".om", read_om),
+    (".json", read_atc_json),
+    (".txt", read_ge_text),
+    (".onnx", read_onnx),
+)
+
+
+def edges_at_hand(models: Iterable[Path], root: Path, table: StatsTable) -> tuple[Edges, tuple[str, ...]]:
+    """Return what is known of which tensor of a run feeds which, and why files could not be read.
+
+    Args:
+        models: files of models that ran. Of each, the file with its name that knows most of the layers
+            counts: the om itself, ATC's JSON of it (``.json``), GE's graph (``.txt``) or the ONNX model.
+        root: the dump path, where MindSpore leaves its graphs.
+        table: the run's tensors.
+    """
+    layers = {sanitise(layer_of(key)) for key in table.keys}
+    notes: list[str] = []
+    try:
+        edges = read_mindspore(root)
+    except NpudumpError as error:
+        edges, notes = Edges(), [_unread(error)]
+    for path in dict.fromkeys(models):
+        found, failed = _of_model(path, layers)
+        edges = edges.joined(found)
+        notes += failed
+    return edges.completed(same_values(table)), tuple(notes)
+
+
+def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:
+    best, known, failed = Edges(), 0, []
+    for suffix, read in _READERS:
+        file = path.with_suffix(suffix)
+        if not file.is_file():
+            continue
+        try:
+            edges = read(file)
+        except NpudumpError as error:
+            failed.append(_unread(error))
+            continue
+        here = len(layers & edges.feeds.keys())
+        if here > known:
+            best, known = edges, here
+    return best, [] if known else failed
+
+
+def _unread(error: NpudumpError) -> str:
+    return f"which tensor feeds which is not known from a file: {error}"

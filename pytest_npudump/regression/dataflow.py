@@ -1,0 +1,79 @@
+"""Which tensor feeds which in a test: written into its golden, and asked where it fails."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.dump.table import layer_of
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.graph import lines
+from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.graph.edges import Edges
+from pytest_npudump.graph.sources import find_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.regression.case import Case
+
+_REPEATS, _RUNS = "repeats", "runs"
+
+
+def edges_to_keep(
+    case: Case, previous: Golden | None, dump: Dump, table: StatsTable
+) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Return the block of a golden that is recorded, none where nothing is known, and notes.
+
+    Args:
+        case: the test.
+        previous: the golden that is replaced; what only that knows stays.
+        dump: of the run.
+        table: what is recorded of it.
+    """
+    edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, table)
+    with suppress(GoldenError):  # damaged lines are not kept
+        edges = edges.completed(_told(previous))
+    text = lines.render(edges, dict.fromkeys(map(layer_of, table.keys)))
+    return ({lines.BLOCK: text} if text else {}), notes
+
+
+def edges_of(case: Case, previous: Golden | None, dump: Dump, table: StatsTable) -> str:
+    """Return the block's lines for a run that may become the golden: those at hand where there is none yet."""
+    blocks = edges_to_keep(case, None, dump, table)[0] if previous is None else previous.blocks
+    return blocks.get(EDGES, "")
+
+
+def sources_of(
+    case: Case, golden: Golden, dump: Dump | None, comparison: Comparison, tolerances: Tolerances
+) -> tuple[Sources | None, tuple[str, ...]]:
+    """Return the sources of a failure, by the golden's edges or by those at hand, and notes.
+
+    Raises:
+        GoldenError: the golden's lines are damaged.
+    """
+    if not comparison.count(FAIL):
+        return None, ()
+    edges, notes = _told(golden), tuple[str, ...]()
+    if not edges.feeds and dump is not None:
+        edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual)
+    return find_sources(comparison, edges, tolerances, repeats=_repeats(golden)), notes
+
+
+def _told(golden: Golden | None) -> Edges:
+    text = golden.blocks.get(lines.BLOCK, "") if golden is not None else ""
+    return lines.parse(text, golden.path) if golden is not None and text else Edges()
+
+
+def _repeats(golden: Golden) -> bool:
+    """Whether several runs were recorded, and gave the same bit for bit."""
+    told = golden.extra.get(_REPEATS)
+    runs = told.get(_RUNS) if isinstance(told, dict) else None
+    return isinstance(runs, int) and runs > 1
