@@ -10,7 +10,7 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.graph.differences import relative_differences, share_of_allowed
 from pytest_npudump.graph.tensor_graph import TensorGraph
-from pytest_npudump.graph.walk import walked_back
+from pytest_npudump.graph.walk import nearest, walked_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,9 +28,11 @@ class Source:
     Attributes:
         key: which tensor.
         op_type: type of its operator; "" where unknown.
-        explains: how many failing tensors depend on it, itself included.
+        explains: how many failing tensors its change reaches through tensors that changed, itself included.
         begins: the passing tensor upstream where its change begins; None where that is itself.
-        share: the largest difference of that in what it may differ by.
+        share: the largest difference of that by what it may differ by.
+        behind: an earlier source whose change reaches this one through tensors that changed and pass; None
+            where there is none, so that the two have nothing to do with each other.
         known: whether all that feeds it is known; where it is not, it may have a cause that is not seen.
         cycle: whether it is fed by what it feeds, so that none of these is before the others.
     """
@@ -40,6 +42,7 @@ class Source:
     explains: int
     begins: TensorKey | None = None
     share: float = 0.0
+    behind: TensorKey | None = None
     known: bool = True
     cycle: bool = False
 
@@ -52,6 +55,7 @@ class Source:
             "explains": self.explains,
             "begins": None if self.begins is None else str(self.begins),
             "share": None if self.begins is None else self.share,
+            "behind": None if self.behind is None else str(self.behind),
             "known": self.known,
             "cycle": self.cycle,
         }
@@ -73,6 +77,11 @@ class Sources:
     failing: int
     unplaced: tuple[TensorKey, ...]
     told_by: str
+
+    @property
+    def independent(self) -> tuple[Source, ...]:
+        """Those that no change of another one reaches."""
+        return tuple(source for source in self.found if source.behind is None)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -106,25 +115,30 @@ def find_sources(
     differences = relative_differences(comparison).tolist()
 
     def any_change(position: int) -> bool:
-        return repeats or is_exact(_dtype(comparison, position))
+        return repeats or is_exact(comparison.golden.dtypes[int(comparison.alignment.golden[position])])
+
+    def fed_by(position: int) -> Sequence[int]:
+        return nearest(position, graph.parents, comparison.differing) if repeats else graph.parents[position]
 
     def back(position: int) -> list[int]:
-        return walked_back(position, graph.parents.__getitem__, differences, any_change=any_change)
+        return walked_back(position, fed_by, differences, any_change=any_change)
 
     origins = explained(failing, graph, back)
+    upstream = sources_upstream(origins.sources, graph, comparison.differing | set(failing))
+    reached = [sum(upstream[at] >> number & 1 for at in failing) for number in range(len(origins.sources))]
     found = []
-    for at in origins.sources:
-        path = back(at)
-        begins = path[-1] if path[-1] != at else None
-        share = share_of_allowed(comparison, path[-1], tolerances)
+    for number, at in enumerate(origins.sources):
+        before = upstream[at] & ~(1 << number)
+        begins = back(at)[-1]
         found.append(
             Source(
                 key=graph.keys[at],
                 op_type=graph.op_types[at],
-                explains=len(origins.reached[at]),
-                begins=None if begins is None else graph.keys[begins],
-                share=share if begins is not None else 0.0,
-                known=origins.known[at],
+                explains=reached[number],
+                begins=None if begins == at else graph.keys[begins],
+                share=0.0 if begins == at else share_of_allowed(comparison, begins, tolerances),
+                behind=graph.keys[origins.sources[_lowest(before)]] if before else None,
+                known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
             )
         )
@@ -132,32 +146,25 @@ def find_sources(
     return Sources(tuple(found), len(failing), unplaced, edges.told_by)
 
 
-def _dtype(comparison: Comparison, position: int) -> str:
-    row = int(comparison.alignment.golden[position])
-    return comparison.golden.dtypes[row] if row >= 0 else ""
-
-
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Failing tensors by what explains them, by position.
+    """Failing tensors that no other explains, by position.
 
     Attributes:
-        sources: those that nothing does, in order of execution.
-        reached: by source, the failing tensors that depend on it, with itself.
-        known: by source, whether all that feeds it is known.
-        cycles: sources that are fed by what they feed.
-        unplaced: of which it is not known what feeds them, behind another one that fails.
+        sources: in order of execution.
+        doubtful: those of them of which it is not known what feeds them.
+        cycles: those of them that are fed by what they feed.
+        unplaced: failing tensors of which it is not known what feeds them, behind another one that fails.
     """
 
     sources: tuple[int, ...]
-    reached: Mapping[int, frozenset[int]]
-    known: Mapping[int, bool]
+    doubtful: frozenset[int]
     cycles: frozenset[int]
     unplaced: tuple[int, ...]
 
 
 def explained(failing: Sequence[int], graph: TensorGraph, back: Callable[[int], Sequence[int]]) -> Origins:
-    """Part failing tensors into sources and what follows from them.
+    """Find the failing tensors that do not follow from others.
 
     A tensor follows from failing ones that feed it, at once or through passing operators that only move
     values; or from a failing one that walking back leads to, through what passes.
@@ -168,32 +175,29 @@ def explained(failing: Sequence[int], graph: TensorGraph, back: Callable[[int], 
         back: the walk from a position.
     """
     wrong = frozenset(failing)
-    causes: dict[int, set[int]] = {}
-    known: dict[int, bool] = {}
+    effects: defaultdict[int, list[int]] = defaultdict(list)
+    free = []
     for at in failing:
-        causes[at], known[at] = _failing_feeds(at, wrong, graph)
-        if not causes[at]:
-            causes[at] = set([position for position in back(at)[1:] if position in wrong][:1])
-    effects: defaultdict[int, set[int]] = defaultdict(set)
-    for at, before in causes.items():
-        for position in before:
-            effects[position].add(at)
-    free = [at for at in failing if not causes[at]]
-    sources = [at for at in free if known[at] or at == failing[0]]
-    unplaced = tuple(at for at in free if at not in set(sources))
-    reached = {at: _reached([at], effects) for at in sources}
-    seen = _reached(unplaced, effects).union(*reached.values())
+        causes = _failing_feeds(at, wrong, graph)
+        causes = causes or set([position for position in back(at)[1:] if position in wrong][:1])
+        for cause in causes:
+            effects[cause].append(at)
+        if not causes:
+            free.append(at)
+    unplaced = tuple(at for at in free if not graph.known[at] and at != failing[0])
+    sources = [at for at in free if at not in unplaced]
+    seen = _reached(free, effects)
     cycles = []
     for at in failing:
         if at not in seen:  # whatever explains it is explained by it
             cycles.append(at)
-            reached[at] = _reached([at], effects)
-            seen |= reached[at]
-    return Origins(tuple(sorted(reached)), reached, known, frozenset(cycles), unplaced)
+            seen |= _reached([at], effects)
+    doubtful = frozenset(at for at in sources if not graph.known[at])
+    return Origins(tuple(sorted(sources + cycles)), doubtful, frozenset(cycles), unplaced)
 
 
-def _failing_feeds(at: int, wrong: Collection[int], graph: TensorGraph) -> tuple[set[int], bool]:
-    """Return the failing tensors that feed one, and whether all that feeds it is known."""
+def _failing_feeds(at: int, wrong: Collection[int], graph: TensorGraph) -> set[int]:
+    """Return the failing tensors that feed one, a passing operator that only moves values looked through."""
     found: set[int] = set()
     waiting, seen = [at], {at}
     while waiting:
@@ -203,7 +207,7 @@ def _failing_feeds(at: int, wrong: Collection[int], graph: TensorGraph) -> tuple
             elif parent not in seen and (graph.moves_only(parent) or graph.keys[parent].io == "input"):
                 seen.add(parent)
                 waiting.append(parent)
-    return found - {at}, graph.known[at]
+    return found - {at}
 
 
 def _reached(start: Iterable[int], effects: Mapping[int, Collection[int]]) -> frozenset[int]:
@@ -214,3 +218,31 @@ def _reached(start: Iterable[int], effects: Mapping[int, Collection[int]]) -> fr
         seen |= fresh
         waiting += fresh
     return frozenset(seen)
+
+
+def sources_upstream(sources: Sequence[int], graph: TensorGraph, changed: Collection[int]) -> list[int]:
+    """Return for each tensor which sources it depends on through tensors that all changed, as bits.
+
+    Args:
+        sources: positions; bit k stands for the k-th, which itself has it.
+        graph: what feeds which.
+        changed: positions of what changed, failing or not.
+    """
+    found = [0] * len(graph.keys)
+    for number, at in enumerate(sources):
+        found[at] = 1 << number
+    order = sorted(changed)
+    moving = True
+    while moving:  # twice, unless something stands before what feeds it
+        moving = False
+        for at in order:
+            before = found[at]
+            for parent in graph.parents[at]:
+                if parent in changed:
+                    found[at] |= found[parent]
+            moving |= found[at] != before
+    return found
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1

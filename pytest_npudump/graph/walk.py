@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 SHARE = 1 / 3
 """Of an output's difference that an input must have to be followed. A healthy operator makes a relative
@@ -40,3 +40,20 @@ def walked_back(
         if not (enough or any_change(at) or math.isinf(difference[worst])):
             return path
         path.append(worst)
+
+
+def nearest(start: int, parents: Sequence[Sequence[int]], changed: Collection[int]) -> list[int]:
+    """Return the nearest tensors upstream that changed, through any that did not.
+
+    Statistics may stay as they were where elements change places, or where few digits are printed.
+    """
+    found: dict[int, None] = {}
+    waiting, seen = [start], {start}
+    while waiting:
+        for parent in parents[waiting.pop()]:
+            if parent in changed:
+                found[parent] = None
+            elif parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    return list(found)

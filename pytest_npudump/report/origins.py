@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
 
@@ -21,19 +23,28 @@ def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
     if sources is None:
         return []
     limit = _SHOWN if brief else None
-    found = sources.found
-    count = f"{len(found)} source{'' if len(found) == 1 else 's'}"
-    words = ", ".join(_explains(source, sources.failing) for source in found[:limit])
-    lines = [f"sources:    {count}: {words}{_more(len(found), limit)}"]
-    walked = [source for source in found[:limit] if source.begins is not None]
+    alone = sources.independent
+    reached = [source for source in sources.found if source.behind is not None]
+    words = _several(alone, limit, lambda source: _explains(source, sources.failing))
+    count = f"{len(alone)} source{'' if len(alone) == 1 else 's'}"
+    lines = [f"sources:    {count}: {words}"]
+    if reached:
+        named = _several(reached, 1 if brief else None, lambda source: str(source.key))
+        lines[0] += f"; then outside again, behind tensors that changed and pass: {named}"
+    walked = [source for source in alone if source.begins is not None]
     if walked:
-        lines.append(f"begins:     {'; '.join(map(_begins, walked))}")
+        lines.append(f"begins:     {_several(walked, limit, _begins)}")
     if sources.unplaced:
         lines.append(
             f"unplaced:   {len(sources.unplaced)} of {sources.failing}, as it is not known what feeds them "
             f"(first: {sources.unplaced[0]})"
         )
     return lines
+
+
+def _several(items: Sequence[Source], limit: int | None, words: Callable[[Source], str]) -> str:
+    more = f" and {len(items) - limit} more" if limit is not None and len(items) > limit else ""
+    return f"{', '.join(map(words, items[:limit]))}{more}"
 
 
 def _explains(source: Source, failing: int) -> str:
@@ -48,19 +59,17 @@ def _begins(source: Source) -> str:
     )
 
 
-def _more(count: int, limit: int | None) -> str:
-    return f" and {count - limit} more" if limit is not None and count > limit else ""
-
-
 def more_sources(sources: Sources | None, shown: TensorKey) -> str:
-    """Return what a headline says of sources other than the one it is about; "" for none."""
-    others = [source.key.layer for source in sources.found if source.key != shown] if sources else []
+    """Return what a headline says of independent sources other than the one it is about; "" for none."""
+    others = [source for source in sources.independent if source.key != shown] if sources else []
     if not others:
         return ""
-    named = f"{len(others)} other source{'' if len(others) == 1 else 's'}"
-    return f"; {named}: {', '.join(others[:_SHOWN])}{_more(len(others), _SHOWN)}"
+    named = ", ".join(source.key.layer for source in others[:_SHOWN])
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    return f"; {len(others)} other source{'' if len(others) == 1 else 's'}: {named}{more}"
 
 
 def small_sources(sources: Sources) -> dict[str, Any]:
-    """Return the first sources, and how many there are in all."""
-    return {"in_all": len(sources.found), "found": [source.to_json() for source in sources.found[:_SHOWN]]}
+    """Return the first independent sources, and how many there are in all."""
+    alone = sources.independent
+    return {"in_all": len(alone), "first": [source.to_json() for source in alone[:_SHOWN]]}

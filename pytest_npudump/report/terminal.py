@@ -34,7 +34,7 @@ _LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
 _FEWEST_ROWS = 2
 _FIXED = 12
-"""Lines around the rows: first, sources (3), changed, golden, bounds, header, rest, rule, details, way out."""
+"""Lines around the rows: first, sources (3), changed, golden, bounds, header, rest, rule, details, way."""
 
 
 def headline(result: Result) -> str:
