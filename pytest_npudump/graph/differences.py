@@ -77,7 +77,7 @@ def share_of_allowed(comparison: Comparison, position: int, tolerances: Toleranc
         ):
             allowed += half_unit(values, np.full(len(columns), table.digits[rows[0]]))
         shares = np.abs(actual - golden) / allowed
-    return float(np.nan_to_num(shares, nan=0.0).max(initial=0.0))
+    return float(np.nan_to_num(shares, nan=0.0, posinf=np.inf).max(initial=0.0))
 
 
 def _column(rules: Sequence[object], name: str) -> NDArray[np.float64]:

@@ -99,6 +99,9 @@ class Edges:
         own: list[Port | None] = []
         further: list[Port] = []
         for port in self.feeds[name]:
+            if port == SEVERAL:  # what it stands for comes behind
+                own.append(port)
+                continue
             ports = list(dict.fromkeys(self._kept_behind(port, kept)))
             own.append(ports[0] if len(ports) == 1 else SEVERAL if ports else None)
             further += ports if len(ports) > 1 else ()
@@ -109,7 +112,7 @@ class Edges:
         waiting, seen = [port], {port}
         while waiting:
             at = waiting.pop()
-            if at is None or at == SEVERAL:
+            if at is None or at == SEVERAL:  # the same
                 continue
             layer = sanitise(at.layer)
             if at == UNKNOWN or layer in kept:

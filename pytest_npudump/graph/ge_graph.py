@@ -74,11 +74,14 @@ def read_atc_json(path: Path) -> Edges:
 
 
 def _json_operators(graph: dict[str, Any], path: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    for operator in graph.get("op") or ():
-        name, inputs = operator.get("name"), operator.get("input") or ()
-        if not isinstance(name, str) or not all(isinstance(text, str) for text in inputs):
+    operators = graph.get("op") or []
+    for operator in operators if isinstance(operators, list) else [operators]:
+        told = operator if isinstance(operator, dict) else {}
+        name, inputs = told.get("name"), told.get("input") or []
+        named = isinstance(name, str) and isinstance(inputs, list)
+        if not named or not all(isinstance(text, str) for text in inputs):
             raise FormatError(path, "holds an operator without a name, or whose input is no text")
-        yield name, str(operator.get("type", "")), tuple(inputs)
+        yield str(name), str(told.get("type", "")), tuple(inputs)
 
 
 def read_ge_text(path: Path) -> Edges:

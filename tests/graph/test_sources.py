@@ -1,0 +1,234 @@
+"""Sources of a failure, held against a definition by brute force."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.graph.edges import UNKNOWN, Edges, Node, Port
+from pytest_npudump.graph.sources import explained, find_sources, sources_upstream
+from pytest_npudump.graph.tensor_graph import TensorGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.graph.sources import Sources
+
+    Make = Callable[..., StatsTable]
+
+BASE: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 4.0}
+FED = {"a": "", "b": "a", "c": "b", "d": "c", "p": "a", "q": "p", "end": "d q"}
+"""Two branches, a-b-c-d and a-p-q, that meet in end."""
+
+
+def edges(fed: dict[str, str]) -> Edges:
+    nodes = [Node(name, "", tuple(map(Port, parents.split()))) for name, parents in fed.items()]
+    return Edges.of([*nodes, Node("unread", "", (UNKNOWN,))], "model.onnx")
+
+
+def sources(
+    make_table: Make,
+    off: dict[str, float],
+    fed: dict[str, str] | None = None,
+    *,
+    dtypes: dict[str, str] | None = None,
+    known: Edges | None = None,
+    repeats: bool = False,
+) -> Sources | None:
+    """Sources where the max of each layer is off by so many times its tolerance."""
+    fed = FED if fed is None else fed
+    tables = [
+        make_table(
+            *[
+                (
+                    name if ":" in name else f"{name}:output.0",
+                    (dtypes or {}).get(name, "float32"),
+                    (4,),
+                    BASE | {"max": 2.0 * (1 + 2e-5 * off.get(name, 0.0) * side)},
+                )
+                for name in fed
+            ]
+        )
+        for side in (0, 1)
+    ]
+    comparison = compare_tables(*tables, Tolerances("same"))
+    return find_sources(
+        comparison, edges(fed) if known is None else known, Tolerances("same"), repeats=repeats
+    )
+
+
+def layers(found: Sources | None) -> list[str]:
+    assert found is not None
+    return [source.key.layer for source in found.found]
+
+
+def test_one_source_explains_what_it_feeds(make_table: Make) -> None:
+    found = sources(make_table, {"b": 50, "c": 40, "d": 30, "end": 20})
+    assert layers(found) == ["b"]
+    assert (found.found[0].explains, found.failing, found.told_by) == (4, 4, "model.onnx")
+    assert found.found[0].begins is None
+
+
+def test_two_faults_in_independent_branches_are_both_sources(make_table: Make) -> None:
+    found = sources(make_table, {"c": 40, "d": 30, "q": 90, "end": 20})
+    assert [(source.key.layer, source.explains) for source in found.found] == [("c", 3), ("q", 2)]
+    assert found.independent == found.found
+
+
+def test_a_change_is_walked_back_through_what_passes(make_table: Make) -> None:
+    found = sources(make_table, {"b": 0.6, "c": 0.9, "d": 2.0, "end": 2.0})
+    [source] = found.found
+    assert (source.key.layer, str(source.begins)) == ("d", "b:output.0")
+    assert source.share == pytest.approx(0.6, rel=1e-3)
+
+
+def test_a_small_change_is_followed_only_where_the_golden_repeats(make_table: Make) -> None:
+    off = {"a": 0.01, "b": 0.0, "c": 0.1, "d": 20.0}
+    assert sources(make_table, off).found[0].begins is None
+    found = sources(make_table, off, repeats=True)
+    assert str(found.found[0].begins) == "a:output.0"  # b shows no change, and is passed over
+
+
+def test_integers_differ_by_whatever_their_inputs_do(make_table: Make) -> None:
+    found = sources(make_table, {"c": 0.1, "d": 1e5}, dtypes={"d": "int32"})
+    assert str(found.found[0].begins) == "c:output.0"
+
+
+def test_what_passes_between_two_failing_tensors_joins_them(make_table: Make) -> None:
+    assert layers(sources(make_table, {"b": 2.0, "c": 0.9, "d": 1.5})) == ["b"]
+    found = sources(make_table, {"b": 2.0, "c": 0.1, "d": 1.5})
+    assert layers(found) == ["b", "d"]  # d is off by far more than c can explain
+    assert [str(source.behind) for source in found.found] == ["None", "b:output.0"]
+    assert [source.explains for source in found.found] == [2, 1]
+
+
+def test_operators_that_only_move_values_are_looked_through() -> None:
+    keys = [TensorKey(name, "output", 0) for name in "abc"]
+    for op_type, expected in (
+        ("Cast", (0,)),
+        ("aclnnInplaceCopy", (0,)),
+        ("TransposeD", (0,)),
+        ("Relu", (0, 2)),
+    ):
+        graph = TensorGraph(keys, ["Conv", op_type, "Conv"], [(), (0,), (1,)], [True] * 3)
+        assert explained([0, 2], graph, lambda at: [at]).sources == expected
+
+
+def test_where_what_feeds_a_tensor_is_not_known_that_is_said(make_table: Make) -> None:
+    known = Edges.of(
+        [Node("a", "", ()), Node("b", "", (UNKNOWN,)), Node("d", "", (Port("c"), UNKNOWN))], "golden"
+    )
+    found = sources(make_table, {"b": 3.0, "c": 3.0, "d": 3.0, "q": 3.0}, known=known)
+    assert [(source.key.layer, source.known) for source in found.found] == [("b", False)]
+    assert [key.layer for key in found.unplaced] == ["c", "q"]
+    assert sources(make_table, {"b": 3.0}, known=Edges()) is None
+
+
+def test_nothing_that_fails_has_no_source(make_table: Make) -> None:
+    assert sources(make_table, {"b": 0.5}) is None
+
+
+def test_a_cycle_is_said(make_table: Make) -> None:
+    fed = {"a": "", "b": "a d", "c": "b", "d": "c", "e": "d"}
+    found = sources(make_table, {"b": 3.0, "c": 3.0, "d": 3.0, "e": 3.0}, fed)
+    assert [(source.key.layer, source.explains, source.cycle) for source in found.found] == [("b", 4, True)]
+
+
+def test_dumped_inputs_are_what_feeds_an_output(make_table: Make) -> None:
+    fed = {"a": "", "b:input.0": "", "b": "a", "c:input.0": "", "c": "b"}
+    found = sources(make_table, {"b:input.0": 3.0, "b": 3.0, "c:input.0": 3.0, "c": 3.0}, fed)
+    [source] = found.found
+    assert str(source.key) == "b:input.0"  # between a, which passes, and b: neither's own
+    assert source.explains == 4
+
+
+def test_turns_of_a_loop_are_fed_by_their_own(make_table: Make) -> None:
+    fed = {"a": "", "b": "a", "c": "b"}
+    rows = {"a": 0.0, "b": 0.0, "c": 0.0, "b#turn=1": 3.0, "c#turn=1": 3.0, "c#turn=2": 3.0}
+    tables = [
+        make_table(
+            *[
+                (f"{name}:output.0", "float32", (4,), BASE | {"max": 2.0 + 1e-4 * off * side})
+                for name, off in rows.items()
+            ]
+        )
+        for side in (0, 1)
+    ]
+    comparison = compare_tables(*tables, Tolerances("same"))
+    found = find_sources(comparison, edges(fed), Tolerances("same"))
+    assert [str(source.key) for source in found.found] == ["b#turn=1:output.0"]
+    assert [str(key) for key in found.unplaced] == ["c#turn=2:output.0"]
+
+
+@st.composite
+def graphs(draw: Any) -> tuple[TensorGraph, list[int]]:
+    count = draw(st.integers(1, 10))
+    parents = [
+        tuple(sorted(draw(st.sets(st.integers(0, at - 1), max_size=3)))) if at else () for at in range(count)
+    ]
+    types = [draw(st.sampled_from(["Conv", "Reshape"])) for _ in range(count)]
+    keys = [TensorKey(str(at), "output", 0) for at in range(count)]
+    failing = sorted(draw(st.sets(st.integers(0, count - 1), min_size=1)))
+    return TensorGraph(keys, types, parents, [True] * count), failing
+
+
+@given(graphs())
+def test_sources_are_those_that_no_failing_tensor_feeds(
+    drawn: tuple[TensorGraph, list[int]],
+) -> None:
+    graph, failing = drawn
+
+    def paths(at: int) -> list[list[int]]:
+        return [[parent, *path] for parent in graph.parents[at] for path in ([], *paths(parent))]
+
+    def follows(at: int) -> bool:
+        return any(
+            path[-1] in failing
+            and all(node not in failing and graph.op_types[node] == "Reshape" for node in path[:-1])
+            for path in paths(at)
+        )
+
+    found = explained(failing, graph, lambda at: [at])
+    assert list(found.sources) == [at for at in failing if not follows(at)]
+    assert not found.cycles
+    assert not found.unplaced
+
+
+@given(graphs(), st.sets(st.integers(0, 9)))
+def test_a_source_explains_what_a_chain_of_changes_leads_to(
+    drawn: tuple[TensorGraph, list[int]], others: set[int]
+) -> None:
+    graph, failing = drawn
+    changed = set(failing) | {at for at in others if at < len(graph.keys)}
+
+    def chained(source: int, at: int) -> bool:
+        return at == source or any(
+            parent in changed and chained(source, parent) for parent in graph.parents[at] if at in changed
+        )
+
+    found = sources_upstream(failing, graph, changed)
+    for number, source in enumerate(failing):
+        reached = {at for at in range(len(found)) if found[at] >> number & 1}
+        assert reached == {at for at in range(len(found)) if chained(source, at)}
+
+
+@given(graphs(), st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=10, max_size=10))
+def test_every_failing_tensor_follows_from_a_source_whatever_the_graph(
+    drawn: tuple[TensorGraph, list[int]], wild: Sequence[Sequence[int]]
+) -> None:
+    graph, failing = drawn
+    count = len(graph.keys)
+    parents = [tuple(parent for parent in wild[at] if parent < count) for at in range(count)]
+    graph = TensorGraph(graph.keys, graph.op_types, parents, graph.known)
+    found = explained(failing, graph, lambda at: [at])
+    assert set(found.sources) <= set(failing)
+    assert found.sources
+    upstream = sources_upstream(found.sources, graph, set(range(count)))
+    assert all(upstream[at] for at in failing)
