@@ -11,7 +11,7 @@ from pytest_npudump.graph.edges import Edges
 from pytest_npudump.graph.ge_graph import read_atc_json, read_ge_text
 from pytest_npudump.graph.mindspore_ir import read_mindspore
 from pytest_npudump.graph.om_model import read_om
-from pytest_npudump.graph.onnx_model import read_onnx
+from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.graph.same_values import same_values
 
 if TYPE_CHECKING:

@@ -54,16 +54,17 @@ def edges_of(case: Case, previous: Golden | None, dump: Dump, table: StatsTable)
 def sources_of(
     case: Case, golden: Golden, dump: Dump | None, comparison: Comparison, tolerances: Tolerances
 ) -> tuple[Sources | None, tuple[str, ...]]:
-    """Return the sources of a failure, by the golden's edges or by those at hand, and notes.
-
-    Raises:
-        GoldenError: the golden's lines are damaged.
-    """
+    """Return the sources of a failure, by the golden's edges or else by those at hand, and notes."""
     if not comparison.count(FAIL):
         return None, ()
-    edges, notes = _told(golden), tuple[str, ...]()
+    edges, notes = Edges(), tuple[str, ...]()
+    try:
+        edges = _told(golden)
+    except GoldenError as error:
+        notes = (str(error),)
     if not edges.feeds and dump is not None:
-        edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual)
+        edges, unread = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual)
+        notes += unread
     return find_sources(comparison, edges, tolerances, repeats=_repeats(golden)), notes
 
 

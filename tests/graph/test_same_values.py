@@ -11,7 +11,7 @@ from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph.edges import UNKNOWN, Port
-from pytest_npudump.graph.onnx_model import read_onnx
+from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.graph.same_values import same_values
 from pytest_npudump.onnxmodels import model_cache
 

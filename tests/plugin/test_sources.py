@@ -1,0 +1,215 @@
+"""The sources of a failure: of faults in branches that have nothing to do with each other, each is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Project
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+FED_BY = {"left/a": ["image"], "left/b": ["left/a"], "right/a": ["image"], "right/b": ["right/a"]}
+
+
+def branches(changed: dict[str, float]) -> bytes:
+    """Two branches of two additions each that meet in a third; ``changed`` is added to some of them."""
+    value = helper.make_tensor_value_info
+    weights = [
+        numpy_helper.from_array(np.full(1, 1 + changed.get(name, 0.0), np.float32), f"w/{name}")
+        for name in FED_BY
+    ]
+    nodes = [helper.make_node("Mul", [*fed, f"w/{name}"], [name], name) for name, fed in FED_BY.items()]
+    nodes.insert(1, helper.make_node("Reshape", ["left/a", "shape"], ["flat"], "left/reshape"))
+    nodes[2].input[0] = "flat"
+    nodes.append(helper.make_node("Reshape", ["right/b", "shape"], ["right/flat"], "right/reshape"))
+    nodes.append(helper.make_node("Add", ["left/b", "right/flat"], ["out"], "both"))
+    weights.append(numpy_helper.from_array(np.array([64], np.int64), "shape"))
+    ports = [value("image", TensorProto.FLOAT, [1, 1, 8, 8])], [value("out", TensorProto.FLOAT, [64])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "small", *ports, weights),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    return model.SerializeToString()
+
+
+def write(project: Project, **changed: float) -> None:
+    model = branches({name.replace("_", "/"): change for name, change in changed.items()})
+    project.path.joinpath("small.onnx").write_bytes(model)
+
+
+def failed(project: Project, *options: str) -> pytest.RunResult:
+    result = project.run("--npudump-dump-dir=dumps", *options)
+    assert result.ret == 1
+    return result
+
+
+def found(project: Project) -> list[tuple[str, int]]:
+    sources: Any = project.report()["sources"]
+    return [(source["key"], source["explains"]) for source in sources["found"]]
+
+
+def test_two_faults_in_independent_branches_are_both_named(project: Project) -> None:
+    write(project)
+    project.marked()
+    project.record()
+    write(project, left_a=0.1, right_b=0.1)
+    failed(project, "-rf").stdout.fnmatch_lines(
+        [
+            "npudump: left/a (Mul output.0) differs: *; 1 other source: right/b",
+            "sources:    2 sources: left/a:output.0 (explains 4 of 6), right/b:output.0 (explains 3 of 6)",
+            "FAILED * npudump: left/a *",
+        ]
+    )
+    assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
+
+
+def test_the_golden_keeps_what_feeds_what(project: Project) -> None:
+    write(project)
+    project.marked()
+    project.record()
+    text = project.golden.read_text()
+    assert text[text.index("edges: |") :].splitlines() == [
+        "edges: |",
+        "  image <",
+        "  left/a < image:output.0",
+        "  left/reshape < left/a:output.0",
+        "  left/b < left/reshape:output.0",
+        "  right/a < image:output.0",
+        "  right/b < right/a:output.0",
+        "  right/reshape < right/b:output.0",
+        "  both < left/b:output.0 right/reshape:output.0",
+    ]
+    before = project.golden.read_bytes()
+    project.run("--npudump-update-golden")
+    assert project.golden.read_bytes() == before
+
+
+def test_a_golden_without_edges_is_helped_out_by_the_model(project: Project) -> None:
+    write(project)
+    project.marked()
+    project.record()
+    text = project.golden.read_text()
+    project.golden.write_text(text[: text.index("edges: |")])
+    assert project.run().ret == 0
+    write(project, left_a=0.1, right_b=0.1)
+    failed(project)
+    assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
+    assert project.report()["sources"]["told_by"] == "small.onnx"  # type: ignore[index]
+
+
+def test_layers_that_are_not_dumped_are_looked_through(project: Project) -> None:
+    write(project)
+    project.marked('layers=["*/a", "both"]')
+    project.record()
+    text = project.golden.read_text()
+    assert text.endswith("  left/a < -\n  right/a < -\n  both < left/a:output.0 right/a:output.0\n")
+    write(project, left_a=0.1, right_b=0.1)
+    failed(project)
+    assert found(project) == [("left/a:output.0", 2)]
+
+
+def test_a_change_that_passes_is_followed_to_where_it_begins(project: Project) -> None:
+    write(project)
+    project.marked('tolerances=[{"layer": "left/*", "rtol": 0.2, "atol": 0, "reason": "wide"}]')
+    project.record()
+    write(project, left_a=0.1)
+    failed(project).stdout.fnmatch_lines(
+        [
+            "sources:    1 source: both:output.0 (explains 1 of 1)",
+            "begins:     first outside: both:output.0; the change begins at left/a:output.0 (* of what *",
+        ]
+    )
+
+
+def test_damaged_edges_are_said_beside_what_fails(project: Project) -> None:
+    write(project)
+    project.marked()
+    project.record()
+    text = project.golden.read_text()
+    project.golden.write_text(text.replace("both < left/b:output.0", "both < left/b:input.0"))
+    write(project, left_a=0.1)
+    failed(project).stdout.fnmatch_lines(
+        [
+            "npudump: left/a (Mul output.0) differs: *",
+            "sources:    1 source: left/a:output.0 (explains 4 of 4)",
+            "note: *test_small.yaml: edges: 'left/b:input.0' *--npudump-update-golden",
+        ]
+    )
+    project.record()
+    assert "input.0" not in project.golden.read_text()
+
+
+def test_dumped_inputs_show_edges_where_no_model_does(project: Project) -> None:
+    write(project)
+    project.marked('dump_mode="all"')
+    project.record()
+    write(project, left_a=0.1, right_b=0.1)
+    failed(project)
+    assert [key for key, _ in found(project)] == ["left/a:output.0", "right/b:output.0"]
+
+
+@pytest.fixture(scope="module")
+def detection() -> Iterator[Any]:
+    """PP-OCR's detection with its input, which has branches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        from verdicts.models import sources
+        from verdicts.network import load
+
+        yield load(sources()[1])
+
+
+def test_two_faults_in_branches_of_a_real_model_are_both_named(project: Project, detection: Any) -> None:
+    first, second = _unrelated(detection)
+    [picture] = detection.feed.values()
+    np.save(project.path / "picture.npy", picture)
+    onnx.save(onnx.load(str(detection.source.path)), str(project.path / "small.onnx"))
+    project.marked(
+        "escalate=False",
+        """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.load("picture.npy"))
+""",
+    )
+    project.record()
+    model = onnx.load(str(project.path / "small.onnx"))
+    wanted = {node.input[1] for node in model.graph.node if node.name in {first, second}}
+    changed = [tensor for name, tensor in _weights(model) if name in wanted]
+    for tensor in changed:
+        array = numpy_helper.to_array(tensor) * np.float32(1.05)
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    assert len(changed) == 2
+    onnx.save(model, str(project.path / "small.onnx"))
+    failed(project)
+    sources: Any = project.report()["sources"]
+    assert [source["layer"] for source in sources["found"] if not source["behind"]] == [first, second]
+
+
+def _weights(model: Any) -> Iterator[tuple[str, Any]]:
+    yield from ((tensor.name, tensor) for tensor in model.graph.initializer)
+    for node in model.graph.node:
+        if node.op_type == "Constant":
+            yield node.output[0], node.attribute[0].t
+
+
+def _unrelated(network: Any) -> tuple[str, str]:
+    """Two convolutions of which neither depends on the other, as the file has its nodes."""
+    above: dict[int, set[int]] = {}
+    for at, parents in network.parents().items():
+        above[at] = parents.union(*(above[parent] for parent in parents))
+    convolutions = [node for node in network.nodes if node.op_type == "Conv"]
+    return next(
+        (one.name, other.name)
+        for one in convolutions
+        for other in convolutions
+        if one.index < other.index and one.index not in above[other.index]
+    )
