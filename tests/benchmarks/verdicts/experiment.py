@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verdicts.blame import alone, by_projections, by_statistics, walked_back
+from pytest_npudump.graph.walk import walked_back
+from verdicts.blame import alone, by_projections
 from verdicts.execution import Runner, whole
 from verdicts.faults import faults
 from verdicts.numerics import Numerics, noises
 from verdicts.observed import observe
+from verdicts.rules import Product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from verdicts.rules import Rule
 
 HOPS = (0, 2, 5, 10)
+WALKS = ("source", "golden repeats", "projections")
+"""Ways back: from the first source by statistics, the same where the golden repeats bit for bit, and from the
+first that fails by projections."""
 
 
 @dataclass
@@ -34,8 +39,9 @@ class Tally:
         found: those of them with a tensor that fails.
         hops: of those found, by column and by how many operators the faulted one is upstream of the first
             that fails; those beyond the largest of :data:`HOPS` are under -1.
-        walked: of those found, whose operator is where walking back from the first failing one ends, by
-            statistics and by projections.
+        walked: of those found, whose operator is where walking back ends, by :data:`WALKS`; counted under
+            ``sourced`` for rules of the package.
+        sourced: of those found, how many there are, and of how many all sources but one follow from it.
         runs, alarms: runs in other numerics by kind, and those with a tensor that fails.
         tensors, failing: the same of tensors.
     """
@@ -44,6 +50,7 @@ class Tally:
     found: Counter[str] = field(default_factory=Counter)
     hops: Counter[tuple[str, int]] = field(default_factory=Counter)
     walked: Counter[str] = field(default_factory=Counter)
+    sourced: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
     alarms: Counter[str] = field(default_factory=Counter)
     tensors: Counter[str] = field(default_factory=Counter)
@@ -90,7 +97,7 @@ class Bench:
         self._runner = Runner(network, self._numerics)
         self.tensors = self._runner.run()
         self.golden = observe(network, self.tensors, self._numerics)
-        self._parents = network.parents()
+        self._parents, self._edges = network.parents(), network.edges()
 
     def inject(self, count: int, seed: int) -> None:
         """Judge runs with one fault each; faults that do not change the operator's output are none."""
@@ -103,11 +110,7 @@ class Bench:
     def _judge_fault(self, fault: Fault, tensors: Mapping[str, np.ndarray]) -> None:
         seen = observe(self._network, tensors, self._numerics, (self.tensors, self.golden))
         makers = [seen.makers[name] for name in seen.tensors]
-        ways = {"statistics": by_statistics, "projections": by_projections}
-        differences = {
-            way: dict(zip(makers, measure(self.golden, seen).tolist(), strict=True))
-            for way, measure in ways.items()
-        }
+        differences = dict(zip(makers, by_projections(self.golden, seen).tolist(), strict=True))
         healthy = self._runner.prepared(self._network.nodes[fault.node.index])
         self._isolated.append(alone(self._network, healthy, tensors, self._numerics))
         for rule in self._rules:
@@ -118,8 +121,23 @@ class Bench:
                 tally.found[fault.column] += 1
                 first = makers[int(failing[0])]
                 tally.hops[fault.column, self._hops(first, fault.node.index)] += 1
-                for way, found in differences.items():
-                    tally.walked[way] += walked_back(first, self._parents, found) == fault.node.index
+                walk = walked_back(first, self._fed_by, differences, any_change=lambda _: False)
+                tally.walked["projections"] += walk[-1] == fault.node.index
+                if isinstance(rule.judge, Product):
+                    self._source(rule.judge, seen, fault.node.name, tally)
+
+    def _source(self, judge: Product, seen: Observed, faulted: str, tally: Tally) -> None:
+        tally.sourced["all"] += 1
+        for way, repeats in zip(WALKS, (False, True), strict=False):
+            found = judge.sources(self.golden, seen, self._edges, repeats=repeats)
+            if found is None:
+                continue
+            source = found.found[0]
+            tally.walked[way] += (source.begins or source.key).layer == faulted
+            tally.sourced["one"] += not repeats and len(found.independent) == 1
+
+    def _fed_by(self, node: int) -> list[int]:
+        return sorted(self._parents[node])
 
     def _hops(self, first: int, faulted: int) -> int:
         """Operators between the first that fails and the faulted one, upstream; -1 if not within reach."""

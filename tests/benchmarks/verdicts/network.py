@@ -14,6 +14,9 @@ import onnx
 import onnxruntime as ort
 from onnx import helper, numpy_helper
 
+from pytest_npudump.graph.edges import Edges, Port
+from pytest_npudump.graph.edges import Node as Operator
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -135,6 +138,13 @@ class Network:
         """The nodes that each one reads from, by index."""
         makers = {name: node.index for node in self.nodes for name in node.outputs}
         return {node.index: {makers[name] for name in node.inputs if name in makers} for node in self.nodes}
+
+    def edges(self) -> Edges:
+        """What feeds each node, as the package has it."""
+        ports: dict[str, Port | None] = dict.fromkeys(self.feed)
+        ports |= {name: Port(node.name, at) for node in self.nodes for at, name in enumerate(node.outputs)}
+        nodes = [Operator(node.name, node.op_type, tuple(map(ports.get, node.inputs))) for node in self.nodes]
+        return Edges.of(nodes, self.source.name)
 
     def consumers(self) -> dict[str, list[Node]]:
         """The nodes that read each tensor."""

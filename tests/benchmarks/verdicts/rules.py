@@ -12,10 +12,14 @@ import numpy as np
 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.graph.sources import find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.graph.sources import Sources
     from verdicts.observed import Observed
 
 
@@ -36,16 +40,30 @@ PRINTED, FULL, PROJECTED = "printed", "full", "projected"
 """What a dump tells: a default one, one in full precision, and that with projections."""
 
 
-def product(tolerances: Tolerances, told: str = PRINTED) -> Callable[[Observed, Observed], np.ndarray]:
-    """The package's own judge, on what a dump tells."""
+@dataclass(frozen=True)
+class Product:
+    """The package's own judge.
 
-    def judge(golden: Observed, run: Observed) -> np.ndarray:
-        sides = (getattr(golden, told), getattr(run, told))
-        comparison = compare_tables(*sides, tolerances)
+    Attributes:
+        tolerances: what it allows.
+        told: what a dump tells it.
+    """
+
+    tolerances: Tolerances
+    told: str = PRINTED
+
+    def __call__(self, golden: Observed, run: Observed) -> np.ndarray:
+        """Which tensors fail."""
+        comparison = self._compared(golden, run)
         failing = {str(verdict.key) for verdict in comparison.failing}
-        return np.array([key in failing for key in sides[0].keys])
+        return np.array([key in failing for key in comparison.golden.keys])
 
-    return judge
+    def sources(self, golden: Observed, run: Observed, edges: Edges, *, repeats: bool) -> Sources | None:
+        """What the package says where the failure comes from."""
+        return find_sources(self._compared(golden, run), edges, self.tolerances, repeats=repeats)
+
+    def _compared(self, golden: Observed, run: Observed) -> Comparison:
+        return compare_tables(getattr(golden, self.told), getattr(run, self.told), self.tolerances)
 
 
 _WORDS = {PRINTED: "3 statistics", FULL: "4 in full", PROJECTED: "4 and 8 projections"}
@@ -55,9 +73,9 @@ def _rules() -> Iterator[Rule]:
     for preset in ("same", "other", "hf32", "exact"):
         name = "identical" if preset == "exact" else preset
         for told, words in _WORDS.items():
-            yield Rule(f"{name}, {words}", product(Tolerances(preset), told))
-    yield Rule("torch's defaults", product(Tolerances("torch")))
-    yield Rule("om-net", product(Tolerances("om-net")))
+            yield Rule(f"{name}, {words}", Product(Tolerances(preset), told))
+    yield Rule("torch's defaults", Product(Tolerances("torch")))
+    yield Rule("om-net", Product(Tolerances("om-net")))
 
 
 RULES = tuple(_rules())

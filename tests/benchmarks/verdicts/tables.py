@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verdicts.experiment import HOPS
+from verdicts.experiment import HOPS, WALKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,14 +45,17 @@ def _faults(dtype: str, tallies: dict[str, Tally]) -> Iterator[str]:
     yield f"\n{dtype}: {sum(counts.values())} faults; found, and of those found named right, in per cent\n"
     titles = [f"{column} ({counts[column]})" for column in _COLUMNS]
     hops = [f"within {hops}" for hops in HOPS[1:]]
-    yield from _head("rule", *titles, "all", "right first", *hops, "walked back: statistics", "projections")
+    yield from _head("rule", *titles, "all", "right first", *hops, *WALKS, "one independent source")
     for name, tally in tallies.items():
         shares = [tally.detected(column) for column in _COLUMNS] + [tally.detected()]
         shares += [tally.right(away) for away in HOPS]
-        shares += [
-            tally.walked[way] / max(sum(tally.found.values()), 1) for way in ("statistics", "projections")
-        ]
-        yield _row(name, *(f"{100 * share:.1f}" for share in shares))
+        found = max(sum(tally.found.values()), 1)
+        shares += [tally.walked[way] / found for way in WALKS]
+        shares.append(tally.sourced["one"] / found)
+        told = len(shares) if tally.sourced["all"] else len(shares) - len(WALKS) - 1
+        projections = len(shares) - 2
+        cells = [f"{100 * share:.1f}" for share in shares]
+        yield _row(name, *(c if at < told or at == projections else "-" for at, c in enumerate(cells)))
 
 
 def _isolated(dtype: str, found: list[tuple[float, float]]) -> Iterator[str]:
