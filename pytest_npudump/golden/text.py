@@ -13,6 +13,7 @@ from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import rows
 from pytest_npudump.golden.projection_rows import render_projections, with_projections
+from pytest_npudump.golden.edge_lines import check_edge_lines
 from pytest_npudump.golden.row_batches import parse_table
 from pytest_npudump.storage import safeyaml
 
@@ -223,6 +224,10 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
         raise _bad_golden(path, lines[PROJECTIONS] + 1 + error.row, error.reason) from error
     extra = {key: value for key, value in data.items() if key not in (*_RESERVED, *BLOCKS)}
     blocks = {name: data[name] for name in BLOCKS if name in data}
+    try:
+        check_edge_lines(blocks.get(EDGES, ""), table.keys)
+    except rows.RowError as error:
+        raise _bad_golden(path, lines[EDGES] + 1 + error.row, error.reason) from error
     return Golden(data["test"], producer, table, path, extra, blocks)
 
 

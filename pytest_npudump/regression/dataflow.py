@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.text import EDGES
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.edges import Edges
@@ -39,16 +38,16 @@ def edges_to_keep(
         table: what is recorded of it.
     """
     edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, table)
-    with suppress(GoldenError):  # damaged lines are not kept
-        edges = edges.completed(_told(previous))
+    edges = edges.completed(_told(previous))
     text = lines.render(edges, dict.fromkeys(map(layer_of, table.keys)))
-    return ({lines.BLOCK: text} if text else {}), notes
+    return ({EDGES: text} if text else {}), notes
 
 
 def edges_of(case: Case, previous: Golden | None, dump: Dump, table: StatsTable) -> str:
-    """Return the block's lines for a run that may become the golden: those at hand where there is none yet."""
-    blocks = edges_to_keep(case, None, dump, table)[0] if previous is None else previous.blocks
-    return blocks.get(EDGES, "")
+    """Return the lines of a run that may become the golden: the golden's, or those at hand without one."""
+    if previous is None:
+        return edges_to_keep(case, None, dump, table)[0].get(EDGES, "")
+    return lines.render(_told(previous), dict.fromkeys(map(layer_of, table.keys)))
 
 
 def sources_of(
@@ -57,20 +56,15 @@ def sources_of(
     """Return the sources of a failure, by the golden's edges or else by those at hand, and notes."""
     if not comparison.count(FAIL):
         return None, ()
-    edges, notes = Edges(), tuple[str, ...]()
-    try:
-        edges = _told(golden)
-    except GoldenError as error:
-        notes = (str(error),)
+    edges, notes = _told(golden), tuple[str, ...]()
     if not edges.feeds and dump is not None:
-        edges, unread = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual)
-        notes += unread
+        edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual)
     return find_sources(comparison, edges, tolerances, repeats=_repeats(golden)), notes
 
 
 def _told(golden: Golden | None) -> Edges:
-    text = golden.blocks.get(lines.BLOCK, "") if golden is not None else ""
-    return lines.parse(text, golden.path) if golden is not None and text else Edges()
+    text = golden.blocks.get(EDGES, "") if golden is not None else ""
+    return lines.parse(text, golden.path.name) if golden is not None and text else Edges()
 
 
 def _repeats(golden: Golden) -> bool:

@@ -74,14 +74,15 @@ def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTab
         *runs_without_order(dump.records, evidence.runners),
     )
     elements = bool(case.request.golden_tensors)
+    named = _named(table, raw_names(case, golden, dump))
     return Snapshot(
-        table=_named(table, raw_names(case, golden, dump)),
+        table=named,
         facts=case.goldens.facts(case.runtime.producer()),
         empty=empty_operators(case, dump),
         problems=unreadable(dump) + threads,
         notes=dump.notes,
         has_tensors=elements and any(record.payload is not None for record in dump.records),
-        edges=edges_of(case, golden, dump, table),
+        edges=edges_of(case, golden, dump, named),
     )
 
 

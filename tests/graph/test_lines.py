@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.errors import GoldenError
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, Port
 
-GOLDEN = Path("test_ocr.yaml")
+GOLDEN = "test_ocr.yaml"
 EDGES = Edges(
     {
         "x": (),
@@ -36,11 +32,13 @@ def test_lines_are_in_the_order_of_the_layers() -> None:
 
 
 def test_lines_are_read_back() -> None:
-    assert lines.parse(TEXT, GOLDEN) == Edges(EDGES.feeds, GOLDEN.name)
+    assert lines.parse(TEXT, GOLDEN) == Edges(EDGES.feeds, GOLDEN)
 
 
-def test_layers_of_which_nothing_is_known_have_no_line() -> None:
-    assert lines.render(EDGES, ["other", "x"]) == "x <\n"
+def test_layers_of_which_nothing_is_known_have_a_line_that_says_so() -> None:
+    text = lines.render(EDGES, ["other", "x"])
+    assert text == "other < ?\nx <\n"
+    assert lines.parse(text, GOLDEN).feeds == {"x": ()}
     assert lines.render(Edges(), ["x"]) == ""
 
 
@@ -56,23 +54,5 @@ def test_any_name_is_read_back_or_left_out(names: list[str]) -> None:
         assert len(found) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("conv x:output.0\n", "is no edge"),
-        ("< x:output.0\n", "is no edge"),
-        ("\n", "is no edge"),
-        ("conv#turn=1 < x:output.0\n", "is no edge"),
-        ("conv < x\n", "is not a tensor's key"),
-        ("conv < x:input.0\n", "is no output of a layer"),
-        ("conv < x#step=1:output.0\n", "is no output of a layer"),
-        ("conv < x#colour=1:output.0\n", "unknown qualifier"),
-        ("conv <\nconv <\n", "stands in two lines"),
-        ("a/b <\na_b <\n", "stands in two lines"),
-    ],
-)
-def test_a_damaged_line_is_an_error_with_the_way_out(text: str, reason: str) -> None:
-    with pytest.raises(GoldenError, match=reason) as caught:
-        lines.parse(text, GOLDEN)
-    assert "test_ocr.yaml: edges: " in str(caught.value)
-    assert "--npudump-update-golden" in str(caught.value)
+def test_raw_names_that_file_names_cannot_tell_apart_know_nothing() -> None:
+    assert lines.parse("a/b < x:output.0\na.b <\n", GOLDEN).feeds == {"a_b": (UNKNOWN,)}
