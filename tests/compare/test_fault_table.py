@@ -114,6 +114,26 @@ def test_faults_are_found_and_named(tallies: Any, dtype: str, rule: str, found: 
     assert 100 * tally.right() >= right
 
 
+@pytest.mark.parametrize(
+    ("dtype", "rule", "source", "repeating"),
+    [
+        # as above: the first source and where its change begins; the same where the golden repeats
+        ("float32", "same, 3 statistics", 71, 82),
+        ("float32", "same, 4 in full", 81, 85),
+        ("float16", "same, 3 statistics", 34, 81),
+    ],
+)
+def test_sources_are_named_no_worse_than_what_fails_first(
+    tallies: Any, dtype: str, rule: str, source: int, repeating: int
+) -> None:
+    tally = tallies[dtype][rule]
+    found = sum(tally.found.values())
+    assert 100 * tally.walked["source"] >= source * found
+    assert 100 * tally.walked["golden repeats"] >= repeating * found
+    assert tally.walked["source"] >= tally.right() * found
+    assert tally.sourced["one"] >= 0.9 * found
+
+
 @pytest.mark.parametrize(("dtype", "rule", "kind"), CALM)
 def test_other_numerics_are_no_fault(tallies: Any, dtype: str, rule: str, kind: str) -> None:
     tally = tallies[dtype][rule]
