@@ -292,7 +292,87 @@ def edit(old: str, new: str) -> Any:
         (TEXT + "...\n", r"expected one document"),
         (edit("runtime: acl", "runtime: " + "[" * 60 + "]" * 60), r"line 3: nested deeper than 32 levels"),
         (edit("acl", "a\x07l"), r"line 3: not YAML"),
-        (edit("  fc", "BLOCKS = "projections: |\n  conv1:output.0 1.5 -2 0 3 4 5 6 7\nedges: |\n  conv1 < -\n  fc < conv1:output.0\n"
+        (edit("  fc", "<<<<<<< HEAD\n  fc"), r"conflict markers of a git merge"),
+    ],
+)  # fmt: skip
+def test_a_golden_that_cannot_be_trusted_is_refused(text: str, message: str) -> None:
+    with pytest.raises(GoldenError, match=message) as caught:
+        parse(text, PATH)
+    assert str(PATH) in str(caught.value)
+
+
+def test_every_refusal_names_the_way_out() -> None:
+    with pytest.raises(GoldenError, match=r"Restore the file from version control, or approve anew with"):
+        parse(edit("1x2", "1x"), PATH)
+
+
+def test_a_billion_laughs_are_refused_at_once() -> None:
+    lines = ["a0: &a0 [lol]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    with pytest.raises(GoldenError, match="anchors and aliases"):
+        parse("\n".join(lines) + "\n" + TEXT, PATH)
+
+
+@pytest.mark.parametrize(
+    ("golden", "message"),
+    [
+        (lambda t: Golden("t", {}, t, PATH, {"tensors": "x"}), "'tensors' is a key of the file itself"),
+        (lambda t: Golden("t", {"a": (1, 2)}, t, PATH), "expected text, finite numbers"),
+        (lambda t: Golden("t", {}, t, PATH, {"x": float("nan")}), "'x' would not be read back"),
+        (lambda t: Golden("t", {}, t, PATH, {"x": object()}), "expected text, finite numbers"),
+        (lambda t: Golden("t", {}, t, PATH, {"x": {1: 2}}), "a key must be text"),
+    ],
+)
+def test_what_would_not_be_read_back_is_not_written(golden: Any, message: str) -> None:
+    with pytest.raises(GoldenError, match=message):
+        render(golden(parse(TEXT, PATH).table))
+
+
+def test_one_object_in_two_places_is_written_out_twice() -> None:
+    shared = ["a"]
+    golden = Golden("t", {}, parse(TEXT, PATH).table, PATH, {"x": shared, "y": shared})
+    assert parse(render(golden), PATH).extra == {"x": ["a"], "y": ["a"]}
+
+
+def test_a_key_with_a_control_character_is_not_written(make_table: Callable[..., StatsTable]) -> None:
+    table = make_table(("a:output.0", "float16", (1,), {}))
+    with pytest.raises(GoldenError, match=r"is not a tensor key, .* the golden was not written"):
+        render(Golden("t", {}, replace(table, keys=("a\x1b:output.0",)), PATH))
+
+
+@pytest.mark.parametrize("form", ["\r\n", "  # a remark\n", "-\n", "2\n"], ids=ascii)
+def test_a_table_that_is_laid_out_otherwise_reads_the_same(form: str) -> None:
+    text = TEXT.replace("\n", "\r\n") if form == "\r\n" else TEXT.replace("tensors: |\n", f"tensors: |{form}")
+    assert same(parse(text, PATH).table, parse(TEXT, PATH).table)
+    assert parse(f"{text}remark: x\n", PATH).extra == {"remark": "x"}
+
+
+def test_a_table_deeper_in_the_file_than_the_rest_may_reach_is_refused_at_once() -> None:
+    text = TEXT.replace("producer", "#" * safeyaml.SIZE + "\nproducer")
+    with pytest.raises(GoldenError, match="more than 4,194,304 characters"):
+        parse(text, PATH)
+
+
+def test_a_dtype_that_would_break_a_line_is_not_written(make_table: Callable[..., StatsTable]) -> None:
+    with pytest.raises(GoldenError, match="is not a dtype, the golden was not written"):
+        render(Golden("t", {}, make_table(("a:output.0", "a b", (1,), {})), PATH))
+
+
+def test_hashes_stand_in_a_column_of_their_own() -> None:
+    text = edit("+inf\n", "+inf digest\n").replace("- 0 0 0\n", "- 0 0 0 md5:5d41,sha1:aaf4\n", 1)
+    text = text.replace("- 0 0 0\n", "- 0 0 0 -\n")
+    golden = parse(text, PATH)
+    assert golden.table.digests == ("md5:5d41 sha1:aaf4", "")
+    assert render(golden) == text
+
+
+@pytest.mark.parametrize("cell", ["5d41", "md5:", "md5:5d41,", "MD5:5d41", "md5:5d41,sha1"])
+def test_what_is_no_hash_is_refused_with_its_line(cell: str) -> None:
+    text = edit("+inf\n", "+inf digest\n").replace("- 0 0 0\n", f"- 0 0 0 {cell}\n")
+    with pytest.raises(GoldenError, match=r"line 6: .* is not a digest, expected such as md5:5d41"):
+        parse(text, PATH)
+
+
+BLOCKS = "projections: |\n  conv1:output.0 1.5 -2 0 3 4 5 6 7\nedges: |\n  conv1 < -\n  fc < conv1:output.0\n"
 
 
 def test_blocks_behind_the_table_are_read_and_written_as_they_are() -> None:
