@@ -39,9 +39,8 @@ def stuck(evidence: Evidence, place: Place) -> Iterator[Change]:
 
 
 def _named(value: float) -> str:
-    return (
-        f"{value:.6g}" if math.isfinite(value) else f"{value:g}".replace("nan", "NaN").replace("inf", "Inf")
-    )
+    text = f"{value:.6g}"
+    return text if math.isfinite(value) else text.replace("nan", "NaN").replace("inf", "Inf")
 
 
 def _unwritten_bits(evidence: Evidence, inside: NDArray[np.bool_]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +28,21 @@ _TILES = (16, 32)
 _MOST_CORES = 64
 
 
-def noun(layout: str, shape: tuple[int, ...], axis: int) -> tuple[str, str]:
-    """Return what a line along an axis is called, one and several of them.
+class Noun(NamedTuple):
+    """What lines along an axis are called.
+
+    Attributes:
+        one, several: of them.
+        along: which axis it is, where the noun does not tell.
+    """
+
+    one: str
+    several: str
+    along: str = ""
+
+
+def noun(layout: str, shape: tuple[int, ...], axis: int) -> Noun:
+    """Return what lines along an axis are called.
 
     Args:
         layout: CANN's name of it, such as ``NCHW``; one that does not name each axis says nothing.
@@ -38,12 +51,12 @@ def noun(layout: str, shape: tuple[int, ...], axis: int) -> tuple[str, str]:
     """
     letters = re.findall(r"[A-Z]\d?", layout)
     if len(letters) == len(shape) and all(letter in _NOUNS for letter in letters):
-        return _NOUNS[letters[axis]]
+        return Noun(*_NOUNS[letters[axis]])
     if len(shape) == 1:
-        return "element", "elements"
+        return Noun("element", "elements")
     if axis >= len(shape) - 2:
-        return _NOUNS["HW"[axis - len(shape) + 2]]
-    return f"index of axis {axis}", f"indices of axis {axis}"
+        return Noun(*_NOUNS["HW"[axis - len(shape) + 2]])
+    return Noun("index", "indices", f" along axis {axis}")
 
 
 def place_words(place: Place, layout: str) -> str:
@@ -57,7 +70,7 @@ def place_words(place: Place, layout: str) -> str:
         at = [next(iter(coordinates.get(axis, (0,)))) for axis in range(len(place.shape))]
         return _one_element(at, place.shape)
     parts = [_lines_words(place, axis, indices, layout) for axis, indices in reversed(place.lines)]
-    return " of ".join(parts)
+    return f"{parts[0]} in {', '.join(parts[1:])}" if len(parts) > 1 else parts[0]
 
 
 def _one_element(at: list[int], shape: tuple[int, ...]) -> str:
@@ -79,23 +92,21 @@ def _run_words(run: tuple[int, int], shape: tuple[int, ...]) -> str:
 
 
 def _lines_words(place: Place, axis: int, indices: Indices, layout: str) -> str:
-    length = place.shape[axis]
-    one, several = noun(layout, place.shape, axis)
-    several = f"{several} of {length}"
-    if len(indices) == 1:
-        return f"{one} {indices[0]} of {length}"
-    if isinstance(indices, tuple):
-        listed = ", ".join(map(str, indices[:-1]))
-        return f"{several.replace(' of ', f' {listed} and {indices[-1]} of ', 1)}"
+    length, name = place.shape[axis], noun(layout, place.shape, axis)
+    number, first, last = len(indices), indices[0], indices[-1]
+    of = f" of {length}{name.along}"
+    if number == 1:
+        return f"{name.one} {first}{of}"
+    if isinstance(indices, tuple) or number == 2:  # noqa: PLR2004 - a pair is named
+        return f"{name.several} {', '.join(map(str, indices[:-1]))} and {last}{of}"
     if indices.step > 1:
-        return f"every {_ordinal(indices.step)} of {length} {noun(layout, place.shape, axis)[1]}, {indices[0]} to {indices[-1]}"  # noqa: E501
-    number, plural = len(indices), noun(layout, place.shape, axis)[1]
+        return f"every {_ordinal(indices.step)} of {length} {name.several}{name.along}, {first} to {last}"
     if indices.stop == length:
-        words = f"the last {number} of {length} {plural}"
-    elif indices.start == 0:
-        words = f"the first {number} of {length} {plural}"
+        words = f"the last {number} of {length} {name.several}{name.along}"
+    elif first == 0:
+        words = f"the first {number} of {length} {name.several}{name.along}"
     else:
-        words = f"{plural} {indices.start} to {indices.stop - 1} of {length}"
+        words = f"{name.several} {first} to {last}{of}"
     return f"{words}{_tile(indices, length) or _share_of_core(indices, length)}"
 
 
