@@ -11,11 +11,12 @@ from pytest_npudump.compare.patterns.change import Change, Predicted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.compare.patterns.evidence import Evidence
+    from pytest_npudump.compare.patterns.evidence import Evidence, Wide
     from pytest_npudump.compare.patterns.places import Place
 
 _FEW = 8
 """Fewer elements, or different values, than this may fit a factor or an offset by accident."""
+_NEAR = 0.3
 
 
 def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
@@ -33,9 +34,15 @@ def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
     yield Predicted("sign", "the sign is flipped", lambda _, values: -values)
     large = np.abs(golden) >= np.median(np.abs(golden))
     if (golden[large] != 0).all():
-        factor = float(np.median(actual[large] / golden[large]))
+        factor = _middle(actual[large] / golden[large])
         if factor not in (0.0, 1.0):
             yield Predicted("factor", f"multiplied by {factor:.6g}", lambda _, values: factor * values)
-    offset = float(np.median(actual - golden))
+    offset = _middle(actual - golden)
     if offset:
         yield Predicted("offset", f"{offset:+.6g} added", lambda _, values: values + offset)
+
+
+def _middle(values: Wide) -> float:
+    """Return the mean of what is near the median: rounding to few bits makes steps of the values."""
+    median = np.median(values)
+    return float(values[np.abs(values - median) <= _NEAR * np.abs(median)].mean())

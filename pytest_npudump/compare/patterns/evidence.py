@@ -70,6 +70,7 @@ class Evidence:
         tensors: which ones.
         failing: number of elements that fail.
         squared: sum of the squares of all finite differences.
+        run: first and last flat index of failing elements.
         at: flat indices of failing elements, ascending: all, or an even sample.
         golden, actual: their values.
     """
@@ -77,6 +78,7 @@ class Evidence:
     tensors: Tensors
     failing: int
     squared: float
+    run: tuple[int, int]
     at: NDArray[np.intp]
     golden: Wide
     actual: Wide
@@ -85,9 +87,12 @@ class Evidence:
 def survey(tensors: Tensors) -> Evidence:
     """Look at every element once: time is linear, memory a chunk and :data:`SAMPLE` elements."""
     failing, squared, step = 0, 0.0, 1
+    first, last = -1, -1
     kept: list[NDArray[np.intp]] = []
     for flat, golden, actual in tensors.chunks():
         places = flat[tensors.fails(golden, actual)]
+        if places.size:
+            first, last = int(places[0]) if first < 0 else first, int(places[-1])
         kept.append(places[-failing % step :: step])
         failing += places.size
         squared += squares(actual - golden)
@@ -95,7 +100,8 @@ def survey(tensors: Tensors) -> Evidence:
             kept = [np.concatenate(kept)[::2]]
             step *= 2
     at = np.concatenate(kept) if kept else np.empty(0, np.intp)
-    return Evidence(tensors, failing, squared, at, wide(tensors.golden[at]), wide(tensors.actual[at]))
+    values = wide(tensors.golden[at]), wide(tensors.actual[at])
+    return Evidence(tensors, failing, squared, (first, last), at, *values)
 
 
 def squares(difference: Wide) -> float:

@@ -104,7 +104,7 @@ def places(evidence: Evidence) -> Iterator[Place]:
     if len(lines) > 1:
         found += [Place(shape, (line,)) for line in lines]
     size = math.prod(shape)
-    first, last = int(at[0]), int(at[-1])
+    first, last = evidence.run
     if last + 1 - first < size:
         found.append(Place(shape, run=(first, last + 1)))
     found = [place for place in found if place.surprising(evidence.failing)]

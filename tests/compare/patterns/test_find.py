@@ -1,0 +1,293 @@
+"""Patterns are planted with numpy alone; what is claimed is checked against what was planted."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pytest_npudump.compare.patterns import evidence as evidence_module
+from pytest_npudump.compare.patterns.find import find_pattern
+from pytest_npudump.compare.tensors import chunks
+from pytest_npudump.compare.tensors.difference import compare_tensors
+
+if TYPE_CHECKING:
+    from pytest_npudump.compare.patterns.pattern import Pattern
+
+Array = np.ndarray[Any, np.dtype[Any]]
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+SMALL = ("float8_e4m3fn", "float8_e5m2", "int8", "uint8")
+SHAPE = (2, 24, 9, 37)
+
+
+def tensor(dtype: str, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> Array:
+    found = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    values = np.random.default_rng(seed).normal(size=shape)
+    return (values * (20 if found.itemsize == 1 else 1) + (60 if found.kind == "u" else 0)).astype(found)
+
+
+def pattern(golden: Array, actual: Array, rtol: float | None = None, **at_hand: Any) -> Pattern | None:
+    exact = golden.dtype.kind in "iub"
+    rtol = 0.0 if exact else 1e-3 if rtol is None else rtol
+    return find_pattern(golden, actual, compare_tensors(golden, actual, rtol=rtol, atol=0), **at_hand)
+
+
+def said(golden: Array, actual: Array, **at_hand: Any) -> str:
+    found = pattern(golden, actual, **at_hand)
+    return "" if found is None else f"{found.where}: {found.what}"
+
+
+def changed(golden: Array, place: Any, value: Any) -> Array:
+    actual = golden.copy()
+    actual[place] = value
+    return actual
+
+
+PLACES = {
+    "the last 5 of 37 columns (tail of a 16-tile)": np.s_[..., -5:],
+    "the first 4 of 37 columns": np.s_[..., :4],
+    "columns 16 to 31 of 37 (a whole 16-tile)": np.s_[..., 16:32],
+    "columns 3 to 6 of 37": np.s_[..., 3:7],
+    "every 2nd of 37 columns, 0 to 36": np.s_[..., ::2],
+    "channel 3 of 24": np.s_[:, 3],
+    "channels 3, 7 and 21 of 24": np.s_[:, [3, 7, 21]],
+    "the last 8 of 24 channels (tail of a 16-tile)": np.s_[:, 16:],
+    "batch entry 1 of 2": np.s_[1],
+    "row 8 of 9 in channel 2 of 24": np.s_[:, 2, 8],
+    "one element of 15984, at [1, 2, 3, 4]": np.s_[1, 2, 3, 4],
+}
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *SMALL])
+@pytest.mark.parametrize("words", PLACES)
+def test_a_place_of_zeros_is_found_in_every_type(dtype: str, words: str) -> None:
+    golden = tensor(dtype)
+    golden[golden == 0] = 1
+    assert said(golden, changed(golden, PLACES[words], 0), layout="NCHW").startswith(
+        f"{words}: 0 instead of "
+    )
+
+
+def test_a_bool_is_stuck_or_inverted() -> None:
+    golden = tensor("float32") > 0
+    where = "channel 3 of 24: "
+    assert said(golden, changed(golden, np.s_[:, 3], 1), layout="NCHW") == f"{where}1 instead of values"
+    assert said(golden, changed(golden, np.s_[:, 3], ~golden[:, 3]), layout="NCHW") == f"{where}inverted"
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("number", [1.5, -2.0, 0.1, 1e4])
+def test_a_factor_and_an_offset_are_named(dtype: str, number: float) -> None:
+    golden = tensor(dtype)
+    for change, kind in ((np.multiply, "factor"), (np.add, "offset")):
+        found = pattern(golden, change(golden.astype("f8"), number).astype(golden.dtype), rtol=1e-2)
+        assert found is not None
+        if kind == "factor" or abs(number) < 100:
+            assert found.kind == kind
+            (own,) = re.findall(r"[-+]?\d[-+.\de]*", found.what)
+            assert float(own) == pytest.approx(number, rel=1e-2)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("words", "change"),
+    [
+        ("the sign is flipped", np.negative),
+        ("rows shifted by 3 (or by -6), round the end", lambda x: np.roll(x, 3, axis=2)),
+        ("shifted by 7 elements in memory, towards the beginning", lambda x: np.roll(x, -7)),
+        (
+            "the values with axes in the order [0, 2, 3, 1]",
+            lambda x: np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(x.shape),
+        ),
+    ],
+)
+def test_a_change_of_all_elements_is_named(dtype: str, words: str, change: Any) -> None:
+    golden = tensor(dtype)
+    assert said(golden, change(golden)) == f"every element: {words}"
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *SMALL])
+def test_two_channels_that_changed_places_are_named(dtype: str) -> None:
+    golden = tensor(dtype)
+    actual = golden[:, [*range(4), 9, *range(5, 9), 4, *range(10, 24)]]
+    words = "channels 4 and 9 of 24: channels 4 and 9 have changed places"
+    assert said(golden, actual, layout="NCHW") == words
+
+
+def test_values_that_are_all_there_in_disorder_are_told_as_such() -> None:
+    golden = tensor("float32")
+    actual = np.random.default_rng(3).permutation(golden.reshape(-1)).reshape(golden.shape)
+    assert said(golden, actual) == "every element: the same values in another order"
+
+
+def test_nan_of_one_bit_pattern_says_which() -> None:
+    golden = tensor("float16")
+    actual = golden.copy()
+    actual[:, 3].view("u2")[...] = 0xFFFF
+    assert said(golden, actual).endswith("along axis 1: NaN instead of values, all of the bits 0xffff")
+
+
+def test_random_bits_look_like_memory_nobody_wrote() -> None:
+    golden = tensor("float32")
+    bits = np.random.default_rng(1).integers(0, 2**32, golden[:, 3].shape, dtype=np.uint32)
+    found = pattern(golden, changed(golden, np.s_[:, 3], bits.view("f4")))
+    assert found is not None
+    assert found.kind == "unwritten"
+
+
+def test_values_of_a_tensor_at_hand_are_recognised() -> None:
+    golden, other = tensor("float32"), tensor("float32", seed=9)
+    actual = changed(golden, np.s_[:, 3], other[:, 3])
+    words = "index 3 of 24 along axis 1: the values of conv1:input.0"
+    assert said(golden, actual, others={"conv1:input.0": other}) == words
+    assert said(golden, actual) == "index 3 of 24 along axis 1: other values"
+
+
+def test_the_end_of_memory_may_be_the_share_of_one_core() -> None:
+    golden = tensor("float32", (40, 100))
+    actual = golden.copy()
+    actual.reshape(-1)[-200:] = 0
+    words = "the last 2 of 40 rows (the last of 20 equal parts, as of 20 cores)"
+    assert said(golden, actual) in {
+        words + ": 0 instead of values",
+        "rows 38 and 39 of 40: 0 instead of values",
+    }
+    actual = golden.copy()
+    actual.reshape(-1)[-250:] = 0
+    assert said(golden, actual) == (
+        "elements in memory order: the last 250 of 4000 (the last of 16 equal parts, as of 16 cores): 0 "
+        "instead of values"
+    )
+
+
+@given(
+    st.sampled_from([*FLOATS, *SMALL, "bool"]),
+    st.integers(0, 2**32),
+    st.lists(st.integers(2, 12), min_size=1, max_size=4),
+    st.floats(0.01, 1),
+)
+def test_random_noise_claims_nothing(dtype: str, seed: int, shape: list[int], density: float) -> None:
+    assume(np.prod(shape) >= 64)
+    rng = np.random.default_rng(seed)
+    golden = (
+        tensor("float32", tuple(shape), seed) > 0 if dtype == "bool" else tensor(dtype, tuple(shape), seed)
+    )
+    hit = rng.random(shape) < density
+    assume(hit.sum() >= 8)
+    other = (
+        tensor("float32", tuple(shape), seed + 1) > 0
+        if dtype == "bool"
+        else tensor(dtype, tuple(shape), seed + 1)
+    )
+    assert pattern(golden, np.where(hit, other, golden)) is None
+
+
+@given(st.integers(0, 2**32), st.sampled_from(FLOATS), st.sampled_from([1e-4, 1e-2, 1.0]))
+def test_gaussian_noise_on_all_elements_claims_nothing(seed: int, dtype: str, size: float) -> None:
+    golden = tensor(dtype, (8, 4, 33), seed)
+    noise = size * np.random.default_rng(seed + 1).normal(size=golden.shape)
+    actual = (golden.astype("f8") + noise).astype(golden.dtype)
+    assume((golden != actual).sum() >= 64)
+    assert pattern(golden, actual, rtol=1e-6) is None
+
+
+CHANGES: dict[str, Any] = {
+    "stuck": np.zeros_like,
+    "sign": lambda x: -x,
+    "factor": lambda x: x * np.float32(3),
+    "offset": lambda x: x + np.float32(4),
+}
+
+
+@given(st.integers(0, 2**32), st.permutations(sorted(CHANGES)), st.permutations(range(16)))
+def test_two_patterns_at_once_claim_only_the_places_of_both(
+    seed: int, kinds: list[str], channels: list[int]
+) -> None:
+    golden = tensor("float32", (2, 16, 8, 5), seed)
+    actual = golden.copy()
+    for kind, channel in zip(kinds[:2], channels[:2], strict=True):
+        actual[:, channel] = CHANGES[kind](golden[:, channel])
+    found = pattern(golden, actual, layout="NCHW")
+    if found is not None:
+        assert found.kind == "place"
+        low, high = sorted(channels[:2])
+        assert found.where.startswith(f"channels {low} and {high} of 16")
+
+
+@given(st.integers(0, 2**32), st.sampled_from(sorted(CHANGES)), st.integers(0, 15), st.floats(0.15, 0.6))
+def test_a_near_miss_names_no_change(seed: int, kind: str, channel: int, spoiled: float) -> None:
+    rng = np.random.default_rng(seed)
+    golden = tensor("float32", (2, 16, 20, 10), seed)
+    actual = golden.copy()
+    actual[:, channel] = CHANGES[kind](golden[:, channel])
+    hit = rng.random(golden.shape) < spoiled
+    hit[:, :channel] = hit[:, channel + 1 :] = False
+    actual[hit] += 5 * rng.normal(size=int(hit.sum())).astype(np.float32)
+    found = pattern(golden, actual)
+    assert found is None or (found.kind == "place" and found.where.startswith(f"index {channel} of 16"))
+
+
+@given(st.integers(0, 2**32), st.integers(0, 15), st.floats(0.2, 1))
+def test_a_difference_elsewhere_refuses_the_place(seed: int, channel: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    golden = tensor("float32", (2, 16, 20, 10), seed)
+    actual = changed(golden, np.s_[:, channel], 0)
+    elsewhere = rng.random(golden.shape) < share / 15
+    actual[elsewhere] += 5 * rng.normal(size=int(elsewhere.sum())).astype(np.float32)
+    assert pattern(golden, actual) is None
+
+
+def test_a_place_that_is_zero_on_both_sides_in_half_its_elements_is_still_one() -> None:
+    golden = np.maximum(tensor("float32"), 0)
+    actual = changed(golden, np.s_[:, 3], 0)
+    assert said(golden, actual, layout="NCHW") == "channel 3 of 24: 0 instead of values"
+
+
+def test_a_few_elements_of_a_channel_are_not_the_channel() -> None:
+    golden = tensor("float32")
+    actual = golden.copy()
+    actual[0, 3].reshape(-1)[::5] += 1
+    actual[1, 3].reshape(-1)[2::7] -= 2
+    assert pattern(golden, actual) is None
+
+
+def test_special_values_on_both_sides_count_for_nothing() -> None:
+    golden = changed(tensor("float32"), np.s_[0, 0, 0, :3], [np.nan, np.inf, -np.inf])
+    assert (
+        said(golden, changed(golden, np.s_[:, 3], 0), layout="NCHW") == "channel 3 of 24: 0 instead of values"
+    )
+    assert pattern(golden, golden.copy()) is None
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "int64", "uint64"])
+def test_what_float64_does_not_hold_is_not_looked_at(dtype: str) -> None:
+    golden = np.full((8, 8), 2**60 + 1).astype(dtype)
+    assert pattern(golden, changed(golden, np.s_[:, 3], 0)) is None
+
+
+def test_a_sample_of_the_failing_elements_leads_to_claims_about_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence_module, "SAMPLE", 64)
+    monkeypatch.setattr(evidence_module, "CHUNK", 1000)
+    assert chunks.CHUNK > 1000
+    golden = tensor("float32")
+    for words in ("the last 5 of 37 columns (tail of a 16-tile)", "channel 3 of 24", "batch entry 1 of 2"):
+        assert (
+            said(golden, changed(golden, PLACES[words], 0), layout="NCHW") == f"{words}: 0 instead of values"
+        )
+    assert said(golden, -golden) == "every element: the sign is flipped"
+    noisy = golden + np.random.default_rng(1).normal(size=golden.shape).astype("f4")
+    assert pattern(golden, noisy) is None
+
+
+def test_a_pattern_is_plain_data() -> None:
+    golden = tensor("float32")
+    found = pattern(golden, -golden)
+    assert found is not None
+    told = {"kind": "sign", "where": "every element", "what": "the sign is flipped", "share": 1.0}
+    assert found.to_json() == told
+    assert str(found) == "every element: the sign is flipped (explains all of the difference)"
