@@ -44,5 +44,6 @@ def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
 
 def _middle(values: Wide) -> float:
     """Return the mean of what is near the median: rounding to few bits makes steps of the values."""
-    median = np.median(values)
-    return float(values[np.abs(values - median) <= _NEAR * np.abs(median)].mean())
+    median = float(np.median(values))
+    near = values[np.abs(values - median) <= _NEAR * abs(median)]
+    return float(near.mean()) if near.size else median
