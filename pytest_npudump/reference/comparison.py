@@ -72,6 +72,7 @@ def compare(
     tolerances: Tolerances,
     *,
     dumped: Sequence[TensorRecord] = (),
+    patterns: int = 0,
 ) -> Compared:
     """Run the reference on what the device was fed, and compare all tensors that have a counterpart.
 
@@ -82,6 +83,7 @@ def compare(
         inputs: what the run fed its models.
         tolerances: what the device may differ by.
         dumped: further records that may hold the inputs.
+        patterns: in how many tensors that differ patterns are looked for.
 
     Raises:
         RequestError: nothing has a counterpart, or the inputs are not known.
@@ -93,7 +95,7 @@ def compare(
         raise RequestError(f"no layer of the dump has a counterpart in {_remedy(records, model)}")
     executions = executions_of(m.record for m in matching.matches)
     feeds = Feeds(inputs, model.inputs, executions, (*dumped, *records))
-    found = dict(_expected(matching, model, feeds, tolerances))
+    found = dict(_expected(matching, model, feeds, tolerances, patterns))
     kept = [m for m in matching.matches if m.record.key in found]
     gone = tuple(m.record for m in matching.matches if m.record.key not in found)
     expected = tuple(_under_raw_name(found[m.record.key], m) for m in kept)
@@ -149,7 +151,7 @@ def _some(names: Sequence[str], shown: int = 3) -> str:
 
 
 def _expected(
-    matching: Matching, model: ReferenceModel, feeds: Feeds, tolerances: Tolerances
+    matching: Matching, model: ReferenceModel, feeds: Feeds, tolerances: Tolerances, patterns: int
 ) -> Iterator[tuple[object, Expected]]:
     """Yield the tensors side by side by key; the reference runs once an execution, or in batches."""
     by_execution: defaultdict[Execution, list[Match]] = defaultdict(list)
@@ -165,7 +167,9 @@ def _expected(
                 continue
             for record in wanted[tensor]:
                 rtol, atol = tolerances.elements(record.key.layer, record.dtype)
-                yield record.key, expect(record, array, rtol=rtol, atol=atol)
+                expected = expect(record, array, rtol=rtol, atol=atol, search=patterns > 0)
+                patterns -= expected.differs
+                yield record.key, expected
 
 
 def _under_raw_name(expected: Expected, found: Match) -> Expected:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from pytest_npudump.compare.patterns.find import find_pattern
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.tensor_pair import Elements
 from pytest_npudump.dump.arrays.decode import load, why_opaque
@@ -23,6 +24,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME, UNKNOWN
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
+    from pytest_npudump.compare.patterns.pattern import Pattern
     from pytest_npudump.dump.records import Stats, TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -53,15 +55,25 @@ class Expected:
         actual: the device's tensor, with statistics that can be held against it.
         elements: what the comparison element by element found; None where the dump has statistics only.
         marks: any of :data:`OVERFLOW`, :data:`PADDED`, :data:`LAYOUT`.
+        pattern: what explains the difference of the elements; None where nothing does, or was looked for.
     """
 
     golden: TensorRecord
     actual: TensorRecord
     elements: Elements | None = None
     marks: frozenset[str] = frozenset()
+    pattern: Pattern | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether an element is farther off than a single one may be."""
+        difference = self.elements.difference if self.elements is not None else None
+        return difference is not None and difference.outside > 0
 
 
-def expect(record: TensorRecord, reference: Array, *, rtol: float = 0.0, atol: float = 0.0) -> Expected:
+def expect(
+    record: TensorRecord, reference: Array, *, rtol: float = 0.0, atol: float = 0.0, search: bool = False
+) -> Expected:
     """Put the reference's tensor beside the device's.
 
     Args:
@@ -69,6 +81,7 @@ def expect(record: TensorRecord, reference: Array, *, rtol: float = 0.0, atol: f
         reference: the counterpart, in ONNX's order of axes.
         rtol: for the share of single elements within tolerance, relative to the reference's element.
         atol: for the same, on top of it.
+        search: whether to look for a pattern where elements differ.
 
     Raises:
         DumpError: the device's tensor cannot be read.
@@ -88,13 +101,22 @@ def expect(record: TensorRecord, reference: Array, *, rtol: float = 0.0, atol: f
     golden = replace(golden, shape=host.shape)
     if golden.dtype != record.dtype:
         return Expected(golden, actual, marks=marks)
-    return Expected(golden, actual, _elements(reference.reshape(host.shape), host, rtol, atol), marks)
+    pair = _of_one_type(reference.reshape(host.shape), host)
+    found = Expected(golden, actual, _elements(*pair, rtol, atol), marks)
+    if not search or not found.differs or found.elements is None or found.elements.difference is None:
+        return found
+    layout = {4: "NCHW", 5: "NCDHW"}.get(host.ndim, "")
+    return replace(found, pattern=find_pattern(*pair, found.elements.difference, layout=layout))
+
+
+def _of_one_type(reference: Array, host: Array) -> tuple[Array, Array]:
+    if reference.dtype != host.dtype and host.dtype.kind in "iub" and reference.dtype.kind in "iub":
+        wide = np.result_type(reference.dtype, host.dtype, np.int8)
+        return reference.astype(wide), host.astype(wide)
+    return reference, host
 
 
 def _elements(reference: Array, host: Array, rtol: float, atol: float) -> Elements:
-    if reference.dtype != host.dtype and host.dtype.kind in "iub" and reference.dtype.kind in "iub":
-        wide = np.result_type(reference.dtype, host.dtype, np.int8)
-        reference, host = reference.astype(wide), host.astype(wide)
     try:
         return Elements(difference=compare_tensors(reference, host, rtol=rtol, atol=atol))
     except RequestError as error:

@@ -88,8 +88,12 @@ class Reference:
             remarks=remarks_of(compared, self._model, own, fusions=not request.layers),
         )
 
-    def compare(self, records: Sequence[TensorRecord], *, dumped: Sequence[TensorRecord] = ()) -> Compared:
+    def compare(
+        self, records: Sequence[TensorRecord], *, dumped: Sequence[TensorRecord] = (), patterns: int = 0
+    ) -> Compared:
         """Compare ``records`` with the reference; ``dumped`` may hold the inputs.
+
+        In so many tensors that differ, the first ones, ``patterns`` are looked for.
 
         Raises:
             NpudumpError: the model, the mapping file, the inputs or the dump do not allow it.
@@ -100,7 +104,9 @@ class Reference:
         if self._mapping is None:
             self._mapping = NameMap.read(self.map_path, _known(model)) if self.map_path else NameMap()
         tolerances = self.tolerances.among(dtypes_of([*records, *dumped]))
-        return compare(records, model, self._mapping, self.inputs, tolerances, dumped=dumped)
+        return compare(
+            records, model, self._mapping, self.inputs, tolerances, dumped=dumped, patterns=patterns
+        )
 
     def _problems(
         self,

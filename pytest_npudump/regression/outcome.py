@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pytest_npudump.compare.patterns.pattern import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.describe import TensorDescription
     from pytest_npudump.compare.tensors.difference import TensorDifference
@@ -122,6 +123,8 @@ class Finding:
         path: the dumped file.
         note: why something is missing.
         reference: element-wise against the ONNX reference, where the tensor differs from that.
+        pattern, reference_pattern: where inside the tensor these two differences are, and what they are; None
+            where no pattern explains one.
     """
 
     key: TensorKey
@@ -132,6 +135,8 @@ class Finding:
     path: Path | None = None
     note: str = ""
     reference: TensorDifference | None = None
+    pattern: Pattern | None = None
+    reference_pattern: Pattern | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +212,9 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "reproduced": finding.reproduced,
         "differences": {name: [*map(_plain, pair)] for name, pair in finding.differences.items()},
         "elements": finding.difference.to_json() if finding.difference else None,
+        "pattern": finding.pattern.to_json() if finding.pattern else None,
         "reference": finding.reference.to_json() if finding.reference else None,
+        "reference_pattern": finding.reference_pattern.to_json() if finding.reference_pattern else None,
         "tensor": finding.description.to_json() if finding.description else None,
         "path": str(finding.path) if finding.path else None,
         "note": finding.note or None,

@@ -26,6 +26,7 @@ from pytest_npudump.regression.record import (
     leave_out_unwritten,
     record_with_tensors,
 )
+from pytest_npudump.regression.second_run_patterns import with_patterns
 from pytest_npudump.regression.second_run_reference import failing_keys, with_reference
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
     golden = case.goldens.read_if_any()
     tensors = read_tensors(golden) if golden is not None else {}
     findings = _findings(case, first, plan, second.records, tensors)
+    findings = with_patterns(findings, second.records, tensors)
     findings, notes = with_reference(case, first, findings, second.records)
     layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
     drawing = drawing_alike(case, first.dump) if first.dump is not None else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.patterns.pairs import SEARCHED
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 
@@ -78,13 +79,17 @@ def with_reference(
     wanted = [record for record in records.values() if sanitise(record.key.layer) in layers]
     dumped = first.dump.records if first.dump is not None else ()
     try:
-        compared = case.reference.compare(wanted, dumped=dumped)
+        compared = case.reference.compare(wanted, dumped=dumped, patterns=SEARCHED)
     except NpudumpError as error:
         return tuple(findings), (f"the second run was not compared with the reference: {error}",)
-    found = {str(e.actual.key.sanitised): e.elements for e in compared.expected}
+    found = {str(e.actual.key.sanitised): e for e in compared.expected}
     added = []
     for finding in findings:
         key = str(finding.key.sanitised)
-        elements = found.get(key) if key in failing else None
-        added.append(replace(finding, reference=elements.difference if elements is not None else None))
+        expected = found.get(key) if key in failing else None
+        if expected is not None and expected.elements is not None:
+            told = replace(finding, reference=expected.elements.difference)
+            added.append(replace(told, reference_pattern=expected.pattern))
+        else:
+            added.append(replace(finding, reference=None))
     return tuple(added), compared.notes

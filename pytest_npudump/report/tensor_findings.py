@@ -22,9 +22,12 @@ def finding_lines(finding: Finding, *, worst: int) -> list[str]:
             for name, (first, second) in finding.differences.items()
         )
         lines.append(f"  {key}: first and second run disagree: {pairs}")
-    for difference, side in ((finding.difference, "golden"), (finding.reference, "reference")):
+    golden = (finding.difference, finding.pattern, "golden")
+    for difference, pattern, side in (golden, (finding.reference, finding.reference_pattern, "reference")):
         if difference is not None:
             lines += [f"  {key}: {line}" for line in _difference_lines(difference, worst, side)]
+        if pattern is not None:
+            lines.append(f"  {key}: pattern: {pattern}")
     if finding.description is not None and finding.reference is None:
         lines.append(f"  {key}: {tensor_words(finding.description)}, {_NO_GOLDEN}")
     if finding.note:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 
 from pytest_npudump.dump.files.container.reader import read_container
 
@@ -330,3 +332,22 @@ def test_bfloat16_without_statistics_is_recorded_with_its_tensors(project: Proje
     result = project.run()
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["npudump: *1 tensors without *statistics*"])
+
+
+def test_a_pattern_inside_a_tensor_is_told_in_text_and_json(project: Project) -> None:
+    project.marked("golden_tensors=['*'], reference='reference.onnx'")
+    project.path.joinpath("reference.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    project.record()
+    model = onnx.load(str(project.path / "small.onnx"))
+    weights = next(tensor for tensor in model.graph.initializer if len(tensor.dims) == 4)
+    array = numpy_helper.to_array(weights).copy()
+    array[-1] = 0
+    weights.CopyFrom(numpy_helper.from_array(array, weights.name))
+    onnx.save(model, str(project.path / "small.onnx"))
+    result = project.run(DUMPS)
+    result.stdout.fnmatch_lines(
+        ["*:output.0: pattern: * along axis 1: 0 instead of values (explains * of the difference)"]
+    )
+    findings = project.report()["escalation"]["findings"]
+    assert findings[0]["pattern"]["kind"] == "stuck"
+    assert findings[0]["reference_pattern"]["where"].startswith("channel")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.executors import run_tasks
@@ -10,6 +10,7 @@ from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.compare.stats.eager_calls import number_calls, under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.dump.arrays.host import has_axes
 from pytest_npudump.dump.columns import ColumnRecords
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.cli.compare.sides import Side
+    from pytest_npudump.compare.patterns.pattern import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -42,12 +44,14 @@ class Result:
         elements: what was compared element by element, by position in the comparison's alignment.
         problems: what could not be read, of either side.
         notes: what the reader decided.
+        patterns: where inside of them the first tensors that fail differ, by position.
     """
 
     comparison: Comparison
     elements: Mapping[int, Elements]
     problems: tuple[FormatError, ...]
     notes: tuple[str, ...]
+    patterns: Mapping[int, Pattern] = field(default_factory=dict)
 
 
 def compare_sides(
@@ -65,17 +69,32 @@ def compare_sides(
     actual = _numbered(golden, actual)
     ours, theirs = golden.tensors, actual.tensors
     elements: dict[int, Elements] = {}
+    pairs: dict[int, Pair] = {}
     if golden.has_elements or actual.has_elements:
         ours, theirs = list(ours), list(theirs)
-        problems += _examine(
-            golden, actual, tolerances, workers, layout=layout, into=(ours, theirs, elements)
-        )
+        pairs = _with_tolerances(golden, actual, tolerances, layout)
+        problems += _examine(golden, actual, pairs, workers, into=(ours, theirs, elements))
     comparison = compare_tables(
         golden.statistics(ours), actual.statistics(theirs), tolerances, approved=golden.table is not None
     )
     judged = with_elements(comparison, elements, tolerances)
     notes = (*golden.notes, *actual.notes, *_other_layouts(judged, ours, theirs, elements))
-    return Result(judged, elements, tuple(problems), notes)
+    return Result(judged, elements, tuple(problems), notes, _patterns(judged, elements, pairs))
+
+
+def _patterns(
+    comparison: Comparison, elements: Mapping[int, Elements], pairs: Mapping[int, Pair]
+) -> Mapping[int, Pattern]:
+    """Look for patterns in tensors that fail and whose elements were compared."""
+    if not elements or not comparison.failing:
+        return {}
+    from pytest_npudump.compare.patterns.pairs import find_patterns  # noqa: PLC0415 - only where elements fail
+
+    failing = {verdict.key for verdict in comparison.failing}
+    rows = enumerate(aligned_keys(comparison.golden, comparison.actual, comparison.alignment))
+    return find_patterns(
+        (at, pairs[at], elements[at]) for at, (key, _) in rows if at in elements and key in failing
+    )
 
 
 def _other_layouts(
@@ -126,10 +145,9 @@ def _numbered(golden: Side, actual: Side) -> Side:
 def _examine(
     golden: Side,
     actual: Side,
-    tolerances: Tolerances,
+    pairs: Mapping[int, Pair],
     workers: Workers,
     *,
-    layout: str,
     into: tuple[_Changed, _Changed, dict[int, Elements]],
 ) -> list[FormatError]:
     """Have tensors compared and statistics computed; put records and findings ``into`` place."""
@@ -138,8 +156,6 @@ def _examine(
     ours, theirs, elements = into
     problems: list[FormatError] = []
     alignment = align(golden.keys, actual.keys)
-    pairs = dict(_pairs(golden, actual, alignment.golden.tolist(), alignment.actual.tolist(), layout))
-    pairs = {at: _with_tolerance(pair, tolerances) for at, pair in pairs.items()}
     with progress("comparing tensors") as report:
         work = run_tasks(
             compare_pair, list(pairs.values()), workers, weight=lambda pair: pair.nbytes, progress=report
@@ -153,6 +169,13 @@ def _examine(
             if pairs[at].golden is not None and pairs[at].actual is not None:
                 elements[at] = found
     return problems
+
+
+def _with_tolerances(golden: Side, actual: Side, tolerances: Tolerances, layout: str) -> dict[int, Pair]:
+    """Return what workers have to look at, by position in the alignment."""
+    alignment = align(golden.keys, actual.keys)
+    pairs = _pairs(golden, actual, alignment.golden.tolist(), alignment.actual.tolist(), layout)
+    return {at: _with_tolerance(pair, tolerances) for at, pair in pairs}
 
 
 def _pairs(

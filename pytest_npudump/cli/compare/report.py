@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.cli.compare.engine import Result
+    from pytest_npudump.compare.patterns.pattern import Pattern
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.compare.tensors.tensor_pair import Elements
     from pytest_npudump.dump.records import TensorKey
@@ -33,6 +34,8 @@ def as_json(result: Result) -> dict[str, Any]:
         found = result.elements.get(position)
         if found is not None:
             verdict["elements"] = _elements_json(found)
+        if position in result.patterns:
+            verdict["pattern"] = result.patterns[position].to_json()
     return data
 
 
@@ -64,15 +67,28 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
         return
     yield f"{counted}: {len(failing)} differ"
     elements = _by_key(result) if compared else {}
+    patterns = _patterns(result)
+    first = comparison.first.key if comparison.first is not None else None
     if comparison.first is not None:
-        first = sentence(comparison.first, elements.get(comparison.first.key))
-        yield f"first diverging layer: {first}"
+        yield f"first diverging layer: {sentence(comparison.first, elements.get(comparison.first.key))}"
+        if comparison.first.key in patterns:
+            yield f"pattern: {patterns[comparison.first.key]}"
         if comparison.first_change != comparison.first.key and comparison.differing:
             yield f"first change: {comparison.first_change} is the first that is not equal digit for digit"
     shown = failing if verbose else failing[:_SHOWN]
     yield from _table(shown, elements)
     if len(failing) > len(shown):
         yield f"... and {len(failing) - len(shown)} more (-v lists all)"
+    yield from (f"pattern of {key}: {patterns[key]}" for key in patterns if key != first)
+
+
+def _patterns(result: Result) -> dict[TensorKey, Pattern]:
+    """Return where inside of the first tensors that fail they differ, where that is known."""
+    if not result.patterns:
+        return {}
+    comparison = result.comparison
+    keys = [key for key, _ in aligned_keys(comparison.golden, comparison.actual, comparison.alignment)]
+    return {keys[position]: pattern for position, pattern in result.patterns.items()}
 
 
 def _table(failing: tuple[Verdict, ...], elements: Mapping[TensorKey, Elements]) -> list[str]:

@@ -26,6 +26,8 @@ _NOUNS: Mapping[str, tuple[str, str]] = MappingProxyType(
 _TILES = (16, 32)
 """Elements of a side of a fractal and of a C0 block: 16 of 16-bit types, 32 of 8-bit ones."""
 _MOST_CORES = 64
+_ANY_AXES = "ND"
+"""CANN's name of a layout of any axes, not one of the two axes N and D."""
 
 
 class Noun(NamedTuple):
@@ -49,7 +51,7 @@ def noun(layout: str, shape: tuple[int, ...], axis: int) -> Noun:
         shape: of the tensor.
         axis: which one.
     """
-    letters = re.findall(r"[A-Z]\d?", layout)
+    letters = re.findall(r"[A-Z]\d?", layout) if layout != _ANY_AXES else []
     if len(letters) == len(shape) and all(letter in _NOUNS for letter in letters):
         return Noun(*_NOUNS[letters[axis]])
     if len(shape) == 1:

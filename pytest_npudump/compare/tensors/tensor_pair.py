@@ -139,8 +139,7 @@ def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord)
     why = _why_bytes(golden) or _why_bytes(actual)
     if why:
         return _bytes(golden, actual, why)
-    named = [record.format for record in (golden, actual) if has_axes(record)]
-    layout = named[0] if named and pair.layout == "ND" else pair.layout
+    layout = _layout(pair, golden, actual)
     packed = packed_tensor(golden, layout), packed_tensor(actual, layout)
     if packed[0] is not None and packed[1] is not None:
         return _examined(pair, golden, actual, (packed[0], packed[1]), Elements(golden, actual))
@@ -153,6 +152,33 @@ def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord)
     if layout != pair.layout:
         pair = replace(pair, layout=layout)
     return _examined(pair, golden, actual, values, found)
+
+
+def pair_values(pair: Pair) -> tuple[Values, Values, str] | None:
+    """Both tensors as :func:`compare_pair` compares their elements, and the name of the layout they are in.
+
+    None where one side has no elements, or only bytes can be compared.
+
+    Raises:
+        NpudumpError: a file cannot be read.
+    """
+    golden, actual = pair.golden, pair.actual
+    if golden is None or actual is None:
+        return None
+    if isinstance(golden, StoredTensor):
+        return _stored(golden.path)[golden.key], _array(actual), actual.format
+    if _why_bytes(golden) or _why_bytes(actual):
+        return None
+    layout = _layout(pair, golden, actual)
+    try:
+        return *_host_pair(golden, actual, layout), layout
+    except LayoutError:
+        return _array(golden), _array(actual), actual.format
+
+
+def _layout(pair: Pair, golden: TensorRecord, actual: TensorRecord) -> str:
+    named = [record.format for record in (golden, actual) if has_axes(record)]
+    return named[0] if named and pair.layout == "ND" else pair.layout
 
 
 def _host_pair(golden: TensorRecord, actual: TensorRecord, layout: str) -> tuple[Values, Values]:

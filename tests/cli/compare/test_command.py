@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import struct
@@ -438,3 +439,18 @@ def test_values_below_atol_and_small_ones_beside_a_large_one_pass_with_a_note(
     done = run("compare", *_two(tmp_path / "large", dump_file, golden, actual))
     assert done.code == 0
     assert "note: most elements are farther off than rtol of themselves" in done.out
+
+
+def test_where_inside_a_tensor_it_differs_is_told(run: Run, tmp_path: Path, dump_file: Run) -> None:
+    values = np.random.default_rng(1).standard_normal((8, 512)).astype(np.float16)
+    tail = np.where(np.arange(512) < 500, values, np.float16(0))
+    for side, arrays in (("golden", (values, values)), ("actual", (tail, -values))):
+        for number, array in enumerate(arrays):
+            dump_file(tmp_path / side, f"layer_{number}", array, number=number)
+    done = run("compare", tmp_path / "golden", tmp_path / "actual", "--json", tmp_path / "found.json")
+    assert done.code == 1
+    words = "the last 12 of 512 columns: 0 instead of values (explains all of the difference)"
+    assert f"\npattern: {words}\n" in done.out
+    assert "pattern of layer_1:output.0: every element: the sign is flipped (explains all " in done.out
+    told = json.loads((tmp_path / "found.json").read_text())["verdicts"]
+    assert [verdict["pattern"]["kind"] for verdict in told] == ["stuck", "sign"]

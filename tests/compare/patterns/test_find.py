@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.compare.patterns import evidence as evidence_module
 from pytest_npudump.compare.patterns.find import find_pattern
-from pytest_npudump.compare.tensors import chunks
+from pytest_npudump.compare.tensors import paired_chunks as chunks
 from pytest_npudump.compare.tensors.difference import compare_tensors
 
 if TYPE_CHECKING:
@@ -282,6 +282,12 @@ def test_a_sample_of_the_failing_elements_leads_to_claims_about_all(monkeypatch:
     assert said(golden, -golden) == "every element: the sign is flipped"
     noisy = golden + np.random.default_rng(1).normal(size=golden.shape).astype("f4")
     assert pattern(golden, noisy) is None
+
+
+def test_a_layout_that_names_no_axes_is_not_read_as_names() -> None:
+    golden = tensor("float32", (8, 64))
+    actual = changed(golden, np.s_[3], 0)
+    assert said(golden, actual, layout="ND") == "row 3 of 8: 0 instead of values"
 
 
 def test_a_pattern_is_plain_data() -> None:
