@@ -218,7 +218,7 @@ def test_the_keys_of_report_json_are_those_of_the_page(failure: Any) -> None:
 def test_the_keys_of_a_comparison_and_of_a_verdict_are_those_of_the_page(failure: Any) -> None:
     assert list(failure["comparison"]) == keys(1)
     verdicts = failure["comparison"]["verdicts"]
-    assert [*verdicts[0], "key", "changed", "elements"] == keys(2)
+    assert [*verdicts[0], "key", "changed", "elements", "pattern"] == keys(2)
     (summary,) = [
         cells[1] for cells in rows("reference/json.md", "| key | value |", 1) if cells[0] == "`summary`"
     ]
