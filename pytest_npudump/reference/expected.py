@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.compare.patterns.find import find_pattern
+from pytest_npudump.compare.patterns.pattern_search import find_pattern
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.tensor_pair import Elements
 from pytest_npudump.dump.arrays.decode import load, why_opaque

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_npudump.compare.patterns.evidence import Evidence, Wide
-    from pytest_npudump.compare.patterns.places import Place
+    from pytest_npudump.compare.patterns.likely_places import Place
 
 _FEW = 8
 """Fewer elements, or different values, than this may fit a factor or an offset by accident."""

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_npudump.compare.patterns.change import Change, Explained
 from pytest_npudump.compare.patterns.evidence import wide
 from pytest_npudump.compare.patterns.moves import moved
-from pytest_npudump.compare.patterns.words import noun
+from pytest_npudump.compare.patterns.place_words import noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.patterns.evidence import Evidence, Tensors, Wide
-    from pytest_npudump.compare.patterns.places import Place
+    from pytest_npudump.compare.patterns.likely_places import Place
 
 _CLOSE = 1e-9
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.patterns.evidence import Evidence, Wide
-    from pytest_npudump.compare.patterns.places import Place
+    from pytest_npudump.compare.patterns.likely_places import Place
 
     Source = Callable[[NDArray[np.intp]], NDArray[np.intp]]
 

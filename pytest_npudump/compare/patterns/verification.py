@@ -12,7 +12,7 @@ from pytest_npudump.compare.patterns.evidence import squares
 if TYPE_CHECKING:
     from pytest_npudump.compare.patterns.change import Change
     from pytest_npudump.compare.patterns.evidence import Evidence
-    from pytest_npudump.compare.patterns.places import Place
+    from pytest_npudump.compare.patterns.likely_places import Place
 
 
 def likely(evidence: Evidence, place: Place, change: Change) -> bool:

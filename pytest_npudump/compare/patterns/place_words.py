@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.compare.patterns.places import Indices, Place
+    from pytest_npudump.compare.patterns.likely_places import Indices, Place
 
 _NOUNS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.patterns.evidence import Evidence, Tensors, Wide
-    from pytest_npudump.compare.patterns.places import Place
+    from pytest_npudump.compare.patterns.likely_places import Place
 
 _FEW = 8
 """Fewer elements than this may be another tensor's by accident."""
