@@ -1,8 +1,8 @@
 """Where inside a tensor it differs, and how: one sentence, or none.
 
 ``pattern_search`` is the way in. ``evidence`` surveys the tensors, ``likely_places`` proposes where the
-difference is, the families say what could have happened there: ``held_values`` (stuck, unwritten, another
-tensor's), ``arithmetic`` (a sign, a factor, an offset), ``moves`` (shifted, other order of axes) and ``lines``
+difference is, families say what could have happened there: ``held_values`` (stuck, unwritten, another
+tensor's), ``arithmetic`` (a sign, a factor, an offset), ``moves`` (shifted, other order of axes), ``lines``
 (rows or channels that have changed places). ``verification`` looks at every element before anything is
 claimed; ``place_words`` names places.
 """
