@@ -83,6 +83,6 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
         tolerances=tolerances_for(request, settings, item.config.rootpath),
         directory=directory or paths.dumps(identity, request if runtime.name == "emulator" else None),
         progress=progress_of(item.config),
-        reference=Reference.of(request, item.path.parent, rules),
+        reference=Reference.of(request, item.path.parent, rules, settings.numerics),
         exchange=context.exchange,
     )

@@ -42,12 +42,14 @@ class Compared:
         matching: which tensors have counterparts; one that is a sequence or text counts as none.
         comparison: their verdicts.
         expected: the tensors side by side, in the dump's order.
+        feeds: what the reference was given.
         notes: why elements were not compared.
     """
 
     matching: Matching
     comparison: Comparison
     expected: tuple[Expected, ...]
+    feeds: Feeds
     notes: tuple[str, ...] = ()
 
     def computed(self, model: ReferenceModel) -> tuple[Expected, ...]:
@@ -101,7 +103,7 @@ def compare(
     expected = tuple(_under_raw_name(found[m.record.key], m) for m in kept)
     comparison, notes = _judge(expected, tolerances)
     matching = replace(matching, matches=tuple(kept), alone=(*matching.alone, *gone))
-    return Compared(matching, comparison, expected, notes)
+    return Compared(matching, comparison, expected, feeds, notes)
 
 
 def problem_of(

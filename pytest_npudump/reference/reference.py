@@ -6,17 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.reference.comparison import Compared, compare, dtypes_of, problem_of
 from pytest_npudump.reference.inputs import RunInputs
 from pytest_npudump.reference.name_map import NameMap
 from pytest_npudump.reference.notes import notes_of, remarks_of
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.result import ReferenceResult
+from pytest_npudump.reference.three_way import Twin, coarsest, only_wide, three_ways
 from pytest_npudump.reference.tolerances import ReferenceTolerances, reference_tolerances
 from pytest_npudump.request import is_glob
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.reference.blame import Blame
     from pytest_npudump.request import DumpRequest
 
 
@@ -46,15 +50,19 @@ class Reference:
     inputs: RunInputs = field(default_factory=RunInputs)
     _model: ReferenceModel | None = None
     _mapping: NameMap | None = None
+    _twin: Twin = field(default_factory=Twin)
 
     @classmethod
-    def of(cls, request: DumpRequest, folder: Path, tolerance_file: Path | None) -> Reference | None:
+    def of(
+        cls, request: DumpRequest, folder: Path, tolerance_file: Path | None, numerics: str = AUTO
+    ) -> Reference | None:
         """Return the reference that a marker names; None where it names none.
 
         Args:
             request: what the marker asks for.
             folder: of the test file, which paths are relative to.
             tolerance_file: the run's; None without one.
+            numerics: the run's, where the marker has none.
 
         Raises:
             RequestError: a tolerance is refused.
@@ -62,7 +70,9 @@ class Reference:
         if request.reference is None:
             return None
         mapping = folder / request.reference_map if request.reference_map else None
-        return cls(folder / request.reference, mapping, reference_tolerances(request, tolerance_file))
+        return cls(
+            folder / request.reference, mapping, reference_tolerances(request, tolerance_file, numerics)
+        )
 
     def start_run(self) -> None:
         """Forget the inputs of the run before."""
@@ -71,12 +81,11 @@ class Reference:
     def judge(self, records: Sequence[TensorRecord], request: DumpRequest) -> ReferenceResult:
         """Compare a dump with the reference; whatever prevents it is a problem that fails the test."""
         try:
-            compared = self.compare(records)
+            compared, tolerances, blames, notes = self._judged(records)
         except NpudumpError as error:
             layers = {record.key.layer for record in records if record.op_type != GRAPH_INPUT}
             return ReferenceResult(self.path, layers=len(layers), problems=(str(error),))
         assert self._model is not None  # noqa: S101 - comparing has read it
-        tolerances = self.tolerances.among(dtypes_of(records))
         own = tolerances.rules[: len(tolerances.rules) - len(self.tolerances.rules)]
         return ReferenceResult(
             model=self.path,
@@ -84,26 +93,67 @@ class Reference:
             layers=compared.matching.layers,
             compared=len(compared.matching.compared),
             problems=self._problems(compared, records, request, tolerances),
-            notes=notes_of(compared, self._model, whole=not request.layers),
+            notes=(*notes_of(compared, self._model, whole=not request.layers), *notes),
             remarks=remarks_of(compared, self._model, own, fusions=not request.layers),
+            blames=blames,
         )
+
+    def _judged(
+        self, records: Sequence[TensorRecord]
+    ) -> tuple[Compared, Tolerances, tuple[Blame, ...], tuple[str, ...]]:
+        """Compare in three ways where that is possible, else by the preset.
+
+        Returns:
+            The comparison, the tolerances that decided, whose error what differs is, and notes.
+        """
+        dtypes = dtypes_of(records)
+        flat, same = self.tolerances.among(dtypes), self.tolerances.same()
+        default = coarsest(dtypes)
+        if not self.tolerances.three_way or not (default or only_wide(dtypes)):
+            return self._compared(records, flat), flat, (), ()
+        compared = self._compared(records, same)
+        if not default:
+            return compared, same, (), ()
+        assert self._model is not None  # noqa: S101 - comparing has read it
+        try:
+            compared, blames = three_ways(compared, self._model, self._twin, default, same)
+        except ModelError as error:
+            note = (
+                f"reference {self.path.name}: judged by the preset {flat.preset}, as it cannot be run "
+                f"rounded to {default}: {error}"
+            )
+            return self._compared(records, flat), flat, (), (note,)
+        return compared, same, blames, ()
 
     def compare(
         self, records: Sequence[TensorRecord], *, dumped: Sequence[TensorRecord] = (), patterns: int = 0
     ) -> Compared:
         """Compare ``records`` with the reference; ``dumped`` may hold the inputs.
 
-        In so many tensors that differ, the first ones, ``patterns`` are looked for.
+        Elements are counted by the preset, and by bounds for the same numerics in a dump of float32. In so
+        many tensors that differ, the first ones, ``patterns`` are looked for.
 
         Raises:
             NpudumpError: the model, the mapping file, the inputs or the dump do not allow it.
         """
+        dtypes = dtypes_of([*records, *dumped])
+        flat = not self.tolerances.three_way or coarsest(dtypes)
+        tolerances = self.tolerances.among(dtypes) if flat else self.tolerances.same()
+        return self._compared(records, tolerances, dumped=dumped, patterns=patterns)
+
+    def _compared(
+        self,
+        records: Sequence[TensorRecord],
+        tolerances: Tolerances,
+        *,
+        dumped: Sequence[TensorRecord] = (),
+        patterns: int = 0,
+    ) -> Compared:
         if self._model is None:
             self._model = ReferenceModel.read(self.path)
         model = self._model
         if self._mapping is None:
             self._mapping = NameMap.read(self.map_path, _known(model)) if self.map_path else NameMap()
-        tolerances = self.tolerances.among(dtypes_of([*records, *dumped]))
         return compare(
             records, model, self._mapping, self.inputs, tolerances, dumped=dumped, patterns=patterns
         )

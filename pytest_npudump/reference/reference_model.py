@@ -58,6 +58,8 @@ class ReferenceModel:
         outputs: names of the graph's outputs.
         raised: whether it holds 16-bit floats, which are computed as float32 here.
         halved: whether it holds 16-bit floats, which are computed as such: in float32 it would be too large.
+        proto: its ``ModelProto``.
+        sessions: the session in use, by the tensors it hands out.
     """
 
     path: Path
@@ -66,8 +68,8 @@ class ReferenceModel:
     outputs: tuple[str, ...]
     raised: bool
     halved: bool
-    _proto: Any
-    _sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    proto: Any
+    sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> ReferenceModel:
@@ -105,7 +107,7 @@ class ReferenceModel:
             outputs=tuple(value.name for value in graph.output),
             raised=raised,
             halved=halves and not raised,
-            _proto=proto,
+            proto=proto,
         )
 
     def run(
@@ -138,12 +140,12 @@ class ReferenceModel:
 
     def _session(self, names: Sequence[str]) -> Any:
         key = tuple(names)
-        if key not in self._sessions:
-            proto = type(self._proto)()
-            proto.CopyFrom(self._proto)
-            self._sessions.clear()  # one at a time: each holds the weights
-            self._sessions[key] = sessions.exposed_session(self.path, proto, names)
-        return self._sessions[key]
+        if key not in self.sessions:
+            proto = type(self.proto)()
+            proto.CopyFrom(self.proto)
+            self.sessions.clear()  # one at a time: each holds the weights
+            self.sessions[key] = sessions.exposed_session(self.path, proto, names)
+        return self.sessions[key]
 
 
 def _captured(node: Any) -> Iterator[str]:

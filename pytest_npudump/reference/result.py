@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.reference.blame import Blame
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class ReferenceResult:
         problems: what went wrong besides verdicts, in words; any of them fails the test.
         notes: what is to be known of a test that passes, too.
         remarks: how layers were matched and judged, for who looks into a failure.
+        blames: whose error each difference is, the device's or its number format's, where that is known.
     """
 
     model: Path
@@ -33,6 +35,7 @@ class ReferenceResult:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    blames: tuple[Blame, ...] = ()
 
     @property
     def good(self) -> bool:
@@ -65,5 +68,6 @@ class ReferenceResult:
             "problems": list(self.problems),
             "notes": list(self.notes),
             "remarks": list(self.remarks),
+            "blames": [blame.to_json() for blame in self.blames],
             "comparison": self.comparison.to_json() if self.comparison else None,
         }

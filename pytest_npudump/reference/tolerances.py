@@ -1,9 +1,11 @@
 """What a device may differ by from the reference.
 
-The default is the preset ``om-net``, the bound of msit and msprobe for a model on the device against its ONNX
-model. By the triangle inequality a relative L2 distance of 5 % lets the norm differ by no more than 5 %, and
-the mean by no more than 5 % of the root mean square, which is below the tensor's magnitude. It implies the
-cosine of 0.99 that the same tools ask for: a vector that is 5 % off is at a cosine of 0.9987.
+Where nobody chooses a preset, what rounding does to the reference decides, see
+:mod:`pytest_npudump.reference.blame`. Where that cannot be known the preset ``om-net`` does, the bound of
+msit and msprobe for a model on the device against its ONNX model. By the triangle inequality a relative L2
+distance of 5 % lets the norm differ by no more than 5 %, and the mean by no more than 5 % of the root mean
+square, which is below the tensor's magnitude. It implies the cosine of 0.99 that the same tools ask for: a
+vector that is 5 % off is at a cosine of 0.9987.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.tolerances.numerics import AUTO, HF32, SAME
 from pytest_npudump.compare.tolerances.presets import PRESETS
 from pytest_npudump.compare.tolerances.rules import (
     MARKER_RULES,
@@ -38,10 +41,18 @@ class ReferenceTolerances:
         preset: the marker's, else :data:`REFERENCE_PRESET`.
         rules: rules against the reference of the tolerance file, the marker's ``rtol`` and ``atol``, the
             marker's rules against the reference: the last one that matches decides.
+        three_way: whether no preset was chosen, so that what rounding does to the reference decides.
+        hf32: whether the device may compute float32 in HF32.
     """
 
     preset: str = REFERENCE_PRESET
     rules: tuple[Rule, ...] = ()
+    three_way: bool = False
+    hf32: bool = False
+
+    def same(self) -> Tolerances:
+        """Return what a device may be off where its number format explains nothing."""
+        return Tolerances(HF32 if self.hf32 else SAME, self.rules)
 
     def among(self, dtypes: Iterable[str]) -> Tolerances:
         """Return the tolerances for a dump that holds tensors of these types.
@@ -60,8 +71,15 @@ class ReferenceTolerances:
         return Tolerances(self.preset, (*own, *self.rules))
 
 
-def reference_tolerances(request: DumpRequest, tolerance_file: Path | None) -> ReferenceTolerances:
+def reference_tolerances(
+    request: DumpRequest, tolerance_file: Path | None, numerics: str = AUTO
+) -> ReferenceTolerances:
     """Combine what the tolerance file and the marker say of the reference; the marker has the last word.
+
+    Args:
+        request: what the marker asks for.
+        tolerance_file: the run's; None without one.
+        numerics: the run's, where the marker has none.
 
     Raises:
         RequestError: an unknown preset, a bad rule, a rule against a reference that the test does not have,
@@ -73,7 +91,8 @@ def reference_tolerances(request: DumpRequest, tolerance_file: Path | None) -> R
         rules.append(Rule(request.rtol or 0.0, request.atol or 0.0, source="marker", against=REFERENCE))
     known = Tolerances(preset).preset
     parsed = parse_rules(request.tolerances, preset=known, source=MARKER_RULES, against=REFERENCE)
-    return ReferenceTolerances(preset, (*rules, *parsed))
+    hf32 = (request.numerics or numerics) == HF32
+    return ReferenceTolerances(preset, (*rules, *parsed), three_way=request.preset is None, hf32=hf32)
 
 
 def check_reference(request: DumpRequest) -> None:

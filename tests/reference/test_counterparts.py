@@ -33,7 +33,7 @@ def model_of(*nodes: tuple[str, tuple[str, ...], tuple[str, ...]], weights: str 
         given_to = tuple(i for i in inputs if i and not i.startswith(weights))
         made.append(Node(Operator(name, "Op", given_to, outputs, task), inputs))
     return ReferenceModel(
-        None, tuple(made), ("x",), (nodes[-1][2][0],), raised=False, halved=False, _proto=None
+        None, tuple(made), ("x",), (nodes[-1][2][0],), raised=False, halved=False, proto=None
     )  # type: ignore[arg-type]
 
 
@@ -134,7 +134,7 @@ def test_joined_names_that_can_be_read_in_two_ways_mean_none(make_record: Record
 
 def test_fused_operators_whose_inner_result_is_an_output_of_the_graph_mean_none(make_record: Record) -> None:
     model = model_of(("p", ("x",), ("t",)), ("q", ("t",), ("u",)))
-    inner = ReferenceModel(None, model.nodes, ("x",), ("t", "u"), raised=False, halved=False, _proto=None)  # type: ignore[arg-type]
+    inner = ReferenceModel(None, model.nodes, ("x",), ("t", "u"), raised=False, halved=False, proto=None)  # type: ignore[arg-type]
     assert found(make_record("pq:output.0"), model) == ("u", JOINED)
     assert found(make_record("pq:output.0"), inner) is None
 

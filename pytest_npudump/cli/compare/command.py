@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.executors import open_workers
-from pytest_npudump.cli.common.options import NUMERICS, chosen_tolerances
+from pytest_npudump.cli.common.options import chosen_tolerances
 from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.cli.compare import what_if
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> int:
     """Compare, print the verdict, and return 0, 1 or 2."""
     if arguments.golden.suffix == ".onnx":
-        if arguments.what_if or arguments.numerics != NUMERICS[0]:
-            raise RequestError("--what-if and --numerics: not with an ONNX model in place of GOLDEN")
+        if arguments.what_if:
+            raise RequestError("--what-if: not with an ONNX model in place of GOLDEN")
         from pytest_npudump.cli.compare import onnx_reference  # noqa: PLC0415 - only for ONNX models
 
         return onnx_reference.run(arguments)

@@ -10,6 +10,7 @@ import numpy as np
 from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.source import read_source, report_problems
+from pytest_npudump.compare.tolerances.numerics import HF32
 from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
 from pytest_npudump.errors import RequestError
@@ -59,7 +60,8 @@ def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
     if rtol is not None or atol is not None:
         rules.append(Rule(rtol or 0.0, atol or 0.0, source="command line", against=REFERENCE))
     preset = Tolerances(arguments.preset or REFERENCE_PRESET).preset
-    return ReferenceTolerances(preset, tuple(rules))
+    hf32 = arguments.numerics == HF32
+    return ReferenceTolerances(preset, tuple(rules), three_way=not arguments.preset, hf32=hf32)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

@@ -88,7 +88,7 @@ def with_elements(
             failing.append(replace(verdict, reasons=_in_order(verdict.reasons, reasons)))
     doubts = [one.without(told) for one in comparison.doubts]
     doubts += [Doubt(BELOW_ATOL, small, frozenset(), ATOL_ADVICE), Doubt(_LOOSE, loose, frozenset())]
-    summed = _summed(comparison, tuple(failing), newly)
+    summed = with_failing(comparison, tuple(failing), newly)
     kept = tuple(doubt for doubt in doubts if doubt.keys)
     return replace(summed, doubts=kept, differing=frozenset(differing))
 
@@ -115,7 +115,8 @@ def _in_order(statistics: tuple[Reason, ...], elements: tuple[Reason, ...]) -> t
     return (*special, *statistics, *elements[len(special) :])
 
 
-def _summed(comparison: Comparison, failing: tuple[Verdict, ...], newly: int) -> Comparison:
+def with_failing(comparison: Comparison, failing: tuple[Verdict, ...], newly: int) -> Comparison:
+    """Return a comparison with other failing verdicts, ``newly`` more of tensors that both sides have."""
     first = first_divergence(failing)
     here, there = comparison.alignment.golden, comparison.alignment.actual
     shared = here[(here != ABSENT) & (there != ABSENT)]
