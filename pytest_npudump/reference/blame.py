@@ -4,8 +4,9 @@ Three things are compared: the device with the reference in float32, and the ref
 types after every operator, on the CPU, with the same. What a :class:`Rounding` explains is no difference, on
 top of what two runs of the same numerics may differ by (as in PyTorch's ``multiplier * error + tolerance``).
 
-Where that is more than :data:`USELESS` of the tensor, it fails all the same: at a cosine below 0.99 it is not
-the reference's tensor, and to say so is not to say that the device computed wrongly.
+A tensor that is farther off than :data:`USELESS` fails all the same, and where rounding alone puts it as far
+off, one that is farther off than :data:`FLAT`: at a cosine below 0.99 it is not the reference's tensor. To say
+so is not to say that the device computed wrongly.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 USELESS = 0.14
 """Relative L2 distance at which the cosine is 0.99, the bound of msit and msprobe for a network."""
+
+FLAT = 0.05
+"""The other bound of msit and msprobe (preset ``om-net``), where rounding alone is beyond :data:`USELESS`."""
 
 DEVICE = "device"
 DTYPE = "dtype"
@@ -119,13 +123,13 @@ def _judged(reason: Reason, rounding: Rounding) -> Reason | None:
     error, scale = known
     floor, factor = reason.allowed or 0.0, rounding.factor(reason.statistic)
     allowed = floor + factor * error
-    useless = max(USELESS * scale, floor)
+    useless = max((USELESS if rounding.relative < USELESS else FLAT) * scale, floor)
     if abs(apart) <= min(allowed, useless):
         return None
     if abs(apart) > allowed:
         rule = f"{factor:g} x {error:.3g}, which rounding does on the CPU, beyond {reason.rule}"
         return replace(reason, allowed=allowed, rule=rule)
-    rule = f"rounding on the CPU does as much ({error:.3g}), and more than {100 * USELESS:g} % is of no use"
+    rule = f"rounding on the CPU does as much ({error:.3g}), and {100 * useless / scale:.3g} % is the limit"
     return replace(reason, allowed=useless, rule=rule)
 
 

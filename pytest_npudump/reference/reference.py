@@ -116,14 +116,14 @@ class Reference:
             return compared, same, (), ()
         assert self._model is not None  # noqa: S101 - comparing has read it
         try:
-            compared, blames = three_ways(compared, self._model, self._twin, default, same)
+            compared, blames, notes = three_ways(compared, self._model, self._twin, default, same)
         except ModelError as error:
             note = (
                 f"reference {self.path.name}: judged by the preset {flat.preset}, as it cannot be run "
                 f"rounded to {default}: {error}"
             )
             return self._compared(records, flat), flat, (), (note,)
-        return compared, same, blames, ()
+        return compared, same, blames, notes
 
     def compare(
         self, records: Sequence[TensorRecord], *, dumped: Sequence[TensorRecord] = (), patterns: int = 0

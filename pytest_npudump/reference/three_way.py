@@ -10,7 +10,7 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.reference.blame import by_rounding
+from pytest_npudump.reference.blame import USELESS, by_rounding
 from pytest_npudump.reference.feeds import Execution
 from pytest_npudump.reference.rounded_model import ROUNDED, rounded_feeds, rounded_model
 from pytest_npudump.reference.rounding import Rounding
@@ -65,8 +65,8 @@ class Twin:
 
 def three_ways(
     compared: Compared, model: ReferenceModel, twin: Twin, default: str, tolerances: Tolerances
-) -> tuple[Compared, tuple[Blame, ...]]:
-    """Return the comparison without what rounding explains, and whose error the rest is.
+) -> tuple[Compared, tuple[Blame, ...], tuple[str, ...]]:
+    """Return the comparison without what rounding explains, whose error the rest is, and notes.
 
     The reference runs once more, and its rounded twin with it, for the tensors that fail.
 
@@ -82,7 +82,7 @@ def three_ways(
     """
     failing = {verdict.key for verdict in compared.comparison.failing if verdict.status == FAIL}
     if not failing:
-        return compared, ()
+        return compared, (), ()
     dtypes: dict[str, str] = {}
     wanted: defaultdict[Execution, dict[str, list[tuple[TensorKey, TensorRecord]]]] = defaultdict(dict)
     for expected, found in zip(compared.expected, compared.matching.matches, strict=True):
@@ -105,4 +105,18 @@ def three_ways(
             rounding = Rounding.of(exact, narrow)
             roundings.update(dict.fromkeys((key for key, _ in tensors[name]), rounding))
     comparison, blames = by_rounding(compared.comparison, roundings, tolerances)
-    return replace(compared, comparison=comparison), blames
+    return replace(compared, comparison=comparison), blames, _useless(roundings, model, default)
+
+
+def _useless(roundings: Mapping[TensorKey, Rounding], model: ReferenceModel, dtype: str) -> tuple[str, ...]:
+    """Say where the number format leaves nothing that a device could be held to, in execution order."""
+    lost = [key for key, rounding in roundings.items() if rounding.relative >= USELESS]
+    if not lost:
+        return ()
+    share = 100 * roundings[lost[0]].relative
+    words = (
+        f"reference {model.path.name}: rounding to {dtype} after every operator, on the CPU, puts "
+        f"{len(lost)} of its tensors {100 * USELESS:.0f} % or more off float32, first {lost[0]} "
+        f"({share:.3g} %): the model is ill-conditioned in {dtype} there, whatever the device does"
+    )
+    return (words,)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, explain_first
-from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, row, sentence, table
+from pytest_npudump.reference.blame import DEVICE, DTYPE
+from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, number, row, sentence, table
 
 if TYPE_CHECKING:
     from pytest_npudump.reference.result import ReferenceResult
@@ -44,12 +47,33 @@ def reference_lines(result: ReferenceResult | None, rows: int | None, *, brief: 
         lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS)
     if rows is not None and len(failing) > rows:
         lines.append(f"  ... and {len(failing) - rows} more")
+    lines += _whose(result)
     if brief:
         return lines
     if rule := deciding_rule(found.first):
         lines.append(f"{_INDENT}rule: {rule}")
     remarks = result.remarks if rows is None else result.remarks[:_REMARKS]
     return [*lines, *(f"{_INDENT}{remark}" for remark in remarks)]
+
+
+def _whose(result: ReferenceResult) -> list[str]:
+    """Say whose error the first difference is, and how many are whose."""
+    if not result.blames:
+        return []
+    first = result.blames[0]
+    far, cpu = (
+        f"{first.statistic} is off by {number(first.device)}",
+        "rounding after every operator, on the CPU,",
+    )
+    if first.whose == DTYPE:
+        words = f"the number format's: {first.key}: {far}, {cpu} does {number(first.rounding)}"
+    elif math.isfinite(first.ratio):
+        words = f"the device's: {first.key}: {far}, {first.ratio:.3g} times what {cpu} does"
+    else:
+        words = f"the device's: {first.key}: {cpu} does not do it"
+    counts = Counter(blame.whose for blame in result.blames)
+    several = f" (device's {counts[DEVICE]}, number format's {counts[DTYPE]})" if len(counts) > 1 else ""
+    return [f"{_INDENT}whose error: {words}{several}"]
 
 
 def _first(result: ReferenceResult) -> str:
