@@ -4,9 +4,9 @@ Three things are compared: the device with the reference in float32, and the ref
 types after every operator, on the CPU, with the same. What a :class:`Rounding` explains is no difference, on
 top of what two runs of the same numerics may differ by (as in PyTorch's ``multiplier * error + tolerance``).
 
-A tensor that is farther off than :data:`USELESS` fails all the same, and where rounding alone puts it as far
-off, one that is farther off than :data:`FLAT`: at a cosine below 0.99 it is not the reference's tensor. To say
-so is not to say that the device computed wrongly.
+A tensor that is farther off than :data:`USELESS` fails all the same; and where rounding alone puts it as far
+off, one that is farther off than :data:`FLAT`. At a cosine below 0.99 it is not the reference's tensor, and
+to say so is not to say that the device computed wrongly.
 """
 
 from __future__ import annotations

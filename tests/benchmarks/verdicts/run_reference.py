@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from verdicts.three_ways import Counts
 
 _DTYPES = ("float32", "float16", "bfloat16")
 _COLUMNS = ("0.01", "0.001", "0.0001", "1e-05", "structure", "one element", "permutation")
@@ -31,21 +38,21 @@ def main() -> None:
             judge = ThreeWays(load(source), dtype, counts)
             judge.inject(chosen.faults, 1)
             judge.calm(chosen.members)
-        faults = sum(counts.faults.values())
-        sys.stdout.write(f"\n| {dtype}: {faults} faults | {' | '.join(_COLUMNS)} | all | named first |\n")
-        for rule in RULES:
-            for full in (False, True):
-                found = [counts.found[rule, full, column] for column in _COLUMNS]
-                shares = [
-                    100 * n / max(counts.faults[column], 1) for n, column in zip(found, _COLUMNS, strict=True)
-                ]
-                shares += [100 * sum(found) / faults, 100 * counts.right[rule, full] / max(sum(found), 1)]
-                cells = " | ".join(f"{share:.0f}" for share in shares)
-                alarms = ", ".join(
-                    f"{kind} {counts.alarms[rule, full, kind]} of {runs}"
-                    for kind, runs in counts.runs.items()
-                )
-                sys.stdout.write(f"| {rule}{', tensor' * full} | {cells} | {alarms}\n")
+            sys.stderr.write(f"{dtype}: {source.name} is counted\n")
+        sys.stdout.write("\n".join(_table(dtype, counts, RULES)) + "\n")
+        sys.stdout.flush()
+
+
+def _table(dtype: str, counts: Counts, rules: Sequence[str]) -> Iterator[str]:
+    faults = sum(counts.faults.values())
+    yield f"\n| {dtype}: {faults} faults | {' | '.join(_COLUMNS)} | all | named first | failed for nothing |"
+    for rule, full in itertools.product(rules, (False, True)):
+        found = {column: counts.found[rule, full, column] for column in _COLUMNS}
+        shares = [100 * number / max(counts.faults[column], 1) for column, number in found.items()]
+        named = 100 * counts.right[rule, full] / max(sum(found.values()), 1)
+        cells = [f"{share:.0f}" for share in (*shares, 100 * sum(found.values()) / faults, named)]
+        alarms = [f"{kind} {counts.alarms[rule, full, kind]} of {runs}" for kind, runs in counts.runs.items()]
+        yield f"| {rule}{', tensor' * full} | {' | '.join(cells)} | {', '.join(alarms)} |"
 
 
 if __name__ == "__main__":
