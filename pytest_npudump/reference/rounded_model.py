@@ -6,6 +6,7 @@ round inside of them, and what branches and bodies of loops hold, is not rounded
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from pytest_npudump.reference.reference_model import ReferenceModel
@@ -32,6 +33,8 @@ ROUNDED: Mapping[str, tuple[Any, int]] = MappingProxyType(
 _FLOAT = 1
 _EXACT_INPUTS = frozenset({"Resize", "Upsample", "Range", "QuantizeLinear", "DequantizeLinear"})
 """Operators with constants that say where, not how much: rounded, they would make other shapes or codes."""
+_CASTS_BFLOAT16 = 13
+"""The first version of ONNX's operators in which ``Cast`` knows bfloat16."""
 _SHAPES = frozenset({"Shape", "Size"})
 
 
@@ -46,8 +49,8 @@ def rounded_model(model: ReferenceModel, dtypes: Mapping[str, str], default: str
     Raises:
         ModelError: a weight in another file cannot be read, or onnxruntime refuses the model.
     """
-    proto = type(model.proto)()
-    proto.CopyFrom(model.proto)
+    proto = _castable(model, {default, *dtypes.values()})
+    exact = {name for node in proto.graph.node if node.op_type in _EXACT_INPUTS for name in node.input[1:]}
     floats = _float_tensors(model)
     shapes = _computed_from_shapes(proto.graph)
     nodes = []
@@ -55,14 +58,14 @@ def rounded_model(model: ReferenceModel, dtypes: Mapping[str, str], default: str
         nodes.append(node)
         for place, name in enumerate(node.output):
             dtype = dtypes.get(name, default)
-            if name in floats and name not in shapes and dtype in ROUNDED:
+            if name in floats and name not in shapes | exact and dtype in ROUNDED:
                 node.output[place] = f"{name}:unrounded"
                 nodes += _casts(name, ROUNDED[dtype][1])
     kept = [_copied(node) for node in nodes]
     del proto.graph.node[:]
     proto.graph.node.extend(kept)
     if default in ROUNDED:
-        _round_weights(proto.graph, default, model.path)
+        _round_weights(proto.graph, default, exact, model.path)
     return replace(model, proto=proto, sessions={})
 
 
@@ -77,6 +80,19 @@ def rounded(array: Array, dtype: str) -> Array:
         return array
     with np.errstate(over="ignore", invalid="ignore"):  # beyond the type, signalling NaNs
         return array.astype(ROUNDED[dtype][0]).astype(np.float32)
+
+
+def _castable(model: ReferenceModel, dtypes: Collection[str]) -> Any:
+    """Return a copy of the model in a version of ONNX that has casts to these types."""
+    proto = type(model.proto)()
+    proto.CopyFrom(model.proto)
+    version = next((opset.version for opset in proto.opset_import if opset.domain in ("", "ai.onnx")), 0)
+    if "bfloat16" not in dtypes or version >= _CASTS_BFLOAT16:
+        return proto
+    try:
+        return importlib.import_module("onnx.version_converter").convert_version(proto, _CASTS_BFLOAT16)
+    except Exception as error:
+        raise ModelError(f"{model.path} cannot be converted to opset {_CASTS_BFLOAT16}: {error}") from error
 
 
 def _float_tensors(model: ReferenceModel) -> frozenset[str]:
@@ -111,9 +127,8 @@ def _copied(node: Any) -> Any:
     return copy
 
 
-def _round_weights(graph: Any, dtype: str, source: Path) -> None:
+def _round_weights(graph: Any, dtype: str, exact: Collection[str], source: Path) -> None:
     helper = onnx().numpy_helper
-    exact = {name for node in graph.node if node.op_type in _EXACT_INPUTS for name in node.input[1:]}
     for tensor in graph.initializer:
         if tensor.data_type != _FLOAT or tensor.name in exact:
             continue

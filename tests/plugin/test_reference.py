@@ -89,7 +89,7 @@ def test_changed_weight_fails_first_at_its_layer_and_is_explained_element_by_ele
             "  layer         type     tensor    statistic *reference *actual *allowed *off by",
             "  block/conv.2  Conv     output.0 *",
             "  head/softmax  Softmax  output.0 *",
-            "*rule: rtol=0.001 * (preset om-net)",
+            "*rule: rtol=5e-06 * (preset same)",
             "second run: the failure reproduced (2 layers dumped as tensors)",
             "*block/conv.2:output.0: against the reference tensor: max abs 0.29*",
             "*worst at *: reference *, actual *",
