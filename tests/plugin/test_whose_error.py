@@ -171,8 +171,9 @@ def test_the_same_of_a_real_model(project: Project) -> None:
     convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
     name = convolutions[0].input[1]
     on_device(project.path / "reference.onnx", project.path / "device.onnx", wrong)
-    run(project, marker=f"{REFERENCE}, preset='om-net'").assert_outcomes(passed=1)
-    result = run(project)
-    result.assert_outcomes(failed=1)
-    assert blames(project)[0]["key"] == f"{convolutions[0].name}:output.0"
-    assert blames(project)[0]["whose"] == "device"
+    own = convolutions[0].name
+    flat = run(project, "--npudump-dump-dir=flat", marker=f"{REFERENCE}, preset='om-net'")
+    flat.assert_outcomes(failed=1)
+    flat.stdout.no_fnmatch_line(f"npudump: against the reference reference.onnx: {own} *")
+    run(project).assert_outcomes(failed=1)
+    assert (blames(project)[0]["key"], blames(project)[0]["whose"]) == (f"{own}:output.0", "device")
