@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     from pytest_npudump.request import DumpRequest
 
 
+_HF32 = (
+    'reference {name}: float32 was judged as such; where the device may compute in HF32, say numerics="hf32" '
+    "in the marker, or --numerics hf32 to npudump compare"
+)
+
+
 @dataclass(slots=True)
 class Reference:
     """What a test's layers are compared with, besides or instead of a golden.
@@ -113,7 +119,8 @@ class Reference:
             return self._compared(records, flat), flat, (), ()
         compared = self._compared(records, same)
         if not default:
-            return compared, same, (), ()
+            advise = compared.comparison.failing and not self.tolerances.hf32
+            return compared, same, (), (_HF32.format(name=self.path.name),) if advise else ()
         assert self._model is not None  # noqa: S101 - comparing has read it
         try:
             compared, blames, notes = three_ways(compared, self._model, self._twin, default, same)
