@@ -59,7 +59,7 @@ def read_job(
     except FormatError as error:
         problems.append(error)
     try:
-        if format_.read is None:
+        if format_.instead:
             raise FormatError(job.file.path, f"it is {format_.instead}")  # noqa: TRY301 - as readers raise
         found, damaged = format_.read(job, table, stats=stats, acl=acl, projections=projections)
         problems += damaged

@@ -72,11 +72,13 @@ class ModelSession(Protocol):
 
     def __enter__(self) -> Self:
         """Return the session itself."""
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the session."""
+        self.close()
 
 
 class Runtime(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Job(NamedTuple):
 
 
 class Reader(Protocol):
-    """What reads the files of a format."""
+    """What reads the files of a format: ``read_file`` of the module ``executions`` in its folder."""
 
     def __call__(
         self, job: Job, table: tuple[TensorPart, ...], /, *, stats: bool, acl: bool, projections: bool
@@ -58,15 +59,14 @@ class Format:
     """A file format.
 
     Attributes:
-        name: which ``DumpFile.format`` has for its files.
+        name: which ``DumpFile.format`` has for its files, and that of its folder.
         file_name: what each file of this format is called; "" where they have names of their own.
         named: whether a file is of this format, by what the grammars of names make of its name.
         begins: whether a file that no format knows by its name is of this one, by its path and its first 12
             bytes, or all of a smaller one.
         needs_name: what ``begins`` tells cannot be read, as only the name says which operator's it is.
         part: the attribute of ``Tree`` that takes its files.
-        read: what reads them; None for those that hold no tensor of the model.
-        instead: what such a file is, and what reads it.
+        instead: where they hold no tensor of the model, what such a file is, and what reads it.
         misnamed: the suffix of its files, and what to say of one whose name is of no format.
     """
 
@@ -76,9 +76,14 @@ class Format:
     begins: Callable[[Path, bytes], bool] = lambda _path, _start: False
     needs_name: bool = False
     part: Literal["files", "statistics", "overflow", "cores"] = "files"
-    read: Reader | None = None
     instead: str = ""
     misnamed: tuple[str, str] | None = None
+
+    @property
+    def read(self) -> Reader:
+        """What reads its files, imported when the first is read: it may need numpy and protobuf."""
+        reader: Reader = import_module(f"{__package__}.{self.name}.executions").read_file
+        return reader
 
 
 def start_of(path: Path) -> bytes | None:

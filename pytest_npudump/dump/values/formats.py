@@ -24,7 +24,7 @@ _NAMES = (
 FORMATS: Mapping[int, str] = MappingProxyType({**dict(enumerate(_NAMES.split())), 255: "MAX"})
 """Name of each primary layout number."""
 
-_PRIMARY_BITS, _SUB_BITS, _C0_BITS = 0xFF, 0xFFFF, 0xF
+_PRIMARY_BITS, _SUB_BITS = 0xFF, 0xFFFF
 
 
 def format_name(value: int) -> str:
@@ -39,9 +39,3 @@ def format_name(value: int) -> str:
 def sub_format(value: int) -> int:
     """Sub-format (the group count of FRACTAL_Z) packed into bits 8 to 23 of ``value``."""
     return value >> 8 & _SUB_BITS
-
-
-def c0(value: int) -> int:
-    """Elements in the innermost axis after bits 24 to 27 of ``value``; 0 where the bits are not set."""
-    code = value >> 24 & _C0_BITS
-    return 1 << (code - 1) if code else 0

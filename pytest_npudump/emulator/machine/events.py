@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_npudump.emulator.machine.streams import Step
+
 if TYPE_CHECKING:
     from pytest_npudump.emulator.machine.streams import Stream
 
@@ -19,7 +21,7 @@ DEFAULT = 0xE
 
 
 @dataclass(slots=True, eq=False)
-class Record:
+class Record(Step):
     """One mark, a step of a stream.
 
     Attributes:
@@ -37,10 +39,6 @@ class Record:
         self.nanoseconds = time.perf_counter_ns()
         self.done = True
         return True
-
-    def hopeless(self) -> str:
-        """Return nothing: it never waits."""
-        return ""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +64,7 @@ class Event:
 
 
 @dataclass(slots=True)
-class Wait:
+class Wait(Step):
     """The step of a stream that waits for an event.
 
     Attributes:
@@ -93,7 +91,7 @@ class Wait:
 
 
 @dataclass(slots=True)
-class Reset:
+class Reset(Step):
     """The step of a stream that makes an event's last mark void."""
 
     event: Event
@@ -102,7 +100,3 @@ class Reset:
         """Make it void."""
         self.event.cleared = self.event.record
         return True
-
-    def hopeless(self) -> str:
-        """Return nothing: it never waits."""
-        return ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.streams import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Step):
     """One callback.
 
     Attributes:

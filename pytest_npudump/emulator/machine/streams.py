@@ -40,11 +40,12 @@ class Step(Protocol):
         """Do it, or as much as can be done now; false while it has to be asked again."""
 
     def hopeless(self) -> str:
-        """Return why it can never end, empty where it may."""
+        """Return why it can never end; empty where it may, as where it never waits."""
+        return ""
 
 
 @dataclass(slots=True)
-class Work:
+class Work(Step):
     """A step that needs nothing but its turn.
 
     Attributes:
@@ -60,10 +61,6 @@ class Work:
         failure = self.do()
         self.stream.failure = self.stream.failure or failure
         return True
-
-    def hopeless(self) -> str:
-        """Return nothing: it never waits."""
-        return ""
 
 
 @dataclass(slots=True, eq=False)

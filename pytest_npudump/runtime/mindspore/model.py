@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.runtime.base import ModelSession
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 _SUFFIX = ".mindir"
 
 
 @dataclass(slots=True)
-class MindIRSession:
+class MindIRSession(ModelSession):
     """A loaded MindIR model.
 
     Attributes:
@@ -69,13 +67,3 @@ class MindIRSession:
     def close(self) -> None:
         """Let go of the graph; closing twice is allowed."""
         self.graph = None
-
-    def __enter__(self) -> Self:
-        """Return the session itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the session."""
-        self.close()

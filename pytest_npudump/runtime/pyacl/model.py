@@ -11,19 +11,17 @@ import numpy as np
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.acl.return_codes import check, value
+from pytest_npudump.runtime.base import ModelSession
 from pytest_npudump.runtime.pyacl.memory import allocate, append, output_buffer, read, shape_desc, upload
 from pytest_npudump.runtime.pyacl.model_tensors import Tensor, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 
 @dataclass(slots=True)
-class PyAclModel:
+class PyAclModel(ModelSession):
     """A model on the device.
 
     Attributes:
@@ -143,13 +141,3 @@ class PyAclModel:
         self._closed = True
         self.acl.mdl.destroy_desc(self._desc)
         check(self.acl, f"acl.mdl.unload({self.model_id})", self.acl.mdl.unload(self.model_id))
-
-    def __enter__(self) -> Self:
-        """Return the model itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Unload the model."""
-        self.close()

@@ -32,7 +32,6 @@ class ContainerTensor:
             the header's enumeration that no table has.
         format: layout name; ``format:N`` for an unknown number; "" for buffers and workspaces.
         sub_format: group count of FRACTAL_Z and the like; 0 where not set.
-        c0: length of the innermost axis, where the header tells it (exception dumps); else 0.
         shape: as on the device; None where the header has none or an impossible one.
         original_shape: shape before CANN's layout conversion; None where the header has none.
         size: bytes in the file, alignment included.
@@ -41,8 +40,6 @@ class ContainerTensor:
         original_name: operator that an output belonged to before fusion; "" where not set.
         original_index: which of that operator's outputs it was; 0 where not set.
         address: device address; 0 where not set.
-        arg_index: position among the kernel's arguments (exception dumps); 0 where not set.
-        input_type: CANN's ``DfxTensorType`` (exception dumps); 0 where not set.
         nullable: whether this writer leaves out the bytes of a tensor without an address.
     """
 
@@ -54,14 +51,11 @@ class ContainerTensor:
     original_shape: tuple[int, ...] | None
     size: int
     sub_format: int = 0
-    c0: int = 0
     payload: Payload | None = None
     note: str = ""
     original_name: str = ""
     original_index: int = 0
     address: int = 0
-    arg_index: int = 0
-    input_type: int = 0
     nullable: bool = False
 
     @property
@@ -78,7 +72,6 @@ class ContainerRecord:
         op_name: raw, not sanitised; "" where the container does not tell (TLV, brief exception dumps).
         dump_time: microseconds since the epoch; 0 where the container does not tell.
         version: of the format, ``2.0`` in protobuf containers.
-        attrs: task attributes, such as ``_sgt_json_info`` or ``user_tag``.
         dfx_message: log text of an exception dump.
         kind: ``protobuf`` or ``tlv``.
         tensors: in the order of their bytes: inputs, outputs, buffers, workspaces, argument buffers.
@@ -88,7 +81,6 @@ class ContainerRecord:
     op_name: str
     dump_time: int
     version: str
-    attrs: dict[str, str]
     dfx_message: str
     kind: str
     tensors: tuple[ContainerTensor, ...]

@@ -14,13 +14,14 @@ from pytest_npudump.dump.parts import TensorPart, with_projections_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pytest_npudump.dump.files.format import Job
     from pytest_npudump.dump.places import DumpFile
     from pytest_npudump.dump.records import Stats
     from pytest_npudump.errors import FormatError
 
 
-def container_executions(
-    file: DumpFile, table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
+def read_file(
+    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return an execution for each record of a dump file, and problems of single tensors.
 
@@ -32,7 +33,7 @@ def container_executions(
         FormatError: the file is damaged.
     """
     computed = partial(file_stats, acl=acl, projections=projections) if stats else None
-    return executions_of(file, read_container(file.path), table, computed, projections=projections)
+    return executions_of(job.file, read_container(job.file.path), table, computed, projections=projections)
 
 
 def executions_of(
@@ -43,7 +44,7 @@ def executions_of(
     *,
     projections: bool = False,
 ) -> tuple[list[Execution], list[FormatError]]:
-    """Return an execution for each of the records of a dump file, as :func:`container_executions` does.
+    """Return an execution for each of the records of a dump file, as :func:`read_file` does.
 
     Args:
         file: where the records come from.

@@ -72,7 +72,7 @@ def read_head(file: RawFile, offset: int) -> RecordHead:
     """
     if offset == 0 and tlv.is_tlv(file):
         version, tensors, start = tlv.read_tlv(file)
-        return RecordHead(ContainerRecord("", 0, str(version), {}, "", "tlv", tensors), start)
+        return RecordHead(ContainerRecord("", 0, str(version), "", "tlv", tensors), start)
     header, start = _header(file, offset)
     tensors = tuple(_tensors(header))
     if not header.version and not (offset == 0 and tensors and not header.dump_time):
@@ -81,7 +81,6 @@ def read_head(file: RawFile, offset: int) -> RecordHead:
         op_name=_text(header.op_name),
         dump_time=header.dump_time,
         version=_text(header.version),
-        attrs={_text(attr.name): _text(attr.value) for attr in header.attr},
         dfx_message="",
         kind="protobuf",
         tensors=tensors,
@@ -167,9 +166,7 @@ def _tensors(header: Any) -> Iterator[ContainerTensor]:
     for slot, region in enumerate(header.buffer):
         yield ContainerTensor("buffer", slot, "undefined", "", None, None, region.size)
     for slot, region in enumerate(header.space):
-        yield ContainerTensor(
-            "workspace", slot, "undefined", "", None, None, region.size, arg_index=region.arg_index
-        )
+        yield ContainerTensor("workspace", slot, "undefined", "", None, None, region.size)
     yield from last
 
 
@@ -198,13 +195,10 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
         original_shape=original,
         size=tensor.size,
         sub_format=tensor.sub_format or formats.sub_format(tensor.format),
-        c0=formats.c0(tensor.format),
         note=note or odd,
         original_name="" if fused is None else _text(fused.name),
         original_index=0 if fused is None else fused.output_index,
         address=tensor.address,
-        arg_index=tensor.arg_index,
-        input_type=tensor.input_type if io == "input" else 0,
         nullable=not by_adump,
     )
 

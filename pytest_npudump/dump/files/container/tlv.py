@@ -124,7 +124,6 @@ def _tensor(cursor: _Cursor, kind: int, slot: int) -> ContainerTensor:
         original_shape=original,
         size=size,
         sub_format=formats.sub_format(packed),
-        c0=formats.c0(packed),
         note=note or odd,
         original_name=nested.get(ORIGINAL_NAME, b"").decode("utf-8", "surrogateescape"),
         address=address,

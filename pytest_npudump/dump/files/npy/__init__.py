@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pytest_npudump.dump.files.format import Format, Job
-
-if TYPE_CHECKING:
-    from pytest_npudump.dump.execution import Execution
-    from pytest_npudump.dump.parts import TensorPart
-    from pytest_npudump.errors import FormatError
+from pytest_npudump.dump.files.format import Format
 
 _MISNAMED = (
     "it may hold a tensor, and its name does not tell which: expected a name of MindSpore or of "
@@ -17,12 +10,4 @@ _MISNAMED = (
 )
 
 
-def _read(
-    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
-) -> tuple[list[Execution], list[FormatError]]:
-    from pytest_npudump.dump.files.npy.executions import npy_executions  # noqa: PLC0415 - numpy
-
-    return npy_executions((job.file, *job.more), table, stats=stats, acl=acl, projections=projections)
-
-
-FORMAT = Format("npy", named=lambda name: name.suffix == ".npy", read=_read, misnamed=(".npy", _MISNAMED))
+FORMAT = Format("npy", named=lambda name: name.suffix == ".npy", misnamed=(".npy", _MISNAMED))

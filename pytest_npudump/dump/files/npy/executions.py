@@ -14,26 +14,22 @@ from pytest_npudump.errors import FormatError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_npudump.dump.files.format import Job
     from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.places import DumpFile
 
 
-def npy_executions(
-    files: Sequence[DumpFile], table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
+def read_file(
+    job: Job, table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return the execution that npy files hold the tensors of, and the problems of those that are damaged.
 
-    Args:
-        files: one for each tensor.
-        table: rows of the statistics CSV beside them.
-        stats: compute the statistics of tensors that have no row.
-        acl: compute them as CANN's device-side writer does.
-        projections: compute these with them.
+    The parameters are those of ``Reader``; each file has one tensor.
     """
-    parts, problems = _parts(files, stats=stats, acl=acl, projections=projections)
+    parts, problems = _parts((job.file, *job.more), stats=stats, acl=acl, projections=projections)
     parts = _with_table(parts, table)
-    name = files[0].name
-    return [named_execution(files[0], name, parts)] if parts and name is not None else [], problems
+    name = job.file.name
+    return [named_execution(job.file, name, parts)] if parts and name is not None else [], problems
 
 
 def _parts(

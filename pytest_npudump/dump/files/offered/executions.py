@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pytest_npudump.dump.files.format import Job
     from pytest_npudump.dump.places import DumpFile
     from pytest_npudump.dump.records import TensorRecord
 
 
-def offered_executions(
-    file: DumpFile, *, stats: bool, acl: bool, projections: bool
+def read_file(
+    job: Job, _table: tuple[TensorPart, ...], *, stats: bool, acl: bool, projections: bool
 ) -> tuple[list[Execution], list[FormatError]]:
     """Return the executions of a file of another package's format, and problems of single tensors.
 
     Raises:
         FormatError: the file is damaged.
     """
+    file = job.file
     computed = partial(file_stats, acl=acl, projections=projections)
     problems: list[FormatError] = []
     executions: list[Execution] = []

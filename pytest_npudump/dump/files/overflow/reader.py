@@ -10,7 +10,6 @@ zeros is what a disk leaves of a file that was not written; CANN writes records 
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -127,10 +126,6 @@ class OverflowRecord:
             "version": self.version,
             "acc_list": {**accelerator, "data": unit.to_json()},
         }
-
-    def to_text(self) -> str:
-        """The text of the ``.output.0.json`` file that CANN's tool makes of the record."""
-        return json.dumps(self.to_json(), indent=4)
 
 
 def read_overflow(payload: Payload) -> OverflowRecord:

@@ -8,16 +8,21 @@ from pytest_npudump.dump.execution import Execution
 from pytest_npudump.dump.files.statistic_csv.reader import read_statistic_csv
 
 if TYPE_CHECKING:
-    from pytest_npudump.dump.places import DumpFile
+    from pytest_npudump.dump.files.format import Job
+    from pytest_npudump.dump.parts import TensorPart
+    from pytest_npudump.errors import FormatError
 
 
-def statistic_executions(file: DumpFile) -> list[Execution]:
+def read_file(
+    job: Job, _table: tuple[TensorPart, ...], **_: bool
+) -> tuple[list[Execution], list[FormatError]]:
     """Return an execution for each row of a ``statistic.csv``.
 
     Raises:
         FormatError: the file is damaged.
     """
-    return [
+    file = job.file
+    executions = [
         Execution(
             file.place,
             file.path,
@@ -33,3 +38,4 @@ def statistic_executions(file: DumpFile) -> list[Execution]:
         )
         for row in read_statistic_csv(file.path)
     ]
+    return executions, []
