@@ -12,6 +12,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.item_state import BAD, KEPT, RESULT, may_run_again, will_run_again
 from pytest_npudump.plugin.paths import golden_root, results_path
+from pytest_npudump.scenes import SCENES
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
@@ -95,7 +96,7 @@ def _notes(test: CaseSession) -> list[str]:
 
 def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
     """Return what the dump says of a failed body: which operator failed, where the scene asks for it."""
-    if test.case.request.scene != "exception":
+    if not SCENES[test.case.request.scene].of_failures:
         return _not_compared(test)
     if not test.judge_failed_body():
         return "the test's body did not pass, and no exception dump was left"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.regression.diagnose import full_words
 from pytest_npudump.regression.outcome import DIED, FirstRun, Outcome
 from pytest_npudump.regression.scenes.exception.judge import examine
+from pytest_npudump.scenes import SCENES
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
@@ -32,7 +33,7 @@ def after_unended_dump(case: Case, state: CaseState, error: str) -> CaseState | 
         state: of a run whose body has ended.
         error: why the dump cannot be ended.
     """
-    if case.request.scene != "exception":
+    if not SCENES[case.request.scene].of_failures:
         return None
     outcome = examine(case, state.attempt)
     if not outcome.findings:
@@ -59,7 +60,8 @@ def after_death(case: Case, state: CaseState, run: int, why: str) -> CaseState:
         if case.settings.update_golden and state.first.outcome.good:
             words += "; nothing was recorded"
         state = state.with_status(DIED, (words, *state.first.outcome.problems))
-    return _with_failed_operators(case, state) if case.request.scene == "exception" else state
+    judged = SCENES[case.request.scene].of_failures
+    return _with_failed_operators(case, state) if judged else state
 
 
 def _with_failed_operators(case: Case, state: CaseState) -> CaseState:

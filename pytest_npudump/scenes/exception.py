@@ -14,5 +14,6 @@ SCENE = Scene(
     takes=frozenset({"dump_scene"}),
     alone=MappingProxyType({"dump_scene": "only with scene='exception'; every other scene sets it itself"}),
     acl_json=lambda request: {"dump_scene": request.dump_scene or EXCEPTION_SCENES[0]},
+    of_failures=True,
     own_process=True,
 )

@@ -24,6 +24,7 @@ class Scene:
         problems: what is wrong with the arguments, where they are those that it takes.
         acl_json: its keys of acl.json's ``dump``: beside those of statistics where it compares these,
             else all but ``dump_path``.
+        of_failures: whether what it looks for makes the test's body fail, so that such a run is judged, too.
         own_process: whether each run of a test has to have a process of its own.
     """
 
@@ -33,4 +34,5 @@ class Scene:
     alone: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     problems: Callable[[DumpRequest], list[str]] = lambda _: []
     acl_json: Callable[[DumpRequest], dict[str, Any]] = lambda _: {}
+    of_failures: bool = False
     own_process: bool = False
