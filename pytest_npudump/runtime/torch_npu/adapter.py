@@ -89,7 +89,8 @@ class TorchNpuRuntime(AclJson):
 
     def _soc_name(self) -> str:
         self._select_device()  # or the name would be asked of another device, which that initialises
-        return super()._soc_name()
+        # super() knows the class only as it was before it got its slots.
+        return AclJson._soc_name(self)  # noqa: SLF001 - its own base
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
         """Initialise the device and switch the dump on under ``config``.
