@@ -149,14 +149,14 @@ def test_presets_are_listed_with_their_bounds_and_sources() -> None:
             assert told == PRESETS[names(name)[0]][dtype], (name, dtype)
 
 
-def test_finer_bounds_of_mean_and_norm_are_listed() -> None:
-    dtypes = ("float32", "float16", "bfloat16")
-    header = f"| preset | {' | '.join(f'{dtype}: avg, l2norm' for dtype in dtypes)} |"
+def test_bounds_of_mean_norm_and_projections_are_listed() -> None:
+    dtypes, statistics = ("float32", "float16", "bfloat16"), ("avg", "l2norm", "projections")
+    header = f"| preset | {' | '.join(f'{dtype}: avg, l2norm, projections' for dtype in dtypes)} |"
     table = rows("reference/tolerances.md", header)
     assert [names(cells[0])[0] for cells in table] == ["same", "other", "hf32"]
     for name, *cells in table:
         for dtype, cell in zip(dtypes, cells, strict=True):
-            expected = [bound(names(name)[0], dtype, statistic)[0] for statistic in ("avg", "l2norm")]
+            expected = [bound(names(name)[0], dtype, statistic)[0] for statistic in statistics]
             assert [float(one) for one in cell.split(", ")] == expected, (name, dtype)
 
 
