@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.arrays.npy import read_npy_header
+from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.file_tensors import npy_stats, payload_stats
 from pytest_npudump.dump.stats.projections import project
 from pytest_npudump.dump.stats.tensor import tensor_stats
 
-if TYPE_CHECKING:
-    from pathlib import Path
+TREES = Path(__file__).parents[2] / "data" / "trees"
 
 
 def noise(*shape: int) -> np.ndarray:
@@ -56,3 +57,17 @@ def test_raw_files_that_are_read_or_mapped_have_the_same(tmp_path: Path, dtype: 
     without = payload_stats(payload, dtype, count)
     assert without is not None
     assert str(replace(found, projections=None)) == str(without)  # NaN equals NaN
+
+
+@pytest.mark.parametrize(
+    "tree",
+    ["acl-dtypes", "acl-exception", "acl-tensor", "mindspore-dtypes", "mindspore-control_flow_multigraph"],
+)
+def test_each_tensor_of_a_real_dump_has_those_of_its_values(tree: str) -> None:
+    records = [record for record in read_dump(TREES / tree, projections=True).records if record.payload]
+    assert records
+    for record in records:
+        assert record.payload is not None
+        assert record.stats is not None, record.key
+        values = load(record.payload, record.dtype, record.shape)
+        assert record.stats.projections == project(values), record.key
