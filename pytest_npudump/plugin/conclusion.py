@@ -11,7 +11,7 @@ import pytest
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.item_state import BAD, KEPT, RESULT, may_run_again, will_run_again
-from pytest_npudump.plugin.paths import golden_root, results_path
+from pytest_npudump.plugin.paths import golden_root, keeps_results
 from pytest_npudump.scenes import SCENES
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _keep_result(item: pytest.Item, test: CaseSession, result: dict[str, Any]) -
     kept.clear()
     kept.update(result)
     settings = test.case.settings
-    if test.state.first is not None and results_path(item.config, settings) is not None:
+    if test.state.first is not None and keeps_results(item.config, settings):
         from pytest_npudump.results.kept import keep  # noqa: PLC0415 - after a run
 
         item.stash[KEPT] = keep(test.result, test.state.first, golden_root(item.config, settings))

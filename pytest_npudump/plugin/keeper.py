@@ -9,7 +9,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin.approval import why_incomplete
 from pytest_npudump.plugin.item_state import KEPT
 from pytest_npudump.plugin.marker.item import Identity, request_of
-from pytest_npudump.plugin.paths import golden_root, results_path
+from pytest_npudump.plugin.paths import golden_root, keeps_results, results_path
 from pytest_npudump.plugin.terminal.reporter import UNKEPT
 from pytest_npudump.regression.outcome import RECORDED, UNCHANGED
 from pytest_npudump.results.entry import FAILED, PASSED, SESSION, SKIPPED, VERSION, XFAILED, XPASSED
@@ -38,7 +38,7 @@ class Keeper:
         self._paths = paths
         self._rank = rank
         self._folder: ResultsFolder | None = None
-        self._session = ""
+        self._session = _session_name(config)
         self._failed = False
         self.tests: frozenset[object] = frozenset()
 
@@ -52,23 +52,26 @@ class Keeper:
         kept = item.stash.get(KEPT, None)
         if KEPT in item.stash:
             del item.stash[KEPT]
-        path = results_path(self._config, self._settings)
-        if path is None or self._failed or not reports:
+        if self._failed or not reports or not keeps_results(self._config, self._settings):
             return
-        from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - with the first test that ended
-
-        lines = []
-        if self._folder is None:
-            self._folder, self._session = ResultsFolder(path), _session_name(self._config)
-            count = len(self.tests)
-            lines = [{"version": VERSION, "kind": SESSION, "session": self._session, "tests": count}]
         try:
-            kept = self._complete(item, reports, kept)
-            self._folder.add([*lines, kept.line], kept.records)
+            self._keep(item, reports, kept)
         except (OSError, NpudumpError) as error:
             self._failed = True
-            why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            vars(reports[-1])[UNKEPT] = f"results are not kept in {path}: {why}"
+            vars(reports[-1])[UNKEPT] = f"results are not kept: {error}"
+
+    def _keep(self, item: pytest.Item, reports: Sequence[pytest.TestReport], kept: Kept | None) -> None:
+        from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - with the first test that ended
+
+        kept = self._complete(item, reports, kept)
+        if self._folder is None:
+            folder = ResultsFolder(results_path(self._config, self._settings))
+            name, count = self._session, len(self.tests)
+            session = {"version": VERSION, "kind": SESSION, "session": name, "tests": count}
+            folder.add([session, kept.line], kept.records)
+            self._folder = folder
+        else:
+            self._folder.add([kept.line], kept.records)
 
     def _complete(self, item: pytest.Item, reports: Sequence[pytest.TestReport], kept: Kept | None) -> Kept:
         """Return what is kept of a test, with what is known only once all of it has ended."""

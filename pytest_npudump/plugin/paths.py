@@ -105,12 +105,22 @@ def golden_root(config: pytest.Config, settings: Settings) -> Path:
     return config.rootpath / settings.golden_dir
 
 
-def results_path(config: pytest.Config, settings: Settings) -> Path | None:
-    """Return the folder of the results that a session keeps; None where there is no place for them."""
+def keeps_results(config: pytest.Config, settings: Settings) -> bool:
+    """Whether there is a place for the results of a session: a folder that was named, or pytest's cache."""
+    return bool(settings.results) or getattr(config, "cache", None) is not None
+
+
+def results_path(config: pytest.Config, settings: Settings) -> Path:
+    """Return the folder of the results that a session keeps, where :func:`keeps_results` says so.
+
+    Raises:
+        OSError: pytest's cache has no folder, and none can be made.
+    """
     if settings.results:
         return config.rootpath / settings.results
-    cache = config.cache if hasattr(config, "cache") else None
-    return cache.mkdir("npudump") / "results" if cache is not None else None
+    cache = config.cache
+    assert cache is not None  # noqa: S101 - the caller has asked
+    return cache.mkdir("npudump") / "results"
 
 
 def shared_goldens(items: Iterable[pytest.Item], paths: Paths) -> Iterator[tuple[pytest.Item, str]]:

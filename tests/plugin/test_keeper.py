@@ -260,7 +260,7 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_fails_nothing(
     (project.path / "kept").write_text("a file", "utf-8")
     result = project.run(KEEP, *(["--npudump-update-golden"] if update else []))
     assert result.ret == 0
-    told = [line for line in result.outlines if "results are not kept in" in line]
+    told = [line for line in result.outlines if "results are not kept: " in line]
     assert len(told) == 1
     assert "File exists" in told[0]
 
@@ -278,7 +278,7 @@ def test_a_full_disk_is_told_once_and_loses_no_golden(
     result = project.run(KEEP, "--npudump-update-golden")
     result.assert_outcomes(passed=1)
     assert project.golden.is_file()
-    result.stdout.fnmatch_lines(["npudump: results are not kept in *kept: No space left on device"])
+    result.stdout.fnmatch_lines(["npudump: results are not kept: *No space left on device"])
 
 
 def test_results_of_another_version_stay_as_they_are(project: Project) -> None:
@@ -289,7 +289,7 @@ def test_results_of_another_version_stay_as_they_are(project: Project) -> None:
     kept.write_text('{"version":2,"kind":"test"}\n', "utf-8")
     result = project.run(KEEP)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["npudump: results are not kept in *of version 2*remove the folder*"])
+    result.stdout.fnmatch_lines(["npudump: results are not kept: *of version 2*remove the folder*"])
     assert kept.read_text("utf-8") == '{"version":2,"kind":"test"}\n'
 
 
@@ -299,6 +299,17 @@ def test_without_a_cache_and_without_a_folder_nothing_is_kept(project: Project) 
     before = {path for path in project.path.rglob("*") if "__pycache__" not in path.parts}
     project.run()
     assert {path for path in project.path.rglob("*") if "__pycache__" not in path.parts} == before
+
+
+def test_a_cache_that_cannot_be_written_is_told_once_and_fails_nothing(project: Project) -> None:
+    project.pytester.makeini("[pytest]\ncache_dir = cache\n")
+    project.marked()
+    project.record("-p", "no:cacheprovider")
+    (project.path / "cache").mkdir()
+    (project.path / "cache/d").write_text("a file", "utf-8")
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert len([line for line in result.outlines if "npudump: results are not kept: " in line]) == 1
 
 
 def test_with_a_cache_results_are_in_it(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

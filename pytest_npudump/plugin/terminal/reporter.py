@@ -78,15 +78,15 @@ class Reporter:
 
     def _tidy_results(self) -> None:
         """Remove what is kept of earlier runs of the tests that ran."""
-        from pytest_npudump.plugin.paths import results_path  # noqa: PLC0415 - only for marked tests
+        from pytest_npudump.plugin.paths import keeps_results, results_path  # noqa: PLC0415 - only for marked tests
         from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
 
-        path = results_path(self._config, self._settings)
+        if self._unkept or not keeps_results(self._config, self._settings):
+            return
         try:
-            if path is not None and not self._unkept:
-                ResultsFolder(path).compact()
+            ResultsFolder(results_path(self._config, self._settings)).compact()
         except (OSError, NpudumpError) as error:
-            self._unkept = f"earlier results in {path} cannot be removed: {error}"
+            self._unkept = f"results of earlier runs cannot be removed: {error}"
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
