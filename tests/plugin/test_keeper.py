@@ -380,3 +380,33 @@ def spoil(folder: Path, damage: str) -> None:
     if damage == "outside":
         content[2] = content[2].replace('"file":"test_small', '"file":"../test_small')
     file.write_text("".join(content), "utf-8")
+
+
+def test_elements_that_were_judged_are_not_taken_to_agree_under_other_terms(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked("golden_tensors=['block/conv.2'], dump_data='tensor'")
+    project.record()
+    project.run(KEEP)
+    [line] = lines(project)
+    assert line["snapshot"]["has_tensors"]
+    assert any("keeps tensors" in reason for reason in line["refusals"])
+    assert check(capsys)[0] == 0
+    code, told = check(capsys, "--preset", "torch")
+    assert (code, told["tests"][0]["verdict"]) == (2, "unjudged")
+    assert "elements of its tensors" in told["tests"][0]["why"]
+
+
+def test_a_reference_that_did_not_agree_stands(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.path.joinpath("fixed.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    project.model(change=0.01)
+    project.marked()
+    project.record()
+    project.marked("reference='fixed.onnx'")
+    project.run(KEEP)
+    [line] = lines(project)
+    assert (line["status"], line["reference"]["good"]) == ("failed", False)
+    code, told = check(capsys)
+    assert (code, told["tests"][0]["verdict"]) == (1, "bad")
+    assert "that stands" in told["tests"][0]["problems"][0]
+    assert "not shown to agree with the reference" in line["refusals"][0]
