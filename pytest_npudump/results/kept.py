@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.text import OP_TYPES, render
 from pytest_npudump.regression.outcome import NOT_COMPARED
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
+from pytest_npudump.results.record_text import record_text
 from pytest_npudump.results.refusals import refusals_of
 from pytest_npudump.settings import default_settings
 from pytest_npudump.storage.regular_file import read_regular
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun, Outcome, Result
     from pytest_npudump.settings import Settings
 
@@ -55,7 +52,7 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
     """
     case, outcome = result.case, result.outcome
     told = result_json(result, None)
-    record, why = _record(case, first)
+    record, why = record_text(case, first)
     file = case.goldens.path.relative_to(golden_root).as_posix()
     name = record_name(file, record) if record else ""
     rank = case.exchange.rank.number if case.exchange is not None else None
@@ -174,20 +171,3 @@ def _snapshot(first: FirstRun) -> dict[str, Any] | None:
         return None
     told = {"problems": [*snapshot.problems], "notes": [*snapshot.notes]}
     return {**told, "has_tensors": snapshot.has_tensors}
-
-
-def _is_plain(name: str) -> bool:
-    return name.isprintable() and name[:1] not in {"", " "}
-
-
-def _record(case: Case, first: FirstRun) -> tuple[bytes | None, tuple[str, ...]]:
-    """Return the run's statistics as a golden's text, and why there are none."""
-    if first.snapshot is None:
-        return None, ()
-    golden = first.snapshot.as_golden(case, first.judged_with)
-    types = "".join([f"{name if _is_plain(name) else UNKNOWN}\n" for name in first.snapshot.table.op_types])
-    try:
-        text = render(replace(golden, blocks={**golden.blocks, OP_TYPES: types}))
-    except GoldenError as error:
-        return None, (str(error),)
-    return text.encode(), ()

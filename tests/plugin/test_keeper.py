@@ -80,6 +80,16 @@ def test_the_record_is_the_golden_that_an_update_would_write(project: Project) -
     )
 
 
+def test_the_record_of_a_run_that_repeats_its_golden_is_that_file(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.run(KEEP)
+    record = project.path / "kept" / lines(project)[0]["record"]["file"]
+    text, _, types = record.read_text("utf-8").partition("op_types:")
+    assert text == project.golden.read_text("utf-8")
+    assert types.split()[1:] == ["Data", "Conv", "Relu", "Conv", "Softmax"]
+
+
 def test_a_golden_that_is_missing_has_a_record_with_the_raw_names_of_layers(project: Project) -> None:
     project.marked()
     project.run(KEEP)

@@ -1,0 +1,71 @@
+"""A run's statistics as the text of the golden that they would be, with the types of its operators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.tolerances.numerics import UNKNOWN
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.store import content_digest
+from pytest_npudump.golden.text import EMPTY, OP_TYPES, render
+from pytest_npudump.storage.regular_file import read_regular
+
+if TYPE_CHECKING:
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.outcome import FirstRun
+    from pytest_npudump.regression.snapshot import Snapshot
+
+_COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
+_ARRAYS = ("known", "digits")
+
+
+def record_text(case: Case, first: FirstRun) -> tuple[bytes | None, tuple[str, ...]]:
+    """Return the text of what a run left, and why there is none.
+
+    Args:
+        case: the test.
+        first: its run.
+    """
+    snapshot, before = first.snapshot, first.judged_with
+    if snapshot is None:
+        return None, ()
+    types = [name if _is_plain(name) else UNKNOWN for name in snapshot.table.op_types]
+    if before is not None and _is_alike(snapshot, before) and (text := _content(before)):
+        block = "".join([f"  {name}\n" for name in types])
+        return text + f"{OP_TYPES}: |\n{block}".encode(), ()
+    golden = snapshot.as_golden(case, before)
+    lines = "".join([f"{name}\n" for name in types])
+    try:
+        return render(replace(golden, blocks={**golden.blocks, OP_TYPES: lines})).encode(), ()
+    except GoldenError as error:
+        return None, (str(error),)
+
+
+def _is_alike(snapshot: Snapshot, golden: Golden) -> bool:
+    """Whether a run would be its golden once more: most runs are, and a text that is there costs least."""
+    one, other = snapshot.table, golden.table
+    return (
+        dict(snapshot.facts) == dict(golden.producer)
+        and snapshot.empty == golden.extra.get(EMPTY)
+        and all(getattr(one, name) == getattr(other, name) for name in _COLUMNS)
+        and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in _ARRAYS)
+        and np.array_equal(one.values, other.values, equal_nan=True)
+    )
+
+
+def _content(golden: Golden) -> bytes:
+    """Return the golden's file, where it is as it was read and a block may stand behind it; else nothing."""
+    try:
+        content = read_regular(golden.path)
+    except OSError:
+        return b""
+    whole = content.endswith(b"\n") and b"\r" not in content and b"\ntensors: |\n" in content
+    return content if whole and content_digest(content) == golden.digest else b""
+
+
+def _is_plain(name: str) -> bool:
+    return name.isprintable() and name[:1] not in {"", " "}
