@@ -1,0 +1,157 @@
+"""What a second run says of the failure of the first, and what it adds to a recording."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from pytest_npudump.regression import outcome as status
+from tests.regression.conftest import HEALTHY, REGRESSED, Flow, files, float16_at_end, run, unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_npudump.regression.outcome import Escalation
+    from pytest_npudump.regression.session import CaseSession
+
+
+def _remove(dump: Path) -> None:
+    for path in dump.rglob("*net_Softmax@0*"):
+        path.unlink()
+
+
+def _cut(dump: Path) -> None:
+    for path in dump.rglob("*net_Softmax@0*"):
+        os.truncate(path, 100)
+
+
+def _both(
+    flow: Flow, second: Path, change: Callable[[Path], None] = unchanged, **given: Any
+) -> tuple[CaseSession, Escalation]:
+    """Make a first run that fails and a second one that leaves ``second``."""
+    session = flow.session(flow.case(**given), REGRESSED, second, change=change)
+    run(session)
+    assert session.state.wants_second_run
+    run(session)
+    assert not session.good
+    assert session.state.outcome is not None
+    assert session.state.outcome.status == status.FAILED
+    assert session.state.escalation is not None
+    return session, session.state.escalation
+
+
+def test_a_failure_that_reproduces_is_said_to(flow: Flow) -> None:
+    flow.record()
+    _, escalation = _both(flow, REGRESSED)
+    assert (escalation.reproduced, escalation.problem) == (True, "")
+    assert escalation.layers == ("net/MatMul@0", "net/Softmax@0")
+    assert flow.runtime.asked[-1] == (("net/MatMul@0", "net/Softmax@0"), "tensor")
+
+
+def test_a_failure_that_does_not_reproduce_still_fails_and_says_what_both_runs_had(flow: Flow) -> None:
+    flow.record()
+    _, escalation = _both(flow, HEALTHY)
+    assert escalation.reproduced is False
+    finding = next(found for found in escalation.findings if str(found.key) == "net/MatMul@0:output.0")
+    before, after = (float16_at_end(dump, "net/MatMul@0", 2).max() for dump in (REGRESSED, HEALTHY))
+    assert finding.differences["max"] == (float(before), float(after))
+
+
+def test_a_tensor_is_described_where_no_golden_has_it(flow: Flow) -> None:
+    flow.record()
+    _, escalation = _both(flow, REGRESSED)
+    found = {str(finding.key): finding for finding in escalation.findings}["net/MatMul@0:output.0"]
+    expected = float16_at_end(REGRESSED, "net/MatMul@0", 2)
+    assert (found.difference, found.note) == (None, "")
+    assert found.description is not None
+    assert (found.description.max, found.description.min) == (expected.max(), expected.min())
+
+
+def test_a_tensor_is_compared_with_the_golden_s_element_by_element(flow: Flow) -> None:
+    kept = {"golden_tensors": ("net/MatMul@0",), "dump_data": "stats"}
+    flow.record(**kept)
+    _, escalation = _both(flow, REGRESSED, **kept)
+    found = {str(finding.key): finding for finding in escalation.findings}["net/MatMul@0:output.0"]
+    golden, actual = (
+        float16_at_end(dump, "net/MatMul@0", 2).astype(np.float64) for dump in (HEALTHY, REGRESSED)
+    )
+    distance = np.abs(actual - golden)
+    assert found.difference is not None
+    assert found.difference.max_abs == distance.max()
+    assert found.difference.worst[0].index == (0, int(distance.argmax()))
+
+
+def test_only_files_of_the_layers_that_fail_are_kept(flow: Flow) -> None:
+    flow.record()
+    session, _ = _both(flow, REGRESSED)
+    assert files(session.state.attempt.dump_path) == ["net_MatMul@0", "net_Softmax@0"]
+
+
+def test_a_tensor_that_the_second_run_lacks_is_named(flow: Flow) -> None:
+    flow.record()
+    _, escalation = _both(flow, REGRESSED, _remove)
+    lacking = [finding for finding in escalation.findings if finding.reproduced is None]
+    assert {finding.key.layer for finding in lacking} == {"net/Softmax@0"}
+    assert all(finding.note.startswith("the second run did not dump it") for finding in lacking)
+    assert escalation.reproduced is True
+
+
+def test_a_second_dump_that_is_damaged_explains_nothing(flow: Flow) -> None:
+    flow.record()
+    _, escalation = _both(flow, REGRESSED, _cut)
+    assert escalation.problem.startswith("what the second run dumped cannot be judged: ")
+    assert "net_Softmax@0" in escalation.problem
+    assert escalation.findings == ()
+
+
+def test_a_second_run_of_which_a_part_was_not_dumped_explains_nothing(flow: Flow) -> None:
+    flow.record()
+    session = flow.session(flow.case(), REGRESSED, REGRESSED)
+    run(session)
+    flow.runtime.activity.evidence.undumped.append("a graph was replayed")
+    run(session)
+    assert session.state.escalation is not None
+    assert session.state.escalation.problem.endswith("is in its dump: a graph was replayed")
+
+
+def test_layers_beyond_the_limit_are_named_beside_what_was_found(flow: Flow) -> None:
+    flow.record()
+    _, escalation = _both(flow, REGRESSED, dump_limit=404)
+    assert (escalation.layers, escalation.omitted) == (("net/MatMul@0",), ("net/Softmax@0",))
+    assert {finding.key.layer for finding in escalation.findings} == {"net/MatMul@0"}
+
+
+def test_a_recording_keeps_the_tensors_that_it_was_asked_for(flow: Flow) -> None:
+    flow.record(golden_tensors=("net/Softmax@0",))
+    kept = load_file(flow.golden.with_suffix(".safetensors"))
+    assert sorted(kept) == ["net/Softmax@0:input.0", "net/Softmax@0:output.0"]
+    expected = float16_at_end(HEALTHY, "net/Softmax@0", 2)
+    np.testing.assert_array_equal(kept["net/Softmax@0:output.0"].ravel(), expected)
+
+
+@pytest.mark.parametrize(
+    ("second", "change", "problem"),
+    [
+        (REGRESSED, unchanged, "two runs of the test disagree in "),
+        (HEALTHY, _remove, "net/Softmax@0"),
+        (HEALTHY, _cut, "net_Softmax@0"),
+    ],
+    ids=["another run", "without the tensor", "damaged"],
+)
+def test_a_recording_whose_second_run_does_not_bear_it_out_records_nothing(
+    flow: Flow, second: Path, change: Callable[[Path], None], problem: str
+) -> None:
+    case = flow.case(golden_tensors=("net/Softmax@0",), update_golden=True)
+    session = flow.session(case, HEALTHY, second, change=change)
+    run(session)
+    run(session)
+    assert (session.good, session.state.recording) == (False, None)
+    assert session.state.escalation is not None
+    told = (*session.result.outcome.problems, session.state.escalation.problem)
+    assert problem in " ".join(told)
+    assert not flow.golden.exists()

@@ -1,0 +1,194 @@
+"""The order of the steps, and what stands where one of them comes to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.session import CaseSession
+from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
+from tests.regression.conftest import HEALTHY, REGRESSED, Flow, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_npudump.regression.case_state import CaseState
+
+
+def _failed(flow: Flow) -> CaseSession:
+    """A test whose first run has failed, and which wants a second one."""
+    flow.record()
+    session = flow.session(flow.case(), REGRESSED, REGRESSED)
+    run(session)
+    assert session.state.wants_second_run
+    return session
+
+
+def test_a_test_may_not_pass_before_it_has_been_judged(flow: Flow) -> None:
+    session = flow.session(flow.case(), HEALTHY)
+    assert (session.good, session.state.outcome) == (False, None)
+    session.start()
+    assert (session.good, session.state.wants_second_run) == (False, False)
+
+
+def test_a_test_that_passes_runs_once_and_leaves_nothing(flow: Flow) -> None:
+    flow.record()
+    session = flow.session(flow.case(), HEALTHY)
+    run(session)
+    assert (session.good, session.state.wants_second_run, session.done) == (True, False, True)
+    session.clean_up()
+    assert not session.case.directory.exists()
+
+
+def test_dumps_of_a_test_that_passes_are_kept_where_the_user_keeps_all(flow: Flow) -> None:
+    flow.record()
+    session = flow.session(flow.case(keep_dumps="all"), HEALTHY)
+    run(session)
+    session.clean_up()
+    assert session.case.directory.is_dir()
+    assert session.case.directory.stat().st_mode & 0o077 == 0
+
+
+def test_dumps_of_a_test_that_fails_are_kept(flow: Flow) -> None:
+    session = _failed(flow)
+    run(session)
+    session.clean_up()
+    assert [path.is_dir() for path in session.result.runs] == [True, True]
+
+
+def test_no_step_changes_the_state_that_it_was_handed(flow: Flow) -> None:
+    session = _failed(flow)
+    before = session.state
+    told = repr(before)
+    run(session)
+    assert repr(before) == told
+    assert (before.escalation, before.repeated, session.state.repeated) == (None, False, True)
+
+
+def test_a_second_run_that_never_started_leaves_the_failure_and_says_why(flow: Flow) -> None:
+    session = _failed(flow)
+    session.abandon_second_run("its setup failed")
+    session.abandon_second_run("too late")
+    assert (session.good, session.state.wants_second_run) == (False, False)
+    assert session.result.escalation is not None
+    assert session.result.escalation.problem == "its setup failed"
+
+
+def test_a_run_that_another_plugin_repeats_is_not_explained_by_a_third(flow: Flow) -> None:
+    flow.record()
+    session = flow.session(flow.case(), REGRESSED, REGRESSED)
+    session.start()  # the body fails, and is repeated
+    run(session)
+    assert (session.good, session.state.wants_second_run) == (False, False)
+    assert session.state.escalation is not None
+    assert "another plugin repeated it" in session.state.escalation.problem
+
+
+def test_a_recording_that_another_plugin_repeats_is_replaced_by_the_new_one(flow: Flow) -> None:
+    session = flow.session(flow.case(update_golden=True), HEALTHY, REGRESSED)
+    run(session)
+    run(session)
+    session.commit()
+    session.commit()
+    assert session.state.recording is None
+    assert flow.first(flow.case(), REGRESSED).outcome.status == status.PASSED
+
+
+def test_a_part_that_did_not_pass_withdraws_the_recording(flow: Flow) -> None:
+    session = flow.session(flow.case(update_golden=True), HEALTHY)
+    run(session)
+    session.discard()
+    session.withdraw("a subtest did not pass")
+    session.commit()
+    assert (session.good, flow.golden.exists()) == (False, False)
+    assert session.result.outcome.problems == ("a subtest did not pass",)
+
+
+def test_a_recording_beyond_the_limit_says_that_nothing_was_recorded(flow: Flow) -> None:
+    case = flow.case(update_golden=True, golden_tensors=("net/Conv@19",), dump_limit=1)
+    session = flow.session(case, HEALTHY)
+    run(session)
+    assert (session.good, session.state.wants_second_run, session.state.recording) == (False, False, None)
+    assert session.result.outcome.problems[0].startswith("nothing was recorded: ")
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_the_configuration(flow: Flow) -> None:
+    flow.folder.joinpath("file").touch()
+    case = replace(flow.case(), directory=flow.folder / "file" / "dumps")
+    with pytest.raises(ConfigError, match="--npudump-dump-dir"):
+        flow.session(case, HEALTHY).start()
+
+
+def test_a_dump_that_cannot_be_ended_is_not_judged(flow: Flow) -> None:
+    flow.record()
+    session = flow.session(flow.case(), HEALTHY)
+    session.start()
+    flow.runtime.stop_error = RuntimeUnavailableError("the device is gone")
+    with pytest.raises(RuntimeUnavailableError, match="the device is gone"):
+        session.finish()
+    assert not session.good
+
+
+def test_a_session_goes_on_from_what_another_process_has_handed_over(flow: Flow) -> None:
+    session = _failed(flow)
+    state: CaseState = load_bytes(dump_bytes(session.state.handed_over()))
+    other = flow.session(session.case, REGRESSED)
+    other.resume(state)
+    assert other.state.wants_second_run
+    run(other)
+    assert other.state.escalation is not None
+    assert other.state.escalation.reproduced is True
+    assert [path.name for path in other.result.runs] == ["run1", "run2"]
+
+
+def test_a_process_that_dies_before_a_judgement_fails_the_test(flow: Flow) -> None:
+    flow.record()
+    session = CaseSession(flow.case())
+    session.die(1, "was ended by SIGSEGV")
+    assert (session.good, session.result.outcome.status) == (False, status.DIED)
+    assert session.result.outcome.problems[0] == (
+        "the test's process was ended by SIGSEGV; nothing was compared"
+    )
+
+
+@pytest.mark.parametrize("sample", [HEALTHY, REGRESSED], ids=["passed", "failed"])
+def test_a_process_that_dies_behind_its_body_fails_the_test(flow: Flow, sample: Path) -> None:
+    flow.record()
+    session = flow.session(flow.case(), sample)
+    run(session)
+    comparison = session.result.outcome.comparison
+    other = CaseSession(session.case)
+    other.resume(session.state.handed_over())
+    other.die(1, "was ended by SIGKILL")
+    assert (other.good, other.result.outcome.status) == (False, status.DIED)
+    assert other.result.outcome.problems == ("the test's process was ended by SIGKILL",)
+    assert other.result.outcome.comparison == comparison
+
+
+def test_a_process_that_dies_behind_a_recording_says_that_it_does_not_count(flow: Flow) -> None:
+    session = flow.session(flow.case(update_golden=True), HEALTHY)
+    run(session)
+    session.die(1, "was ended by SIGKILL")
+    assert session.result.outcome.problems[0].endswith("SIGKILL; nothing was recorded")
+
+
+def test_a_process_that_dies_in_the_second_run_leaves_the_first_one_s_failure(flow: Flow) -> None:
+    session = _failed(flow)
+    session.die(2, "was ended by SIGKILL")
+    assert session.result.outcome.status == status.FAILED
+    assert session.result.escalation is not None
+    assert session.result.escalation.problem == "its process was ended by SIGKILL"
+
+
+def test_the_operator_that_failed_decides_about_a_body_that_failed(flow: Flow) -> None:
+    healthy = flow.folder / "nothing"
+    healthy.mkdir()
+    session = flow.session(flow.case(scene="exception", dump_data=None, layers=()), healthy)
+    session.start()
+    assert (session.judge_failed_body(), session.state.first) == (False, None)
+    session.die(1, "was ended by SIGABRT")
+    assert session.result.outcome.status == status.DIED
