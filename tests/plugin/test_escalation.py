@@ -54,16 +54,6 @@ def test_dumped_tensor_is_what_onnxruntime_computes(project: Project) -> None:
     np.testing.assert_array_equal(dumped.reshape(expected.shape), expected)
 
 
-def test_failure_that_reproduces_is_said_to(project: Project) -> None:
-    project.marked()
-    project.record()
-    project.model(change=0.01)
-    project.run(DUMPS)
-    escalation = project.report()["escalation"]
-    assert escalation["reproduced"] is True
-    assert [finding["reproduced"] for finding in escalation["findings"]] == [True, True]
-
-
 def test_failure_that_does_not_reproduce_still_fails(project: Project) -> None:
     project.marked(
         body="""
@@ -105,43 +95,6 @@ def test_golden_tensors_are_compared_element_by_element(project: Project) -> Non
     )
 
 
-def test_golden_tensors_of_another_recording_fail_the_test(project: Project) -> None:
-    project.marked("golden_tensors=['block/conv.2']")
-    project.record()
-    beside = project.golden.with_suffix(".safetensors")
-    old = beside.read_bytes()
-    project.model(change=0.5)
-    project.record()
-    beside.write_bytes(old)
-    result = project.run(DUMPS)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["npudump: *.safetensors was recorded with other statistics than test_small.yaml*"]
-    )
-    project.record()
-    project.run().assert_outcomes(passed=1)
-
-
-def test_lost_golden_tensors_fail_the_test(project: Project) -> None:
-    project.marked("golden_tensors=['block/conv.2']")
-    project.record()
-    project.golden.with_suffix(".safetensors").unlink()
-    result = project.run(DUMPS)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["npudump: golden tensors named in the marker are not beside test_small.yaml: *"]
-    )
-
-
-def test_tensors_the_marker_no_longer_names_are_not_judged(project: Project) -> None:
-    project.marked("dump_data='tensor', golden_tensors=['block/conv.2']")
-    project.record()
-    project.marked("dump_data='tensor'")
-    project.model(change=0.5)
-    project.record()
-    project.run().assert_outcomes(passed=1)
-
-
 def second_conv(project: Project, image: np.ndarray) -> np.ndarray:
     """Output of the second Conv, computed by onnxruntime alone."""
     import onnx
@@ -153,61 +106,6 @@ def second_conv(project: Project, image: np.ndarray) -> np.ndarray:
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     (output,) = session.run(["c"], {"image": image})
     return np.asarray(output)
-
-
-def test_without_golden_tensors_the_tensor_is_described(project: Project) -> None:
-    project.marked()
-    project.record()
-    project.model(nan=True)
-    result = project.run(DUMPS)
-    result.stdout.fnmatch_lines(["*block/conv.2:output.0: float32 [[]1, 2, 4, 4], *NaN, first at [[]0, 0, *"])
-
-
-def test_names_nothing_knows_make_the_second_run_dump_all_and_keep_the_failing(project: Project) -> None:
-    project.marked(
-        body="""
-    import acl, shutil
-    acl.init(), acl.rt.set_device(0)
-    from pytest_npudump.runtime.pyacl.model import PyAclModel
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    from pathlib import Path
-    with PyAclModel.load(acl, Path("small.onnx"), on_run=lambda: None) as model:
-        model.run(image)
-"""
-    )
-    project.record()
-    assert "block_conv_2:output.0" in project.golden.read_text()
-    project.model(change=0.01)
-    result = project.run(DUMPS)
-    result.stdout.fnmatch_lines(
-        ["note: the raw operator name behind block_conv_2, head_softmax is not known *"]
-    )
-    assert set(tensor_files(project)) == {"block/conv.2", "head/softmax"}
-
-
-def test_size_limit_is_stated_when_hit(project: Project) -> None:
-    project.marked()
-    project.record()
-    project.model(change=0.01)
-    result = project.run(DUMPS, "--npudump-dump-limit=200")
-    result.stdout.fnmatch_lines(["note: the tensors of 2 layers exceed --npudump-dump-limit (200 bytes)*"])
-    assert set(tensor_files(project)) == {"block/conv.2"}
-    project.path.joinpath("dumps").rename(project.path / "before")
-    result = project.run(DUMPS, "--npudump-dump-limit=10")
-    result.stdout.fnmatch_lines(["second run: not run: the tensors of 2 layers exceed --npudump-dump-limit*"])
-
-
-def test_escalation_can_be_switched_off(project: Project) -> None:
-    project.marked()
-    project.record()
-    project.model(change=0.01)
-    result = project.run(DUMPS, "--npudump-escalate=off")
-    result.assert_outcomes(failed=1)
-    result.stdout.no_fnmatch_line("*second run*")
-    project.marked("escalate=False")
-    result = project.run(DUMPS)
-    result.assert_outcomes(failed=1)
-    result.stdout.no_fnmatch_line("*second run*")
 
 
 def test_second_run_whose_body_fails_leaves_the_verdict_standing(project: Project) -> None:
@@ -266,48 +164,6 @@ def test_graph_input_that_differs_is_dumped_with_its_consumer(project: Project) 
     findings = project.report()["escalation"]["findings"]
     assert findings[0]["key"] == "image:output.0"
     assert findings[0]["reproduced"] is True
-
-
-def test_golden_tensors_are_judged_in_the_first_run_where_it_dumps_tensors(project: Project) -> None:
-    project.marked(
-        "golden_tensors=['image'], layers=['image', 'block/conv.1'], dump_data='tensor'",
-        body="""
-    import pathlib
-    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-    if pathlib.Path("wrong").exists():
-        image = np.ascontiguousarray(image[:, :, ::-1, ::-1])
-    with npu_dump.load_model("small.onnx") as model:
-        model.run(image)
-""",
-    )
-    project.record()
-    project.run().assert_outcomes(passed=1)
-    project.path.joinpath("wrong").touch()
-    result = project.run(DUMPS)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["npudump: image (Data output.0) differs: max_abs from the golden tensor is 2, *times the allowed*"]
-    )
-
-
-def test_recording_that_does_not_reproduce_is_refused(project: Project) -> None:
-    project.marked(
-        "golden_tensors=['*']",
-        body=project.body.replace("model.run(image)", "model.run(image * np.float32(np.random.rand()))"),
-    )
-    result = project.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["npudump: nothing was recorded: two runs of the test disagree in *"])
-    assert not project.path.joinpath("golden").exists()
-
-
-def test_golden_tensors_beyond_the_limit_record_nothing(project: Project) -> None:
-    project.marked("golden_tensors=['*']")
-    for limit in ("300", "1"):
-        result = project.run("--npudump-update-golden", f"--npudump-dump-limit={limit}")
-        result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(["*nothing was recorded: *--npudump-dump-limit*"])
-        assert not project.path.joinpath("golden").exists()
 
 
 def test_bfloat16_without_statistics_is_recorded_with_its_tensors(project: Project) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
     from conftest import Project
 
@@ -14,55 +12,6 @@ def edit(project: Project, before: str, after: str) -> None:
     text = project.golden.read_text()
     assert before in text
     project.golden.write_text(text.replace(before, after))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        (
-            "test: test_small.py::test_small",
-            "test: test_small.py::test_other",
-            "*test_small.yaml is the golden of '*::test_other', this test is '*::test_small': if it has*",
-        ),
-        (
-            "scene: model",
-            "scene: op",
-            "*was recorded with scene 'op', this test asks for 'model': approve anew*",
-        ),
-        (
-            "dump_mode: output",
-            "dump_mode: all",
-            "*was recorded with dump_mode 'all', this test asks for 'output': approve anew*",
-        ),
-    ],
-)
-def test_a_golden_of_another_test_scene_or_mode_fails_and_an_update_mends_it(
-    project: Project, before: str, after: str, message: str
-) -> None:
-    project.marked()
-    project.record()
-    approved = project.golden.read_text()
-    edit(project, before, after)
-    result = project.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"npudump: {message}"])
-    project.record()
-    assert project.golden.read_text() == approved
-
-
-@pytest.mark.parametrize(
-    ("lost", "named"),
-    [(", scene: model", "scene"), (", scene: model, dump_mode: output", "scene and dump_mode")],
-)
-def test_a_golden_that_does_not_say_its_scene_or_mode_is_noted(
-    project: Project, lost: str, named: str
-) -> None:
-    project.marked()
-    project.record()
-    edit(project, lost, "")
-    result = project.run()
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([f"*note: *: the golden does not say which {named} it was recorded with"])
 
 
 def test_goldens_that_do_not_say_their_scene_share_one_note(project: Project) -> None:

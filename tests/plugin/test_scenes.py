@@ -384,3 +384,15 @@ def test_what_cann_does_less_of_is_a_note_of_a_test_that_passes(project: Project
     result = project.run("--npudump-update-golden")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["npudump: note: *: dump_step: selects training iterations; *"])
+
+
+def test_an_update_of_a_healthy_overflow_test_replaces_a_damaged_golden(project: Project) -> None:
+    project.marked("scene='overflow'")
+    place = project.path / "golden" / "test_small" / "test_small.yaml"
+    place.parent.mkdir(parents=True)
+    place.write_text("<<<<<<< HEAD\n")
+    project.run().assert_outcomes(failed=1)
+    updated = project.run("--npudump-update-golden")
+    updated.assert_outcomes(passed=1)
+    updated.stdout.fnmatch_lines(["*note: *the golden that was there could not be read, and nothing *"])
+    project.run().assert_outcomes(passed=1)

@@ -12,7 +12,6 @@ from pytest_npudump.regression import outcome as status
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -137,16 +136,58 @@ def test_a_damaged_golden_is_an_error_and_an_update_replaces_it(flow: Flow) -> N
     flow.golden.write_text(text.replace("net/Softmax@0:output.0", "net/Softmax@0:output.0 x", 1))
     outcome = flow.first(flow.case(), HEALTHY).outcome
     assert outcome.status == status.ERROR
-    assert "test.yaml" in outcome.problems[0]
+    line = text[: text.index("net/Softmax@0:output.0")].count("\n") + 1
+    assert f"test.yaml, line {line}" in outcome.problems[0]
     flow.record()
     assert flow.golden.read_text() == text
 
 
-def test_a_golden_of_another_mode_fails(flow: Flow) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "test: test.py::test",
+            "test: test.py::test_other",
+            "test.yaml is the golden of 'test.py::test_other', this test is 'test.py::test': if it has",
+        ),
+        (
+            "scene: model",
+            "scene: op",
+            "was recorded with scene 'op', this test asks for 'model': approve anew",
+        ),
+        (
+            "dump_mode: output",
+            "dump_mode: all",
+            "was recorded with dump_mode 'all', this test asks for 'output': approve anew",
+        ),
+    ],
+)
+def test_a_golden_of_another_test_scene_or_mode_fails_and_an_update_mends_it(
+    flow: Flow, before: str, after: str, message: str
+) -> None:
     flow.record()
-    outcome = flow.first(flow.case(dump_mode="all"), HEALTHY).outcome
+    approved = flow.golden.read_text()
+    assert before in approved
+    flow.golden.write_text(approved.replace(before, after))
+    outcome = flow.first(flow.case(), HEALTHY).outcome
     assert outcome.status == status.FAILED
-    assert any("dump_mode" in problem for problem in outcome.problems)
+    assert message in outcome.problems[0]
+    flow.record()
+    assert flow.golden.read_text() == approved
+
+
+@pytest.mark.parametrize(
+    ("lost", "named"),
+    [(", scene: model", "scene"), (", scene: model, dump_mode: output", "scene and dump_mode")],
+)
+def test_a_golden_that_does_not_say_its_scene_or_mode_is_noted(flow: Flow, lost: str, named: str) -> None:
+    flow.record()
+    approved = flow.golden.read_text()
+    assert lost in approved
+    flow.golden.write_text(approved.replace(lost, ""))
+    outcome = flow.first(flow.case(), HEALTHY).outcome
+    assert outcome.status == status.PASSED
+    assert any(f"the golden does not say which {named} it was recorded with" in n for n in outcome.notes)
 
 
 def test_what_ran_and_is_not_in_the_dump_fails_a_run_that_looks_whole(flow: Flow) -> None:
@@ -190,15 +231,6 @@ def test_elements_in_another_order_fail_where_tensors_are_kept(flow: Flow) -> No
     assert outcome.status == status.FAILED
     assert outcome.comparison is not None
     assert [str(verdict.key) for verdict in outcome.comparison.failing] == ["net/Conv@19:output.0"]
-
-
-@pytest.mark.parametrize("lose", [lambda path: path.unlink(), lambda path: path.write_bytes(b"damaged")])
-def test_golden_tensors_that_are_lost_or_damaged_fail(flow: Flow, lose: Callable[[Path], object]) -> None:
-    flow.record(golden_tensors=("net/Conv@19",))
-    lose(flow.golden.with_suffix(".safetensors"))
-    outcome = flow.first(flow.case(golden_tensors=("net/Conv@19",)), HEALTHY).outcome
-    assert not outcome.good
-    assert "safetensors" in " ".join(outcome.problems)
 
 
 def test_printed_statistics_are_judged_as_they_are_printed(flow: Flow) -> None:
