@@ -1,12 +1,10 @@
 """The pytest plugin: nothing but pytest, found by its entry point ``pytest_npudump.plugin``.
 
 ``hooks`` is what every session loads, with ``options``; ``runner`` comes in with the first marked test. A
-test is a ``marker/`` that asks, an ``item_case`` made of it, ``phases`` that run, a ``conclusion`` for its
-report, an ``approval`` of what was recorded; ``item_state`` is what is kept meanwhile, ``fixture`` what the
-test sees. ``isolation/`` gives it processes of its own, ``session_runtime`` the runtime. ``keeper`` writes
-what a session keeps. ``paths`` and ``memory_folder`` are where files lie, ``repetitions`` and
-``phase_report`` are for other plugins, ``terminal/`` prints. ``collected`` is a plugin of its own, for the
-command; ``_compat`` all that is private of pytest.
+test is a ``marker/`` that asks and a ``runtest/`` that is run and reported; ``fixture`` is what it sees.
+``isolation/`` gives it processes of its own, ``session_runtime`` the runtime. ``keeper`` writes what a
+session keeps. ``paths`` and ``memory_folder`` are where files lie, ``terminal/`` prints. ``collected`` is a
+plugin of its own, for the command; ``_compat`` all that is private of pytest.
 """
 
 from pytest_npudump.plugin.hooks import (

@@ -8,10 +8,14 @@ import pytest
 
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.approval import discarded_if_interrupted, failed_parts, settle
-from pytest_npudump.plugin.conclusion import body_failed, conclude, finish, is_interruption
 from pytest_npudump.plugin.isolation.task import CHILD
-from pytest_npudump.plugin.item_state import (
+from pytest_npudump.plugin.keeper import Keeper
+from pytest_npudump.plugin.marker.item import Identity, request_of
+from pytest_npudump.plugin.marker.marks import is_marked
+from pytest_npudump.plugin.paths import Paths, shared_goldens
+from pytest_npudump.plugin.runtest.approval import discarded_if_interrupted, failed_parts, settle
+from pytest_npudump.plugin.runtest.conclusion import body_failed, conclude, finish, is_interruption
+from pytest_npudump.plugin.runtest.item_state import (
     BAD,
     EARLIER_PARTS,
     ENDED,
@@ -24,13 +28,9 @@ from pytest_npudump.plugin.item_state import (
     only_setup,
     will_run_again,
 )
-from pytest_npudump.plugin.keeper import Keeper
-from pytest_npudump.plugin.marker.item import Identity, request_of
-from pytest_npudump.plugin.marker.marks import is_marked
-from pytest_npudump.plugin.paths import Paths, shared_goldens
-from pytest_npudump.plugin.phase_report import complete_report
-from pytest_npudump.plugin.phases import run_here, run_in_child
-from pytest_npudump.plugin.repetitions import Repetitions
+from pytest_npudump.plugin.runtest.phase_report import complete_report
+from pytest_npudump.plugin.runtest.phases import run_here, run_in_child
+from pytest_npudump.plugin.runtest.repetitions import Repetitions
 from pytest_npudump.plugin.session_runtime import SessionRuntime
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.rank import current_rank
@@ -151,7 +151,7 @@ class Runner:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> list[pytest.TestReport]:
         from pytest_npudump.plugin.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
-        from pytest_npudump.plugin.item_case import Context, session_in_parent  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.runtest.item_case import Context, session_in_parent  # noqa: PLC0415 - the same
         from pytest_npudump.runtime.remote import RemoteRuntime  # noqa: PLC0415 - the same
 
         item.stash[RESULT] = {}
@@ -248,7 +248,7 @@ class Runner:
         self.paths.close()
 
     def _session(self, item: pytest.Item) -> CaseSession:
-        from pytest_npudump.plugin import item_case  # noqa: PLC0415 - with the first test that runs
+        from pytest_npudump.plugin.runtest import item_case  # noqa: PLC0415 - with the first test that runs
 
         settings = self._repetitions.settings_for(item, self._settings)
         context = item_case.Context(settings, self.paths, self.exchange)

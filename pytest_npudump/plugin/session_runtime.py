@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.item_state import only_setup
 from pytest_npudump.plugin.marker.item import request_of
+from pytest_npudump.plugin.runtest.item_state import only_setup
 from pytest_npudump.runtime.select import Choice, choose, load
 from pytest_npudump.scenes import SCENES
 

@@ -10,9 +10,9 @@ import pytest
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, how_it_stopped
 from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
-from pytest_npudump.plugin.item_state import BAD, KEPT, RESULT
+from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS, conclude, how_it_stopped
+from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, RESULT
 from pytest_npudump.regression.case_state import CaseState
 from pytest_npudump.regression.dumps_folder import delete_dumps, make_folder
 from pytest_npudump.regression.unwritten import looks_for_unwritten

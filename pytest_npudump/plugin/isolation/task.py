@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import Identity
-from pytest_npudump.plugin.repetitions import COMPARES
+from pytest_npudump.plugin.runtest.repetitions import COMPARES
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest_npudump.emulator.acl
 if TYPE_CHECKING:
     from conftest import Project
 
-APPLICATION = Path(__file__).parents[1] / "data" / "emulator" / "classify.py"
+APPLICATION = Path(__file__).parents[2] / "data" / "emulator" / "classify.py"
 HEADER = """
 import sys
 from pathlib import Path

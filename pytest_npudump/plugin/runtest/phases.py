@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.conclusion import INTERRUPTIONS, conclude, first_line, how_it_stopped
-from pytest_npudump.plugin.item_state import (
+from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS, conclude, first_line, how_it_stopped
+from pytest_npudump.plugin.runtest.item_state import (
     BAD,
     ENDED,
     KEPT,

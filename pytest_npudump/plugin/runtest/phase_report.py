@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.plugin.item_state import BAD, ENDED, PARTS, RESULT, TEST, only_setup, will_run_again
 from pytest_npudump.plugin.marker.marks import is_marked
+from pytest_npudump.plugin.runtest.item_state import (
+    BAD,
+    ENDED,
+    PARTS,
+    RESULT,
+    TEST,
+    only_setup,
+    will_run_again,
+)
 from pytest_npudump.regression.outcome import NOT_COMPARED
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
-from pytest_npudump.plugin.item_state import BAD, KEPT, RESULT, may_run_again, will_run_again
 from pytest_npudump.plugin.paths import golden_root, keeps_results
+from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, RESULT, may_run_again, will_run_again
 from pytest_npudump.scenes import SCENES
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.plugin.item_state import BAD, EARLIER_PARTS, PARTS, RESULT, TEST
+from pytest_npudump.plugin.runtest.item_state import BAD, EARLIER_PARTS, PARTS, RESULT, TEST
 from pytest_npudump.regression import outcome as status
 
 if TYPE_CHECKING:
