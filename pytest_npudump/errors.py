@@ -75,5 +75,9 @@ class GoldenError(NpudumpError):
     """A golden file that cannot be read, written or trusted."""
 
 
+class MisplacedTensorsError(GoldenError):
+    """A golden that counts, whose tensors are read from beside their place."""
+
+
 class GoldenMissingError(GoldenError):
     """The test has no golden file yet."""

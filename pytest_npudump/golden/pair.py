@@ -16,8 +16,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.store import read_golden, refuse_others, stage_golden
+from pytest_npudump.errors import GoldenError, MisplacedTensorsError
+from pytest_npudump.golden.store import has_digest, read_golden, refuse_others, stage_golden
 from pytest_npudump.golden.tensors import content_digest, read_metadata, save_tensors
 from pytest_npudump.storage.atomic import locked, move_file
 
@@ -85,39 +85,58 @@ class Recording:
     Attributes:
         path: the golden file.
         staged: what is to replace it; None where it stays as it is.
+        digest: of the golden file's content where the recording counts.
         tensors: which recording the tensors are of that wait beside the golden file; "" where none do.
     """
 
     path: Path
     staged: Path | None
+    digest: str
     tensors: str = ""
 
     def commit(self) -> None:
-        """Put what was recorded in the place of what was there.
+        """Put what was recorded in the place of what was there; another run may have recorded the same.
 
         Raises:
-            GoldenError: it cannot be put there, or another recording has taken its place since; the old pair
-                is as it was, or the new one is complete.
+            MisplacedTensorsError: it counts, and the tensors cannot be put in their place.
+            GoldenError: it cannot be put there, or another recording has taken its place since: what was
+                there counts.
         """
         with ExitStack() as stack:
             beside = tensors_path(self.path)
             target = stack.enter_context(locked(beside)) if self.tensors else beside
             golden = stack.enter_context(locked(self.path)) if self.staged is not None else self.path
-            self._refuse_lost(target)
+            if self._is_lost(target):
+                if self._counts(target):
+                    return
+                raise GoldenError(
+                    f"{self.path}: what was recorded is not there any more: another run has recorded the "
+                    f"golden meanwhile, or removed its files; approve again, with one run at a time"
+                )
+            if self.tensors:
+                refuse_others(target)
             if self.staged is not None:
                 refuse_others(golden)
                 move_file(self.staged, golden)
             if self.tensors:
-                refuse_others(target)
-                move_file(_waiting(target), target)
+                self._place_tensors(target)
 
-    def _refuse_lost(self, target: Path) -> None:
-        there = self.staged is None or self.staged.exists()
-        if not there or (self.tensors and _recording_if_any(_waiting(target)) != self.tensors):
-            raise GoldenError(
-                f"{self.path}: what was recorded is not there any more: another run has recorded the golden "
-                f"meanwhile, or removed its files; approve again, with one run at a time"
-            )
+    def _is_lost(self, target: Path) -> bool:
+        staged = has_digest(self.path, self.digest) if self.staged is None else self.staged.exists()
+        return not staged or bool(self.tensors and _recording_if_any(_waiting(target)) != self.tensors)
+
+    def _counts(self, target: Path) -> bool:
+        """Whether another run has recorded the same."""
+        same = not self.tensors or _recording_if_any(target) == self.tensors
+        return same and has_digest(self.path, self.digest)
+
+    def _place_tensors(self, target: Path) -> None:
+        try:
+            move_file(_waiting(target), target)
+        except GoldenError as error:
+            raise MisplacedTensorsError(
+                f"{self.path} is recorded and counts, but {error}; move it there before both are committed"
+            ) from error
 
     def discard(self) -> None:
         """Remove what was recorded; what cannot be removed goes with the next recording of the golden."""
@@ -161,7 +180,7 @@ def stage_pair(
         except BaseException:
             _settle(golden.path, target, waiting)
             raise
-    return Recording(golden.path, staged, recording)
+    return Recording(golden.path, staged.file, staged.digest, recording)
 
 
 def _settle(golden: Path, target: Path, waiting: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -46,21 +46,41 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def stage_golden(path: Path, golden: Golden) -> Path | None:
-    """Write what is to replace the file at ``path`` beside it; a symbolic link is followed.
+@dataclass(frozen=True, slots=True)
+class StagedGolden:
+    """A golden that is to be the content of a file.
 
-    Returns:
-        The file beside it; None where the golden is there already.
+    Attributes:
+        file: what is to replace the file, beside it; None where the golden is its content already.
+        digest: of that content.
+    """
+
+    file: Path | None
+    digest: str
+
+
+def stage_golden(path: Path, golden: Golden) -> StagedGolden:
+    """Write what is to replace the file at ``path`` beside it; a symbolic link is followed.
 
     Raises:
         GoldenError: the golden cannot be written; the old file is as it was.
     """
     content = render(golden).encode()
+    digest = content_digest(content)
     if _holds(path, content):  # asked before the lock, which a folder that is read-only has no place for
-        return None
+        return StagedGolden(None, digest)
     with locked(path) as target:
         refuse_others(target)
-        return None if _holds(target, content) else stage_file(target, [content])
+        held = _holds(target, content)
+        return StagedGolden(None if held else stage_file(target, [content], digest[:16]), digest)
+
+
+def has_digest(path: Path, digest: str) -> bool:
+    """Whether the content of the file at ``path`` is that of :attr:`StagedGolden.digest`."""
+    try:
+        return content_digest(read_regular(path)) == digest
+    except OSError:
+        return False
 
 
 def write_golden(path: Path, golden: Golden, *, replacing: str | None = None) -> bool:

@@ -100,7 +100,8 @@ class Goldens:
         """
         golden = self.successor(previous, table, self.facts(producer), known, blocks)
         if tensors is None:
-            return pair.Recording(self.path, stage_golden(self.path, golden))
+            staged = stage_golden(self.path, golden)
+            return pair.Recording(self.path, staged.file, staged.digest)
         metadata = tensors.metadata(golden)
         return pair.stage_pair(golden, tensors.tensors, metadata, tensors.left_out)
 

@@ -132,6 +132,7 @@ class CaseSession:
         """Let what was recorded count, as all of the test has passed.
 
         Raises:
+            MisplacedTensorsError: it counts, and the tensors of the golden are not in their place.
             GoldenError: it cannot be put in the golden's place, which is as it was.
         """
         recording, self.state = self.state.recording, replace(self.state, recording=None)

@@ -106,8 +106,13 @@ def replace_file(target: Path, chunks: Iterable[Chunk]) -> None:
         raise _unwritable(target, error) from error
 
 
-def stage_file(target: Path, chunks: Iterable[Chunk]) -> Path:
+def stage_file(target: Path, chunks: Iterable[Chunk], name: str) -> Path:
     """Write what is to replace ``target`` beside it, under :func:`locked`; what was staged before goes.
+
+    Args:
+        target: the file.
+        chunks: its new content.
+        name: the same for the same content: whoever stages that too shares the file.
 
     Returns:
         The file, for :func:`move_file`, or to be deleted.
@@ -117,7 +122,7 @@ def stage_file(target: Path, chunks: Iterable[Chunk]) -> Path:
     """
     try:
         _sweep(target)
-        return _write(target, chunks)
+        return _write(target, chunks, name)
     except OSError as error:
         raise _unwritable(target, error) from error
 
@@ -130,7 +135,7 @@ def write_whole(target: Path, chunks: Iterable[Chunk]) -> None:
     Raises:
         OSError: writing failed; an existing file is as it was.
     """
-    temporary = _write(target, chunks)
+    temporary = _write(target, chunks, os.urandom(4).hex())
     try:
         _rename(temporary, target)
     except BaseException:
@@ -167,8 +172,8 @@ def _readable_mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode) | stat.S_IRUSR | stat.S_IWUSR
 
 
-def _write(target: Path, chunks: Iterable[Chunk]) -> Path:
-    temporary = target.with_name(f"{_own_prefix(target)}{os.urandom(4).hex()}{_SUFFIX}")
+def _write(target: Path, chunks: Iterable[Chunk], name: str) -> Path:
+    temporary = target.with_name(f"{_own_prefix(target)}{name}{_SUFFIX}")
     # The mode is left to the umask, as for any file of the repository; mkstemp would make it 0600.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:

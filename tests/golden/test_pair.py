@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pytest_npudump.errors import GoldenError
+from pytest_npudump.errors import GoldenError, MisplacedTensorsError
 from pytest_npudump.golden import pair
 from pytest_npudump.golden.pair import left_out, recorded_tensors, stage_pair, tensors_path
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.golden.tensors import load_tensors, save_tensors
 from pytest_npudump.golden.text import Golden
+from pytest_npudump.storage.atomic import move_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -281,3 +282,48 @@ def test_a_directory_that_took_the_golden_s_place_meanwhile_is_refused(
     ):
         found.commit()
     assert (tmp_path / "a.yaml").is_dir()
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["first", "second"])
+def test_two_runs_that_record_the_same_at_once_are_both_good(
+    tmp_path: Path, recording: Make, first: int
+) -> None:
+    stage_pair(*recording(1.0), {}).commit()
+    runs = [stage_pair(*recording(2.0), {}), stage_pair(*recording(2.0), {})]
+    runs[first].commit()
+    runs[1 - first].commit()
+    assert held(tmp_path / "a.yaml") == 2.0
+    assert beside(tmp_path) == {"a.yaml", "a.safetensors"}
+
+
+def test_a_recording_that_found_the_golden_unchanged_is_held_against_it_again(
+    tmp_path: Path, recording: Make
+) -> None:
+    stage_pair(*recording(1.0), {}).commit()
+    unchanged = stage_pair(*recording(1.0), {})
+    assert unchanged.staged is None
+    unchanged.commit()
+    again = stage_pair(*recording(1.0), {})
+    write_golden(tmp_path / "a.yaml", recording(1.0, rows=3.0)[0])
+    with pytest.raises(GoldenError, match=r"a\.yaml: what was recorded is not there any more: another run"):
+        again.commit()
+
+
+def test_tensors_that_cannot_be_moved_into_place_are_said_to_be_aside_and_are_read_there(
+    tmp_path: Path, recording: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage_pair(*recording(1.0), {}).commit()
+    found = stage_pair(*recording(2.0, rows=2.0), {})
+
+    def refuse(source: Path, target: Path) -> None:
+        if target.suffix == ".safetensors":
+            raise GoldenError(f"{target}: cannot be replaced by {source.name} beside it: in use")
+        move_file(source, target)
+
+    monkeypatch.setattr(pair, "move_file", refuse)
+    with pytest.raises(MisplacedTensorsError, match=r"a\.yaml is recorded and counts, but .*: in use; move"):
+        found.commit()
+    assert held(tmp_path / "a.yaml") == 2.0
+    monkeypatch.undo()
+    stage_pair(*recording(2.0, rows=2.0), {}).commit()
+    assert beside(tmp_path) == {"a.yaml", "a.safetensors"}

@@ -6,7 +6,7 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import GoldenError
+from pytest_npudump.errors import GoldenError, MisplacedTensorsError
 from pytest_npudump.plugin.runtest.item_state import BAD, EARLIER_PARTS, PARTS, RESULT, TEST
 from pytest_npudump.regression import outcome as status
 
@@ -46,8 +46,12 @@ def _commit(item: pytest.Item, test: CaseSession, reports: Sequence[pytest.TestR
     try:
         test.commit()
     except GoldenError as error:
-        problem = f"nothing was recorded: {error}"
-        _not_recorded(item, test, reports, problem)
+        if isinstance(error, MisplacedTensorsError):
+            problem = str(error)
+            _amend(item, reports, status.ERROR)
+        else:
+            problem = f"nothing was recorded: {error}"
+            _not_recorded(item, test, reports, problem)
         reports[-1].outcome = "failed"
         reports[-1].longrepr = f"npudump: {problem}"
 
