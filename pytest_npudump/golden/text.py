@@ -225,7 +225,7 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
     extra = {key: value for key, value in data.items() if key not in (*_RESERVED, *BLOCKS)}
     blocks = {name: data[name] for name in BLOCKS if name in data}
     try:
-        check_edge_lines(blocks.get(EDGES, ""), table.keys)
+        check_edge_lines(blocks.get(EDGES, ""))
     except rows.RowError as error:
         raise _bad_golden(path, lines[EDGES] + 1 + error.row, error.reason) from error
     return Golden(data["test"], producer, table, path, extra, blocks)

@@ -17,13 +17,12 @@ _MEANT: Mapping[str, Port | None] = MappingProxyType({word: port for port, word 
 
 
 def render(edges: Edges, layers: Collection[str]) -> str:
-    """Return a line for each of some layers, in their order; "" where nothing is known of any of them."""
-    found = edges.restricted(layers)
-    if not found.feeds:
-        return ""
+    """Return the lines for some layers, in their order; "" where nothing is known of any of them."""
+    found = edges.restricted(layers).feeds
     lines = (
-        " ".join([TensorKey(layer, "", 0).name_text, SIGN, *map(_word, found.feeds.get(name, (UNKNOWN,)))])
+        " ".join([TensorKey(layer, "", 0).name_text, SIGN, *map(_word, found[name])])
         for layer, name in ((layer, sanitise(layer)) for layer in layers)
+        if name in found
     )
     return "".join(f"{line}\n" for line in lines if line.isprintable())
 
@@ -45,7 +44,7 @@ def parse(text: str, told_by: str) -> Edges:
     for line in text.splitlines():
         name, _, *words = line.split(" ")
         nodes.append(Node(TensorKey.parse(f"{name}:output.0").layer, "", tuple(map(_port, words))))
-    return Edges.of([node for node in nodes if node.inputs != (UNKNOWN,)], told_by)
+    return Edges.of(nodes, told_by)
 
 
 def _port(word: str) -> Port | None:

@@ -9,7 +9,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings, resolve_raw_names
 from pytest_npudump.errors import DumpError
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.outcome import Escalation, FirstRun
+from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome
 from pytest_npudump.regression.record import needs_processes
 from pytest_npudump.regression.second_run_reference import failing_layers, known_keys
 from pytest_npudump.regression.unwritten import read_probe
@@ -65,7 +65,7 @@ def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
         return plan
     if not (case.settings.escalate and case.request.escalate):
         return None
-    wanted = failing_layers(outcome)
+    wanted = _sources_first(outcome, failing_layers(outcome))
     return _plan(case, first, dump, wanted) if wanted else None
 
 
@@ -75,6 +75,13 @@ def _layers_to_keep(case: Case, dump: Dump) -> tuple[str, ...]:
     return tuple(layer for layer in layers if matches_any(patterns, layer))
 
 
+def _sources_first(outcome: Outcome, layers: tuple[str, ...]) -> tuple[str, ...]:
+    """Put the layers of sources before those that follow from them: not all may fit."""
+    sources = outcome.sources.independent if outcome.sources is not None else ()
+    named = {sanitise(source.key.layer) for source in sources}
+    return tuple(sorted(layers, key=lambda layer: sanitise(layer) not in named))
+
+
 def _plan(case: Case, first: FirstRun, dump: Dump, wanted: tuple[str, ...]) -> Plan:
     sizes = _sizes(dump)
     chosen, omitted = _within_limit(wanted, sizes, case.settings.dump_limit)
@@ -82,7 +89,8 @@ def _plan(case: Case, first: FirstRun, dump: Dump, wanted: tuple[str, ...]) -> P
     if omitted:
         notes.append(
             f"the tensors of {len(wanted)} layers exceed --npudump-dump-limit "
-            f"({case.settings.dump_limit} bytes): only the first {len(chosen)} in execution order are dumped"
+            f"({case.settings.dump_limit} bytes): only {len(chosen)} are dumped, sources first, else in "
+            f"execution order"
         )
     if not chosen:
         problem = f"not run: {notes[0]}"

@@ -18,6 +18,7 @@ from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, s
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.outcome import Escalation, Finding, Outcome, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
 
@@ -173,7 +174,7 @@ def _escalation_lines(result: Result, escalation: Escalation, limit: int | None)
         return [f"second run: {escalation.problem}"]
     findings = escalation.findings
     lines = [f"second run: {_reproduction(result, escalation)} ({_layers(escalation)} dumped as tensors)"]
-    for finding in _most_telling(findings)[:limit]:
+    for finding in _most_telling(findings, result.outcome.sources)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed("note", escalation.notes, limit)
     return [*lines, f"tensors:    {shown(escalation.directory)}"]
@@ -203,9 +204,10 @@ def _layers(escalation: Escalation) -> str:
     return f"{count} layer{'' if count == 1 else 's'}"
 
 
-def _most_telling(findings: Iterable[Finding]) -> list[Finding]:
-    """Put tensors that did not reproduce first, else keep execution order."""
-    return sorted(findings, key=lambda finding: finding.reproduced is not False)
+def _most_telling(findings: Iterable[Finding], sources: Sources | None) -> list[Finding]:
+    """Put tensors that did not reproduce first, then sources, else keep execution order."""
+    named = {source.key for source in sources.independent} if sources is not None else set()
+    return sorted(findings, key=lambda finding: (finding.reproduced is not False, finding.key not in named))
 
 
 def ways_out(result: Result) -> list[str]:

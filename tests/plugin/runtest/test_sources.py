@@ -72,6 +72,21 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
     assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
 
 
+def test_the_second_run_dumps_sources_before_what_follows_from_them(project: Project) -> None:
+    write(project)
+    project.marked()
+    project.record()
+    write(project, left_a=0.1, right_b=0.1)
+    failed(project, "--npudump-dump-limit=600").stdout.fnmatch_lines(
+        [
+            "second run: the failure reproduced (2 layers dumped as tensors)",
+            "  left/a:output.0: *",
+            "  right/b:output.0: *",
+            "note: *: only 2 are dumped, sources first, else in execution order",
+        ]
+    )
+
+
 def test_the_golden_keeps_what_feeds_what(project: Project) -> None:
     write(project)
     project.marked()
