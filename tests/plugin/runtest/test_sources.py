@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FED_BY = {"left/a": ["image"], "left/b": ["left/a"], "right/a": ["image"], "right/b": ["right/a"]}
 
 
