@@ -15,7 +15,6 @@ import numpy as np
 from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.compare.tensors.float64 import Blocks
 from pytest_npudump.compare.tensors.ulp import add_near_ulp, add_ulp
-from pytest_npudump.dump.stats.float import finite_bits
 from pytest_npudump.dump.stats.half import in_order
 from pytest_npudump.dump.stats.sums import block_dot, block_sum
 
@@ -56,10 +55,10 @@ class Float32Comparer(Comparer):
         one.take(first)
         other.take(second)
         special = 0
-        if first.special or second.special:
+        if first.finite is not None or second.finite is not None:
             golden, actual, special = self._cleared((golden, first), (actual, second), offset)
             first, second = one.measure_cleared(golden), other.measure_cleared(actual)
-        if not self._add_distant(first, second, (golden, actual), offset):
+        if not self._add_distant(first, second, (golden, actual), offset, special):
             self._blocks.add(golden, actual, offset, (first.squares, second.squares))
         if not add_near_ulp(self._measures, golden, actual, self._buffers):
             add_ulp(self._measures, golden, actual, self._buffers)
@@ -73,37 +72,62 @@ class Float32Comparer(Comparer):
         Two equal zeros add nothing to any sum and are within every tolerance.
         """
         (one, first), (other, second) = golden, actual
-        bits, nan = self._finite_bits("golden codes", one)
-        more_bits, more_nan = self._finite_bits("actual codes", other)
-        codes, more_codes = one.view(bits.dtype), other.view(bits.dtype)
-        finite = np.bitwise_and(bits, more_bits, out=bits)
+        finite = self._finite(first, second)
         special = np.equal(finite, 0, out=self._buffers.flags("special", one.size))
         pairs = int(np.count_nonzero(special))
-        different = np.not_equal(codes, more_codes, out=self._buffers.flags("flags", one.size))
-        np.logical_and(different, special, out=different)
-        np.greater(different, np.logical_and(nan, more_nan, out=nan), out=different)
-        differ = int(np.count_nonzero(different))
+        differ = self._count_different(special, golden, actual)
         if differ and self._worst.wants_special:
-            self._worst.add_special(np.flatnonzero(different), one, other, offset)
+            self._worst.add_special(np.flatnonzero(special), one, other, offset)
         counts = [(side.nan, side.special - side.nan) for side in (first, second)]
         self._measures.take_special(counts[0], counts[1], pairs, differ)
-        np.bitwise_and(more_codes, finite, out=more_bits)
-        np.bitwise_and(codes, finite, out=finite)
-        return finite.view(one.dtype), more_bits.view(other.dtype), pairs
+        cleared = []
+        for name, chunk, side in (("golden", one, first), ("actual", other, second)):
+            found = side.values
+            if side.special < pairs:
+                found = self._buffers.array(f"{name} codes", one.size, finite.dtype)
+                found = np.bitwise_and(chunk.view(finite.dtype), finite, out=found).view(chunk.dtype)
+            cleared.append(found)
+        return cleared[0], cleared[1], pairs
 
-    def _finite_bits(self, name: str, chunk: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Integers that are -1 where an element is finite and else 0, and where it is NaN."""
-        infinity, signed = self._kernels[0].largest + 1, np.dtype(f"i{chunk.itemsize}")
-        found = self._buffers.array(name, chunk.size, signed)
-        np.bitwise_and(chunk.view(signed), np.iinfo(signed).max, out=found)
-        nan = np.greater(found, infinity, out=self._buffers.flags(f"{name} nan", chunk.size))
-        finite_bits(found, infinity)
-        return found, nan
+    def _finite(self, golden: Measured, actual: Measured) -> np.ndarray:
+        """Integers of the elements' size that are -1 where both are finite and else 0."""
+        if golden.finite is not None and actual.finite is not None:
+            return np.bitwise_and(golden.finite, actual.finite, out=golden.finite)
+        found = actual.finite if golden.finite is None else golden.finite
+        assert found is not None  # noqa: S101 - asked where one has such elements
+        return found
+
+    def _count_different(
+        self, special: np.ndarray, golden: tuple[np.ndarray, Measured], actual: tuple[np.ndarray, Measured]
+    ) -> int:
+        """How many of the ``special`` pairs are not equal, which are those that stay set."""
+        codes = np.dtype(f"i{golden[0].itemsize}")
+        sides = golden[0].view(codes), actual[0].view(codes)
+        differ = np.not_equal(*sides, out=self._buffers.flags("flags", special.size))
+        np.logical_and(special, differ, out=special)
+        found = int(np.count_nonzero(special))
+        if not (found and golden[1].nan and actual[1].nan):
+            return found
+        magnitudes = self._buffers.array("magnitudes", special.size, codes)
+        nan = self._buffers.flags("nan", special.size)
+        for side, flags in zip(sides, (differ, nan), strict=True):
+            np.bitwise_and(side, np.iinfo(codes).max, out=magnitudes)
+            np.greater(magnitudes, self._kernels[0].largest + 1, out=flags)
+        np.greater(special, np.logical_and(differ, nan, out=nan), out=special)
+        return int(np.count_nonzero(special))
 
     def _add_distant(
-        self, first: Measured, second: Measured, pair: tuple[np.ndarray, np.ndarray], offset: int
+        self,
+        first: Measured,
+        second: Measured,
+        pair: tuple[np.ndarray, np.ndarray],
+        offset: int,
+        cleared: int,
     ) -> bool:
-        """Add finite pairs but for their ULP distances, or return False and leave all as it was."""
+        """Add finite pairs but for their ULP distances, or return False and leave all as it was.
+
+        ``cleared`` pairs are two zeros that stand for others.
+        """
         if not self._usable or not _fits(first.magnitude):
             return False
         one, other = first.values, second.values
@@ -114,7 +138,7 @@ class Float32Comparer(Comparer):
             return False
         magnitude = np.abs(one, out=self._buffers.floats("magnitude", one.size))
         self._add_dots(first, second, difference)
-        relative, changed = self._add_relative(distance, magnitude, highest)
+        relative, changed = self._add_relative(distance, magnitude, highest, cleared)
         top = math.inf if changed else float(np.maximum.reduce(relative)) if highest else 0.0
         self._measures.max_rel = max(self._measures.max_rel, top)
         if not self._all_within(highest, top):
@@ -202,7 +226,7 @@ class Float32Comparer(Comparer):
         measures.actual_squares.add(squares + 2 * across + apart)
 
     def _add_relative(
-        self, distance: np.ndarray, magnitude: np.ndarray, highest: float
+        self, distance: np.ndarray, magnitude: np.ndarray, highest: float, cleared: int
     ) -> tuple[np.ndarray, int]:
         """Add |difference| / |golden|, and return it, and how many elements have 0 as golden only.
 
@@ -213,12 +237,13 @@ class Float32Comparer(Comparer):
             measures.relative_count += _nonzero(magnitude)
             return distance, 0
         relative = np.divide(distance, magnitude, out=self._buffers.floats("relative", distance.size))
-        total, count, changed = block_sum(relative), relative.size, 0
+        total, count, changed = math.nan if cleared else block_sum(relative), relative.size, 0
         if not math.isfinite(total):
             zero = np.equal(magnitude, 0, out=self._buffers.flags("flags", count))
             count -= int(np.count_nonzero(zero))
-            moved = np.not_equal(distance, 0, out=self._buffers.flags("perhaps", zero.size))
-            changed = int(np.count_nonzero(np.logical_and(moved, zero, out=moved)))
+            if relative.size - count > cleared:
+                moved = np.not_equal(distance, 0, out=self._buffers.flags("perhaps", zero.size))
+                changed = int(np.count_nonzero(np.logical_and(moved, zero, out=moved)))
             bits = self._buffers.array("bound", zero.size, np.dtype(np.int32))
             np.copyto(bits, zero)
             np.subtract(bits, 1, out=bits)

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.dump.bytes.buffers import Buffers
 
-_BLOCK = 1 << 16
+_BLOCK_BYTES = 1 << 18
 _COLUMNS = 2048
-_LEAST_ROWS, _MOST_ROWS = 8, 64
+_LEAST_ROWS, _MOST_ROWS = 8, 32
+_LONG = 8
+"""Bytes of the type whose distances may add up to more than 64 bits hold."""
 
 
 def add_ulp(
@@ -27,16 +29,25 @@ def add_ulp(
 
     ``finite`` is set where neither is NaN or infinite; None where all are.
     """
-    for start in range(0, golden.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
+    block = _BLOCK_BYTES // golden.itemsize
+    for start in range(0, golden.size, block):
+        part = slice(start, start + block)
         gap = _ordered_gap(golden[part], actual[part], buffers)
         pairs = gap.size
         if finite is not None:
             np.multiply(gap, finite[part], out=gap)
             pairs = int(np.count_nonzero(finite[part]))
-        wide = buffers.doubles("ulp", gap.size)
-        np.copyto(wide, gap)
-        measures.take_ulp(int(np.maximum.reduce(gap)), float(np.add.reduce(wide)), pairs)
+        highest = int(np.maximum.reduce(gap))
+        measures.take_ulp(highest, _sum(gap, highest, buffers), pairs)
+
+
+def _sum(gap: np.ndarray, highest: int, buffers: Buffers) -> float:
+    """The sum of distances of shape (n,), the largest of which is ``highest``."""
+    if gap.itemsize < _LONG:
+        return float(_exact_sum(gap, highest, buffers))
+    wide = buffers.doubles("ulp", gap.size)
+    np.copyto(wide, gap)
+    return float(np.add.reduce(wide))
 
 
 def _ordered_gap(golden: np.ndarray, actual: np.ndarray, buffers: Buffers) -> np.ndarray:
@@ -78,15 +89,21 @@ def add_near_ulp(measures: Measures, golden: np.ndarray, actual: np.ndarray, buf
         return False
     np.abs(np.subtract(one, other, out=gap), out=gap)
     highest = int(np.maximum.reduce(gap))
-    measures.take_ulp(highest, float(_exact_sum(gap, highest)), gap.size)
+    measures.take_ulp(highest, float(_exact_sum(gap, highest, buffers)), gap.size)
     return True
 
 
-def _exact_sum(values: np.ndarray, highest: int) -> int:
-    """The sum of integers of shape (n,) from 0 to ``highest``, added in their own type while they fit."""
+def _exact_sum(values: np.ndarray, highest: int, buffers: Buffers) -> int:
+    """The sum of integers of shape (n,) from 0 to ``highest``, added in their own type while they fit.
+
+    The halves of the digits of larger ones are added apart.
+    """
     rows = min(np.iinfo(values.dtype).max // max(highest, 1), _MOST_ROWS)
-    whole = values.size - values.size % (rows * _COLUMNS)
     if rows < _LEAST_ROWS:
-        return int(np.add.reduce(values, dtype=np.int64))
+        digits = 4 * values.itemsize
+        part, most = buffers.array("ulp part", values.size, values.dtype), (1 << digits) - 1
+        upper = _exact_sum(np.right_shift(values, digits, out=part), highest >> digits, buffers)
+        return (upper << digits) + _exact_sum(np.bitwise_and(values, most, out=part), most, buffers)
+    whole = values.size - values.size % (rows * _COLUMNS)
     partial = np.add.reduce(values[:whole].reshape(-1, rows, _COLUMNS), axis=1, dtype=values.dtype)
     return sum(int(np.add.reduce(part, axis=None, dtype=np.int64)) for part in (partial, values[whole:]))

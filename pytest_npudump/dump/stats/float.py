@@ -51,6 +51,7 @@ class Measured(NamedTuple):
         zero: how many are 0 or -0.
         sum, squares: the sum of the finite elements, and of their squares.
         nan, neg_inf, pos_inf: numbers of such elements.
+        finite: integers that are -1 where an element is finite and else 0; None where all are.
     """
 
     values: np.ndarray
@@ -62,6 +63,7 @@ class Measured(NamedTuple):
     nan: int = 0
     neg_inf: int = 0
     pos_inf: int = 0
+    finite: np.ndarray | None = None
 
     @property
     def magnitude(self) -> float:
@@ -91,8 +93,8 @@ class Kernel(ABC):
     def measure(self, chunk: np.ndarray, *, special_sums: bool = True) -> Measured:
         """Measure a contiguous chunk of shape (n,), n > 0.
 
-        Without ``special_sums`` one with NaN or infinities has neither values nor sums: avg and l2norm of a
-        tensor that holds it do not depend on them.
+        Without ``special_sums`` one with NaN or infinities has no sums, and values of its own type: avg and
+        l2norm of a tensor that holds it do not depend on them.
         """
         ends = extremes(chunk, self.largest)
         if ends is not None:
@@ -102,7 +104,7 @@ class Kernel(ABC):
         if special_sums:
             found = self._measure_finite(kept.values, low, high)
         else:
-            found = Measured(chunk, low, high, self._zeros(kept.values), 0.0, 0.0)
+            found = Measured(kept.values, low, high, self._zeros(kept.values), 0.0, 0.0)
         ends = kept.ends(low, high, found.zero, self.largest)
         return found._replace(
             low=None if ends is None else ends[0],
@@ -111,13 +113,17 @@ class Kernel(ABC):
             nan=kept.nan,
             neg_inf=kept.neg_inf,
             pos_inf=kept.pos_inf,
+            finite=kept.finite,
         )
 
     def measure_cleared(self, chunk: np.ndarray) -> Measured:
-        """Measure a chunk without NaN and infinities whose zeros nobody asks for: ``zero`` is 0."""
+        """Measure a chunk without NaN and infinities but for its zeros and its sum, which are 0 here."""
         low, high = extremes(chunk, self.largest) or (0.0, 0.0)
         values = self._values(chunk)
-        return Measured(values, low, high, 0, *sums(values, max(-low, high), self._buffers))
+        magnitude = max(-low, high)
+        if _SQUARE_LOW < magnitude < _SQUARE_HIGH:
+            return Measured(values, low, high, 0, 0.0, block_dot(values, values))
+        return Measured(values, low, high, 0, 0.0, sums(values, magnitude, self._buffers)[1])
 
     def _measure_finite(self, chunk: np.ndarray, low: float, high: float) -> Measured:
         zero = self._zeros(chunk) if low <= 0 <= high else 0
@@ -181,10 +187,12 @@ class Cleared(NamedTuple):
 
     Attributes:
         values: the elements, of the chunk's type, with 0 in place of them; overwritten by the next chunk.
+        finite: integers of their size that are -1 where an element is finite and else 0.
         nan, neg_inf, pos_inf: how many there were.
     """
 
     values: np.ndarray
+    finite: np.ndarray
     nan: int
     neg_inf: int
     pos_inf: int
@@ -216,26 +224,20 @@ def cleared(chunk: np.ndarray, infinity: int, buffers: Buffers) -> Cleared:
     """
     signed, _, sign = _CODES[chunk.itemsize]
     codes = chunk.view(signed)
-    found = buffers.array("cleared", chunk.size, signed)
+    finite, kept = (buffers.array(name, chunk.size, signed) for name in ("finite", "cleared"))
     flags = buffers.flags("zeros", chunk.size)
-    np.bitwise_and(codes, sign - 1, out=found)
-    counts = [
-        int(np.count_nonzero(test(array, code, out=flags)))
-        for test, array, code in (
-            (np.greater, found, infinity),
-            (np.equal, codes, infinity - sign),
-            (np.equal, codes, infinity),
-        )
-    ]
-    finite_bits(found, infinity)
-    np.bitwise_and(found, codes, out=found)
-    return Cleared(found.view(chunk.dtype), *counts)
 
+    def count(test: np.ufunc, values: np.ndarray, code: int) -> int:
+        return int(np.count_nonzero(test(values, code, out=flags)))
 
-def finite_bits(magnitudes: np.ndarray, infinity: int) -> None:
-    """Turn codes without their sign, signed integers of shape (n,), into -1 where finite and 0 elsewhere."""
-    np.subtract(magnitudes, infinity, out=magnitudes)
-    np.right_shift(magnitudes, 8 * magnitudes.itemsize - 1, out=magnitudes)
+    np.bitwise_and(codes, sign - 1, out=finite)
+    nan = count(np.greater, finite, infinity) if int(np.maximum.reduce(finite)) > infinity else 0
+    np.subtract(finite, infinity, out=finite)
+    np.right_shift(finite, 8 * finite.itemsize - 1, out=finite)
+    infinite = count(np.equal, finite, 0) - nan
+    negative = count(np.equal, codes, infinity - sign) if infinite else 0
+    np.bitwise_and(finite, codes, out=kept)
+    return Cleared(kept.view(chunk.dtype), finite, nan, negative, infinite - negative)
 
 
 def extremes(chunk: np.ndarray, largest: int) -> tuple[float, float] | None:
