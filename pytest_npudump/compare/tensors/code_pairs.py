@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.stats.totals import Totals
 
 _CODES = 256
-_WORTH_PAIRS = 1 << 17
+WORTH_PAIRS = 1 << 17
 """Elements from which on counting pairs is faster, as what is done once for a tensor takes a millisecond."""
 _CODE = np.dtype(np.uint16)
 _BLOCK = 1 << 16
@@ -45,32 +45,23 @@ class CodesComparer(Comparer):
 
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         codes = golden.view(np.uint8), actual.view(np.uint8)
-        if golden.size < _WORTH_PAIRS:
+        if golden.size < WORTH_PAIRS:
             self._sides.golden.add(golden)
             self._sides.actual.add(actual)
             self._blocks.add(self._tables[0][codes[0]], self._tables[1][codes[1]], offset)
             return
         if self._pairs is None:
             self._pairs = CodePairs(*self._tables)
-        joint = self._joint(*codes)
+        joint = joint_codes(*codes, self._buffers)
         counts = np.zeros(_CODES * _CODES, np.int64)
         count_codes(joint, counts)
         self._pairs.counts += counts
         self._list_special(self._pairs, joint, counts, offset)
         self._list_worst(self._pairs, joint, counts, offset)
 
-    def _joint(self, golden: np.ndarray, actual: np.ndarray) -> np.ndarray:
-        """256 times the golden code plus the actual one."""
-        joint, low = (self._buffers.array(name, golden.size, _CODE) for name in ("joint", "low"))
-        np.copyto(joint, golden)
-        np.copyto(low, actual)
-        np.left_shift(joint, 8, out=joint)
-        np.bitwise_or(joint, low, out=joint)
-        return joint
-
     def _list_special(self, pairs: CodePairs, joint: np.ndarray, counts: np.ndarray, offset: int) -> None:
         if self._worst.wants_special and counts[pairs.special_different].any():
-            places = _places(joint, pairs.special_different)[: self._worst.limit]
+            places = places_of(joint, pairs.special_different)[: self._worst.limit]
             found = joint[places]
             self._worst.take_special(places, pairs.golden[found], pairs.actual[found], offset)
 
@@ -83,7 +74,7 @@ class CodesComparer(Comparer):
         far = far[np.argsort(-pairs.distance[far], kind="stable")]
         enough = int(np.searchsorted(np.cumsum(counts[far]), self._worst.limit))
         least = pairs.distance[far[min(enough, far.size - 1)]]
-        places = _places(joint, far[pairs.distance[far] >= least])
+        places = places_of(joint, far[pairs.distance[far] >= least])
         found = joint[places]
         kept = self._worst.candidates(pairs.distance[found])
         found = found[kept]
@@ -106,7 +97,17 @@ class CodesComparer(Comparer):
         return golden, actual
 
 
-def _places(joint: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def joint_codes(golden: np.ndarray, actual: np.ndarray, buffers: Buffers) -> np.ndarray:
+    """256 times the golden code plus the actual one, of uint8 of shape (n,)."""
+    joint, low = (buffers.array(name, golden.size, _CODE) for name in ("joint", "low"))
+    np.copyto(joint, golden)
+    np.copyto(low, actual)
+    np.left_shift(joint, 8, out=joint)
+    np.bitwise_or(joint, low, out=joint)
+    return joint
+
+
+def places_of(joint: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Where one of the codes ``wanted`` is."""
     chosen = np.zeros(_CODES * _CODES, np.bool_)
     chosen[wanted] = True

@@ -18,6 +18,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.comparer import Comparer
     from pytest_npudump.compare.tensors.measures import Measures
+    from pytest_npudump.compare.tensors.packed_codes import PackedCodes
     from pytest_npudump.dump.stats.totals import Totals
 
 _BYTE = 8
@@ -29,12 +30,15 @@ _NEAR = 1 - 1e-6
 class PackedComparer:
     """Chunks of bytes of the type called ``name``, whose values ``values`` compares where they differ.
 
-    ``values`` takes the codes themselves of types that it has a table for.
+    ``values`` takes the codes themselves of types that it has a table for; ``codes`` takes many bytes of
+    types that have several elements in each.
     """
 
-    def __init__(self, name: str, values: Comparer, measures: Measures, *, coded: bool) -> None:
+    def __init__(
+        self, name: str, values: Comparer, measures: Measures, *, coded: bool, codes: PackedCodes | None
+    ) -> None:
         self._name, self._values, self._measures = name, values, measures
-        self._coded = coded
+        self._coded, self._codes = coded, codes
         self._equal = raw_accumulator(name, None)
 
     def add(self, golden: np.ndarray, actual: np.ndarray, offset: int, count: int) -> None:
@@ -42,10 +46,14 @@ class PackedComparer:
         whole = golden.size * _BYTE == count * BY_NAME[self._name].bits
         if whole and same_bytes(golden, actual) and self._add_equal(golden):
             return
-        bits = BY_NAME[self._name].bits
-        for start in range(0, count, CHUNK):
-            part, octets = min(CHUNK, count - start), slice(start * bits // _BYTE, None)
-            one, other = (self._decoded(side[octets], part, bits) for side in (golden, actual))
+        bits, first = BY_NAME[self._name].bits, 0
+        if self._codes is not None and self._codes.takes(golden):
+            octets = count * bits // _BYTE
+            self._codes.add(golden[:octets], actual[:octets], offset)
+            first = octets * _BYTE // bits
+        for start in range(first, count, CHUNK):
+            part, begin = min(CHUNK, count - start), start * bits // _BYTE
+            one, other = (self._decoded(side[begin:], part, bits) for side in (golden, actual))
             self._values.add(one, other, offset + start)
 
     def _add_equal(self, chunk: np.ndarray) -> bool:
@@ -63,6 +71,9 @@ class PackedComparer:
     def finish(self) -> tuple[Totals, Totals]:
         """As :meth:`Comparer.finish`."""
         golden, actual = self._values.finish()
+        if self._codes is not None:
+            for side, totals in zip((golden, actual), self._codes.finish(), strict=True):
+                side.merge(totals)
         equal = self._equal.totals()
         if equal.count:
             self._measures.take_equal(equal)

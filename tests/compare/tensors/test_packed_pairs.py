@@ -54,16 +54,18 @@ def test_tensors_unpacked_piece_by_piece_compare_as_those_unpacked_as_a_whole(
     assert found.difference is not None
     assert found.golden is not None
     assert found.actual is not None
+    by_codes = count and (dtype == "hifloat8" or dtype.startswith("float4"))
     for record, values in ((found.golden, one), (found.actual, other)):
         stats = tensor_stats(values)
-        if dtype == "hifloat8" and count:  # whose sums by codes are exact, where those of float32 are rounded
+        if by_codes:  # whose sums by codes are exact, where those of float32 are rounded
             stats = replace(
                 stats, avg=pytest.approx(stats.avg, 1e-6), l2norm=pytest.approx(stats.l2norm, 1e-6)
             )
             assert record.payload is not None
-            assert record.stats == payload_stats(record.payload, dtype, count)
+            by_file = payload_stats(record.payload, dtype, count)
+            assert record.stats == replace(by_file, avg=pytest.approx(by_file.avg, 1e-12))
         assert record.stats == stats
-    if dtype == "hifloat8" and count:
+    if by_codes:
         sums = ("norm", "max_rel", "mean_rel", "cosine", "relative_l2")
         found_sums = {name: getattr(expected, name) for name in sums}
         expected = replace(expected, **{n: v and pytest.approx(v, 2e-6) for n, v in found_sums.items()})
@@ -82,6 +84,44 @@ def test_the_memory_that_this_takes_does_not_grow_with_the_tensor(dtype: str, tm
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + (1 << 20)
+
+
+@pytest.mark.parametrize("dtype", [name for name in PACKED if BY_NAME[name].bits < 8])
+@pytest.mark.parametrize("rtol", [0, 0.3])
+@pytest.mark.parametrize("spare", [0, 1, 7])
+def test_every_pair_of_bytes_compares_as_its_elements_do(
+    dtype: str, rtol: float, spare: int, tmp_path: Path
+) -> None:
+    octets = np.tile(np.arange(1 << 16, dtype=np.uint16), 9).view(np.uint8).reshape(-1, 2)
+    octets = np.random.default_rng(0).permutation(octets)
+    octets[: octets.shape[0] // 2] = octets[: octets.shape[0] // 2] & 0x11
+    count = octets.shape[0] * (8 // BY_NAME[dtype].bits) - spare % (8 // BY_NAME[dtype].bits)
+    records = []
+    for name, side in zip(("golden", "actual"), octets.T, strict=True):
+        (tmp_path / name).write_bytes(side.tobytes())
+        payload = Payload(tmp_path / name, 0, side.size)
+        records.append(TensorRecord(KEY, "Conv", dtype, (count,), payload.path, "ND", payload=payload))
+    found = compare_pair(Pair(*records, "ND", rtol=rtol))
+    golden, actual = (_values(record).astype(np.float64) for record in records)
+    distance, size = np.abs(actual - golden), np.abs(golden)
+    assert found.difference is not None
+    assert found.golden is not None
+    assert found.golden.stats is not None
+    assert found.difference.outside == np.count_nonzero(distance > rtol * size)
+    assert found.difference.max_abs == distance.max()
+    assert found.difference.magnitude == size.max()
+    relative = (distance / np.where(size == 0, 1, size))[size != 0]
+    assert found.difference.mean_rel == pytest.approx(relative.mean(), rel=1e-12)
+    norms = np.linalg.norm(golden), np.linalg.norm(actual)
+    assert found.difference.norm == pytest.approx(norms[0], rel=1e-12)
+    assert found.difference.relative_l2 == pytest.approx(np.linalg.norm(distance) / norms[0], rel=1e-12)
+    assert found.difference.cosine == pytest.approx(golden @ actual / norms[0] / norms[1], rel=1e-12)
+    far = np.lexsort((np.arange(count), -distance))[:5]
+    assert [element.index[0] for element in found.difference.worst] == far.tolist()
+    assert [element.actual for element in found.difference.worst] == actual[far].tolist()
+    stats = found.golden.stats
+    assert (stats.max, stats.min, stats.zero) == (golden.max(), golden.min(), np.count_nonzero(golden == 0))
+    assert stats.avg == pytest.approx(golden.mean(), rel=1e-12)
 
 
 def test_types_that_do_not_compare_have_their_statistics(tmp_path: Path) -> None:
