@@ -28,6 +28,10 @@ class ComplexComparer(Comparer):
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         self._sides.golden.add(golden)
         self._sides.actual.add(actual)
+        self.add_values(golden, actual, offset)
+
+    def add_values(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
+        """Add two chunks as :meth:`add` does, but to no statistics."""
         for start in range(0, golden.size, _BLOCK):
             part = slice(start, start + _BLOCK)
             one, other = (side[part].astype(np.complex128) for side in (golden, actual))

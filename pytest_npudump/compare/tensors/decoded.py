@@ -4,33 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pytest_npudump.compare.tensors.comparer import same_bytes
 from pytest_npudump.compare.tensors.paired_chunks import CHUNK
 from pytest_npudump.dump.arrays.decode import decode
-from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.stats.accumulators import raw_accumulator
-from pytest_npudump.dump.stats.float import extremes
-from pytest_npudump.dump.stats.half import FLOAT16, to_float32
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from pytest_npudump.compare.tensors.comparer import Comparer
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.compare.tensors.packed_codes import PackedCodes
     from pytest_npudump.dump.stats.totals import Totals
 
 _BYTE = 8
-_BLOCK = 1 << 17
-_NEAR = 1 - 1e-6
-"""Share of the largest square, in float32, from which on an element may be the largest one."""
 
 
 class PackedComparer:
     """Chunks of bytes of the type called ``name``, whose values ``values`` compares where they differ.
 
-    ``values`` takes the codes themselves of types that it has a table for; ``codes`` takes many bytes of
+    ``values`` takes the bytes themselves where they are ``coded``; ``codes`` takes many bytes of
     types that have several elements in each.
     """
 
@@ -44,7 +38,8 @@ class PackedComparer:
     def add(self, golden: np.ndarray, actual: np.ndarray, offset: int, count: int) -> None:
         """Add ``count`` elements in uint8 of one axis each, the first of which is element ``offset``."""
         whole = golden.size * _BYTE == count * BY_NAME[self._name].bits
-        if whole and same_bytes(golden, actual) and self._add_equal(golden):
+        if whole and not self._coded and same_bytes(golden, actual):
+            self._equal.add(golden)
             return
         bits, first = BY_NAME[self._name].bits, 0
         if self._codes is not None and self._codes.takes(golden):
@@ -55,14 +50,6 @@ class PackedComparer:
             part, begin = min(CHUNK, count - start), start * bits // _BYTE
             one, other = (self._decoded(side[begin:], part, bits) for side in (golden, actual))
             self._values.add(one, other, offset + start)
-
-    def _add_equal(self, chunk: np.ndarray) -> bool:
-        if self._name == "complex32":
-            if extremes(chunk.view(np.float16), FLOAT16.largest) is None:
-                return False
-            self._measures.magnitude = max(self._measures.magnitude, _largest_complex(chunk))
-        self._equal.add(chunk)
-        return True
 
     def _decoded(self, chunk: np.ndarray, count: int, bits: int) -> np.ndarray:
         chunk = chunk[: -(-count * bits // _BYTE)]
@@ -80,22 +67,3 @@ class PackedComparer:
             golden.merge(equal)
             actual.merge(equal)
         return golden, actual
-
-
-def _largest_complex(chunk: np.ndarray) -> float:
-    """The largest magnitude of finite complex32, given as bytes."""
-    found = 0.0
-    halves = chunk.view(np.float16)
-    buffers = scratch_buffers()
-    for start in range(0, halves.size, _BLOCK):
-        part = halves[start : start + _BLOCK]
-        # The values come with every other one first: the real parts, then the imaginary ones.
-        parts = to_float32(part, FLOAT16, buffers.floats("values", part.size))
-        squares = np.multiply(parts, parts, out=buffers.floats("squares", part.size))
-        sizes = squares[: part.size // 2]
-        np.add(sizes, squares[part.size // 2 :], out=sizes)
-        highest = float(np.maximum.reduce(sizes))
-        if highest >= found * found * _NEAR:
-            real, imaginary = parts.reshape(2, -1)[:, sizes >= highest * _NEAR].astype(np.float64)
-            found = max(found, float(np.hypot(real, imaginary).max()))
-    return found

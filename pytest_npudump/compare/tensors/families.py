@@ -13,6 +13,7 @@ from pytest_npudump.compare.tensors.complex import ComplexComparer
 from pytest_npudump.compare.tensors.decoded import PackedComparer
 from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES, Float32Comparer
 from pytest_npudump.compare.tensors.float64 import Float64Comparer
+from pytest_npudump.compare.tensors.half_complex import HalfComplexComparer
 from pytest_npudump.compare.tensors.packed_codes import PackedCodes
 from pytest_npudump.dump.stats.accumulators import Ordered, array_accumulator, dtype_name, raw_accumulator
 from pytest_npudump.dump.values.small_floats import hifloat8_table
@@ -64,14 +65,16 @@ def packed_comparer(
 ) -> PackedComparer:
     """The comparer of two tensors of one type that has to be decoded, as :func:`comparer_of` has them."""
     name = values[0].name
-    if name != "hifloat8":
+    if name not in {"hifloat8", "complex32"}:
         comparer = comparer_of(values, results, tolerance, buffers)
-        counted = None if name == "complex32" else PackedCodes(name, results, tolerance, buffers[0])
+        counted = PackedCodes(name, results, tolerance, buffers[0])
         return PackedComparer(name, comparer, results[0], coded=False, codes=counted)
-    sides = Sides(*(raw_accumulator(name, None) for _ in range(3)))
-    tables = (hifloat8_table(), hifloat8_table())
-    codes = CodesComparer(Common(*results, sides, *tolerance), tables, buffers[0])
-    return PackedComparer(name, codes, results[0], coded=True, codes=None)
+    common = Common(*results, Sides(*(raw_accumulator(name, None) for _ in range(3))), *tolerance)
+    if name == "complex32":
+        comparer = HalfComplexComparer(common, buffers[0])
+    else:
+        comparer = CodesComparer(common, (hifloat8_table(), hifloat8_table()), buffers[0])
+    return PackedComparer(name, comparer, results[0], coded=True, codes=None)
 
 
 @lru_cache(maxsize=64)

@@ -91,10 +91,10 @@ class Float32Comparer(Comparer):
 
     def _finite(self, golden: Measured, actual: Measured) -> np.ndarray:
         """Integers of the elements' size that are -1 where both are finite and else 0."""
-        if golden.finite is not None and actual.finite is not None:
-            return np.bitwise_and(golden.finite, actual.finite, out=golden.finite)
         found = actual.finite if golden.finite is None else golden.finite
         assert found is not None  # noqa: S101 - asked where one has such elements
+        if golden.finite is not None and actual.finite is not None:
+            np.bitwise_and(golden.finite, actual.finite, out=found)
         return found
 
     def _count_different(

@@ -54,16 +54,22 @@ def test_tensors_unpacked_piece_by_piece_compare_as_those_unpacked_as_a_whole(
     assert found.difference is not None
     assert found.golden is not None
     assert found.actual is not None
-    by_codes = count and (dtype == "hifloat8" or dtype.startswith("float4"))
+    by_codes = count and (dtype in {"hifloat8", "complex32"} or dtype.startswith("float4"))
     for record, values in ((found.golden, one), (found.actual, other)):
         stats = tensor_stats(values)
-        if by_codes:  # whose sums by codes are exact, where those of float32 are rounded
+        if by_codes:  # whose sums are exact on one side, and rounded to float32 on the other
             stats = replace(
-                stats, avg=pytest.approx(stats.avg, 1e-6), l2norm=pytest.approx(stats.l2norm, 1e-6)
+                stats,
+                avg=stats.avg and pytest.approx(stats.avg, 1e-6),
+                l2norm=pytest.approx(stats.l2norm, 1e-6),
             )
             assert record.payload is not None
             by_file = payload_stats(record.payload, dtype, count)
-            assert record.stats == replace(by_file, avg=pytest.approx(by_file.avg, 1e-12))
+            assert record.stats == replace(
+                by_file,
+                avg=by_file.avg and pytest.approx(by_file.avg, 1e-12),
+                l2norm=pytest.approx(by_file.l2norm, 1e-8),
+            )
         assert record.stats == stats
     if by_codes:
         sums = ("norm", "max_rel", "mean_rel", "cosine", "relative_l2")
@@ -84,6 +90,63 @@ def test_the_memory_that_this_takes_does_not_grow_with_the_tensor(dtype: str, tm
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + (1 << 20)
+
+
+def _halves(content: str, count: int, seed: int) -> Any:
+    """``count`` complex numbers as float16 of shape (2 * count,)."""
+    rng = np.random.default_rng(seed)
+    if content == "any bits":
+        return rng.integers(0, 1 << 16, 2 * count).astype(np.uint16).view(np.float16)
+    halves = rng.standard_normal(2 * count) * {"subnormal": 1e-6, "large": 1e4}.get(content, 1)
+    if content in {"zeros", "nan", "inf"}:
+        places = np.repeat(rng.random(count) < 0.25, 2) if content == "zeros" else rng.random(2 * count) < 0.1
+        halves[places] = {"zeros": 0, "nan": np.nan, "inf": -np.inf}[content]
+    return halves.astype(np.float16)
+
+
+@pytest.mark.parametrize("content", ["plain", "subnormal", "large", "zeros", "nan", "inf", "any bits"])
+@pytest.mark.parametrize("kind", ["noise", "unrelated", "zero golden"])
+def test_complex32_compares_as_its_values_in_complex128(content: str, kind: str, tmp_path: Path) -> None:
+    count = (1 << 17) + 77
+    one, other = _halves(content, count, 0), _halves(content, count, 1)
+    if kind == "noise":
+        factors = 1 + 1e-3 * np.random.default_rng(2).integers(-2, 3, 2 * count)
+        with np.errstate(all="ignore"):
+            other = (one.astype(np.float64) * factors).astype(np.float16)
+    elif kind == "zero golden":
+        one = np.zeros_like(one)
+    records = []
+    for name, side in (("golden", one), ("actual", other)):
+        (tmp_path / name).write_bytes(side.tobytes())
+        payload = Payload(tmp_path / name, 0, side.nbytes)
+        records.append(TensorRecord(KEY, "Conv", "complex32", (count,), payload.path, "ND", payload=payload))
+    with np.errstate(all="ignore"):
+        golden, actual = (side.astype(np.float64).view(np.complex128) for side in (one, other))
+        finite = np.isfinite(golden) & np.isfinite(actual)
+        same = (np.isnan(golden) & np.isnan(actual)) | (golden == actual)
+    g, a = golden[finite], actual[finite]
+    distance, size = np.abs(a - g), np.abs(g)
+    for rtol, atol in ((1e-35, 0), (1e-3, 0), (0, 1e-3), (0, 0), (2.0**-10, 2.0**-12)):
+        found = compare_pair(Pair(*records, "ND", rtol=rtol, atol=atol)).difference
+        assert found is not None
+        outside = np.count_nonzero(distance > atol + rtol * size)
+        assert found.outside == outside + found.special_different
+    assert found.special == np.count_nonzero(~finite)
+    assert found.special_different == np.count_nonzero(~finite & ~same)
+    assert found.max_abs == pytest.approx(distance.max(initial=0), rel=1e-15)
+    assert found.magnitude == pytest.approx(size.max(initial=0), rel=1e-15)
+    assert found.norm == pytest.approx(np.linalg.norm(g), rel=2e-6)
+    relative = distance[size > 0] / size[size > 0]
+    changed = np.any(distance[size == 0] > 0)
+    assert found.max_rel == pytest.approx(np.inf if changed else relative.max(initial=0), rel=2e-6)
+    assert found.mean_rel == (pytest.approx(relative.mean(), rel=2e-6) if relative.size else None)
+    if np.linalg.norm(g) and np.linalg.norm(a):
+        cosine = np.vdot(g, a).real / np.linalg.norm(g) / np.linalg.norm(a)
+        assert found.cosine == pytest.approx(cosine, rel=2e-6, abs=5e-6)
+        assert found.relative_l2 == pytest.approx(np.linalg.norm(distance) / np.linalg.norm(g), rel=3e-6)
+    if not found.special_different:
+        far = np.sort(distance)[::-1][:5]
+        assert [element.abs for element in found.worst] == [gap for gap in far.tolist() if gap]
 
 
 @pytest.mark.parametrize("dtype", [name for name in PACKED if BY_NAME[name].bits < 8])
