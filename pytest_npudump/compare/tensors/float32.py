@@ -1,6 +1,7 @@
 """Chunks of 16 and 32-bit floats in float32, or in float64 where that cannot do justice to them.
 
-That is where squares leave the range of float32. The sums are those of
+That is where squares leave the range of float32 and the golden elements are not all tiny: of tiny ones all
+is computed of a power of two times the elements, which changes no digit. The sums are those of
 :mod:`pytest_npudump.dump.stats.sums`, with their bounds. The statistics of both sides are added too: they
 and the comparison need the same float32, extremes and squares.
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FLOAT32_TYPES = frozenset({"float16", "bfloat16", "float32"})
 
 _LOW, _HIGH = 1e-14, 1e17
+_MOST_EXPONENT = 120
 _TINY = 1e-30
 """Tolerances below this would lose digits in float32."""
 _FEW = 64
@@ -45,6 +47,7 @@ class Float32Comparer(Comparer):
         super().__init__(common)
         usable = (tolerance == 0 or _TINY < tolerance < 1 / _TINY for tolerance in (self._rtol, self._atol))
         self._usable = all(usable)
+        self._exponent = 0
         self._buffers = buffers
         self._kernels = kernels
         self._blocks = Blocks(common, buffers, ulp=False)
@@ -128,6 +131,9 @@ class Float32Comparer(Comparer):
 
         ``cleared`` pairs are two zeros that stand for others.
         """
+        self._exponent = _exponent(first.magnitude)
+        if self._exponent:
+            first, second = self._scaled("golden", first), self._scaled("actual", second)
         if not self._usable or not _fits(first.magnitude):
             return False
         one, other = first.values, second.values
@@ -143,16 +149,40 @@ class Float32Comparer(Comparer):
         self._measures.max_rel = max(self._measures.max_rel, top)
         if not self._all_within(highest, top):
             self._measures.outside += self._outside((one, other), distance, magnitude, relative, changed)
+        highest = math.ldexp(highest, -self._exponent)
         self._measures.max_abs = max(self._measures.max_abs, highest)
         if highest > self._worst.threshold:
-            if pair[0].dtype.itemsize == 2:  # noqa: PLR2004 - bytes of a half
-                distance = in_order(distance, self._buffers.floats("difference", distance.size))
-            self._worst.add(distance, *pair, offset)
+            self._add_worst(distance, pair, offset)
         return True
+
+    def _scaled(self, name: str, found: Measured) -> Measured:
+        """What was measured of a chunk for its elements times ``2**exponent``."""
+        values = self._buffers.floats(f"scaled {name}", found.values.size)
+        np.multiply(found.values, np.float32(2.0**self._exponent), out=values)
+        return found._replace(
+            values=values,
+            low=math.ldexp(found.low or 0.0, self._exponent),
+            high=math.ldexp(found.high or 0.0, self._exponent),
+            squares=math.ldexp(found.squares, 2 * self._exponent),
+        )
+
+    def _add_worst(self, distance: np.ndarray, pair: tuple[np.ndarray, np.ndarray], offset: int) -> None:
+        """Give the elements farthest apart to the list; distances are of scaled elements."""
+        if pair[0].dtype.itemsize == 2:  # noqa: PLR2004 - bytes of a half
+            distance = in_order(distance, self._buffers.floats("difference", distance.size))
+        if self._exponent:
+            wide = self._buffers.doubles("worst", distance.size)
+            distance = np.multiply(distance, 2.0**-self._exponent, out=wide, dtype=np.float64)
+        self._worst.add(distance, *pair, offset)
+
+    @property
+    def _bound(self) -> float:
+        """The absolute tolerance of scaled elements."""
+        return math.ldexp(self._atol, self._exponent)
 
     def _all_within(self, highest: float, relative: float) -> bool:
         """Whether the largest distance, or the largest relative one, alone is within tolerance."""
-        return highest <= self._atol * (1 - _MARGIN) or relative <= self._rtol * (1 - _MARGIN)
+        return highest <= self._bound * (1 - _MARGIN) or relative <= self._rtol * (1 - _MARGIN)
 
     def _outside(
         self,
@@ -167,9 +197,9 @@ class Float32Comparer(Comparer):
         Without ``atol`` the relative distance decides, which unlike the bound keeps its digits where the
         golden is tiny; it is 0 for the ``changed`` elements whose golden is 0.
         """
-        if not self._rtol and not self._atol:
+        if not self._rtol and not self._bound:
             return _nonzero(distance)
-        if not self._atol:
+        if not self._bound:
             edges = (np.float32(self._rtol * (1 + sign * _MARGIN)) for sign in (-1, 1))
             return changed + self._beyond(pair, relative, *edges)
         low = np.multiply(
@@ -177,7 +207,7 @@ class Float32Comparer(Comparer):
             np.float32(self._rtol * (1 - _MARGIN)),
             out=self._buffers.floats("bound", distance.size),
         )
-        np.add(low, np.float32(self._atol * (1 - _MARGIN)), out=low)
+        np.add(low, np.float32(self._bound * (1 - _MARGIN)), out=low)
         return self._beyond(pair, distance, low)
 
     def _beyond(
@@ -205,7 +235,7 @@ class Float32Comparer(Comparer):
             doubtful = np.greater(perhaps, within, out=perhaps)
         places = np.flatnonzero(doubtful)
         golden, actual = (side[places].astype(np.float64) for side in pair)
-        inside = np.abs(actual - golden) <= self._atol + self._rtol * np.abs(golden)
+        inside = np.abs(actual - golden) <= self._bound + self._rtol * np.abs(golden)
         return beyond - int(np.count_nonzero(inside))
 
     def _add_dots(self, golden: Measured, actual: Measured, difference: np.ndarray) -> None:
@@ -214,16 +244,17 @@ class Float32Comparer(Comparer):
         Of unlike ones the digits would cancel instead, where little is left of the golden elements.
         """
         measures, squares, apart = self._measures, golden.squares, block_dot(difference, difference)
-        measures.magnitude = max(measures.magnitude, golden.magnitude)
-        measures.golden_squares.add(squares)
-        measures.difference_squares.add(apart)
+        exponent = -2 * self._exponent
+        measures.magnitude = max(measures.magnitude, math.ldexp(golden.magnitude, -self._exponent))
+        measures.golden_squares.add(squares, exponent)
+        measures.difference_squares.add(apart, exponent)
         if apart > _UNLIKE * squares:
-            measures.product.add(block_dot(golden.values, actual.values))
-            measures.actual_squares.add(actual.squares)
+            measures.product.add(block_dot(golden.values, actual.values), exponent)
+            measures.actual_squares.add(actual.squares, exponent)
             return
         across = block_dot(golden.values, difference)
-        measures.product.add(squares + across)
-        measures.actual_squares.add(squares + 2 * across + apart)
+        measures.product.add(squares + across, exponent)
+        measures.actual_squares.add(squares + 2 * across + apart, exponent)
 
     def _add_relative(
         self, distance: np.ndarray, magnitude: np.ndarray, highest: float, cleared: int
@@ -257,6 +288,11 @@ class Float32Comparer(Comparer):
         measures.relative_sum += total
         measures.relative_count += count
         return relative, changed
+
+
+def _exponent(magnitude: float) -> int:
+    """The power of two with which tiny elements, the largest of which is given, fit; 0 for others."""
+    return min(-math.frexp(magnitude)[1], _MOST_EXPONENT) if 0 < magnitude < _LOW else 0
 
 
 def _fits(magnitude: float) -> bool:
