@@ -15,6 +15,7 @@ import numpy as np
 
 from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.compare.tensors.float64 import Blocks
+from pytest_npudump.compare.tensors.special import Side, clear_special
 from pytest_npudump.compare.tensors.ulp import add_near_ulp, add_ulp
 from pytest_npudump.dump.stats.half import in_order
 from pytest_npudump.dump.stats.sums import block_dot, block_sum
@@ -59,65 +60,16 @@ class Float32Comparer(Comparer):
         other.take(second)
         special = 0
         if first.finite is not None or second.finite is not None:
-            golden, actual, special = self._cleared((golden, first), (actual, second), offset)
+            sides = Side(golden, first), Side(actual, second)
+            golden, actual, special = clear_special(
+                *sides, (self._measures, self._worst), self._buffers, offset
+            )
             first, second = one.measure_cleared(golden), other.measure_cleared(actual)
         if not self._add_distant(first, second, (golden, actual), offset, special):
             self._blocks.add(golden, actual, offset, (first.squares, second.squares))
         if not add_near_ulp(self._measures, golden, actual, self._buffers):
             add_ulp(self._measures, golden, actual, self._buffers)
         self._measures.ulp_count -= special
-
-    def _cleared(
-        self, golden: tuple[np.ndarray, Measured], actual: tuple[np.ndarray, Measured], offset: int
-    ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Both with 0 where either is NaN or infinite, and how many pairs these are, which are counted.
-
-        Two equal zeros add nothing to any sum and are within every tolerance.
-        """
-        (one, first), (other, second) = golden, actual
-        finite = self._finite(first, second)
-        special = np.equal(finite, 0, out=self._buffers.flags("special", one.size))
-        pairs = int(np.count_nonzero(special))
-        differ = self._count_different(special, golden, actual)
-        if differ and self._worst.wants_special:
-            self._worst.add_special(np.flatnonzero(special), one, other, offset)
-        counts = [(side.nan, side.special - side.nan) for side in (first, second)]
-        self._measures.take_special(counts[0], counts[1], pairs, differ)
-        cleared = []
-        for name, chunk, side in (("golden", one, first), ("actual", other, second)):
-            found = side.values
-            if side.special < pairs:
-                found = self._buffers.array(f"{name} codes", one.size, finite.dtype)
-                found = np.bitwise_and(chunk.view(finite.dtype), finite, out=found).view(chunk.dtype)
-            cleared.append(found)
-        return cleared[0], cleared[1], pairs
-
-    def _finite(self, golden: Measured, actual: Measured) -> np.ndarray:
-        """Integers of the elements' size that are -1 where both are finite and else 0."""
-        found = actual.finite if golden.finite is None else golden.finite
-        assert found is not None  # noqa: S101 - asked where one has such elements
-        if golden.finite is not None and actual.finite is not None:
-            np.bitwise_and(golden.finite, actual.finite, out=found)
-        return found
-
-    def _count_different(
-        self, special: np.ndarray, golden: tuple[np.ndarray, Measured], actual: tuple[np.ndarray, Measured]
-    ) -> int:
-        """How many of the ``special`` pairs are not equal, which are those that stay set."""
-        codes = np.dtype(f"i{golden[0].itemsize}")
-        sides = golden[0].view(codes), actual[0].view(codes)
-        differ = np.not_equal(*sides, out=self._buffers.flags("flags", special.size))
-        np.logical_and(special, differ, out=special)
-        found = int(np.count_nonzero(special))
-        if not (found and golden[1].nan and actual[1].nan):
-            return found
-        magnitudes = self._buffers.array("magnitudes", special.size, codes)
-        nan = self._buffers.flags("nan", special.size)
-        for side, flags in zip(sides, (differ, nan), strict=True):
-            np.bitwise_and(side, np.iinfo(codes).max, out=magnitudes)
-            np.greater(magnitudes, self._kernels[0].largest + 1, out=flags)
-        np.greater(special, np.logical_and(differ, nan, out=nan), out=special)
-        return int(np.count_nonzero(special))
 
     def _add_distant(
         self,
