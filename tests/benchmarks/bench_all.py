@@ -27,6 +27,7 @@ PARTS = {
     "bench_golden.py": None,
     "bench_emulator.py": AGAINST,
     "bench_isolation.py": None,
+    "bench_transport.py": None,
     "verdicts/run.py": None,
 }
 """The benchmarks, and the option that each of them takes over."""

@@ -33,6 +33,7 @@ PLAIN = (
     *("float8_e8m0fnu", "complex64", "complex128"),
 )
 CASES = [(name, "plain") for name in PLAIN] + [(name, content) for name in FLOATS for content in CONTENTS]
+PACKED = ("int4", "int2", "uint1", "uint2", "float4_e2m1fn", "hifloat8", "complex32")
 SIZES = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20)
 PAIRS = 400
 
@@ -117,6 +118,45 @@ def _types(name: str, content: str, nbytes: int, rounds: int) -> list[float]:
     return found
 
 
+def _packed(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
+    """GB/s of files: statistics, of equal data, of every third byte off, of unrelated data."""
+    from pytest_npudump.compare.tensors.pairs import Pair, compare_pair
+    from pytest_npudump.dump.arrays.decode import load
+    from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
+    from pytest_npudump.dump.stats.files import payload_stats
+    from pytest_npudump.dump.values.dtypes import BY_NAME
+
+    rng, count = np.random.default_rng(0), nbytes * 8 // BY_NAME[name].bits
+    if name == "complex32":
+        golden = rng.standard_normal(2 * count).astype(np.float16).view(np.uint8)
+    else:
+        golden = rng.integers(0, 0x60 if name == "hifloat8" else 256, nbytes, np.uint8)
+    noisy = golden.copy()
+    noisy[::3] ^= 1
+    other = golden.view(np.uint32)[::-1] if name == "complex32" else golden[::-1]
+    records, values = [], []
+    for side, octets in (("golden", golden), ("equal", golden), ("noisy", noisy), ("other", other)):
+        (folder / side).write_bytes(octets.tobytes())
+        payload, key = Payload(folder / side, 0, nbytes), TensorKey("conv", "output", 0)
+        records.append(TensorRecord(key, "Conv", name, (count,), payload.path, "ND", payload=payload))
+        wide = np.complex128 if name == "complex32" else np.float64
+        values.append(load(payload, name, (count,)).astype(wide))
+    payload = records[0].payload
+    found = [nbytes / 1e9 / _least(lambda: payload_stats(payload, name, count), rounds)]
+    for record, actual in zip(records[1:], values[1:], strict=True):
+        pair = Pair(records[0], record, "ND", RTOL, ATOL)
+        difference, distance = compare_pair(pair).difference, np.abs(actual - values[0])
+        assert difference is not None
+        assert difference.outside == np.count_nonzero(distance > ATOL + RTOL * np.abs(values[0]))
+        np.testing.assert_allclose(float(difference.max_abs), distance.max(), rtol=1e-6)
+        np.testing.assert_allclose(difference.norm, np.linalg.norm(values[0]), rtol=2e-6)
+        np.testing.assert_allclose(
+            difference.relative_l2 * difference.norm, np.linalg.norm(distance), rtol=3e-6
+        )
+        found.append(nbytes / 1e9 / _least(lambda pair=pair: compare_pair(pair), rounds))
+    return found
+
+
 def _sizes(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
     """Microseconds a pair of tensor files: to read what they hold, and to compare."""
     from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
@@ -155,7 +195,8 @@ def _work() -> None:
             found = _types(*arguments)
         else:
             with tempfile.TemporaryDirectory() as folder:
-                found = _sizes(*arguments[:2], Path(folder), arguments[2])
+                part = _packed if kind == "packed" else _sizes
+                found = part(*arguments[:2], Path(folder), arguments[2])
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
 
@@ -209,6 +250,9 @@ def main() -> None:
     for name, content in CASES:
         case = (name, content, options.mib << 20, options.rounds)
         _row(f"{name} {content}", [side.ask("types", *case) for side in sides], 2)
+    for name in PACKED:
+        case = (name, (options.mib << 20) // 4, options.rounds)
+        _row(f"{name}, packed, in a file", [side.ask("packed", *case) for side in sides], 2)
     sys.stdout.write(f"\n{'us a pair of files':26}{'read':>17}{'compare':>17}\n")
     for name in ("float32", "float16"):
         for size in SIZES:

@@ -6,7 +6,7 @@ what :class:`~pytest_npudump.compare.tensors.code_pairs.CodePairs` counts for pa
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,8 +75,7 @@ class PackedCodes:
 
     @cached_property
     def _farthest(self) -> np.ndarray:
-        found: np.ndarray = self._distances.max(axis=1)
-        return found
+        return reduce(np.maximum, self._distances.T)
 
     def _list_worst(self, joint: np.ndarray, counts: np.ndarray, offset: int) -> None:
         """Look for the bytes whose elements belong in the list, if the chunk has any."""
@@ -111,10 +110,12 @@ class PackedCodes:
         table[codes] = self._values
         pairs = CodePairs(table, table)
         counts = pairs.counts.reshape(_OCTETS, _OCTETS)
-        by_octets = self._pairs.reshape(_OCTETS, _OCTETS)
+        by_octets = self._pairs.reshape(_OCTETS, _OCTETS).astype(np.float64)
         for place in codes.T:
-            is_code = (place[:, np.newaxis] == np.arange(1 << self._bits)).astype(np.int64)
-            counts[: 1 << self._bits, : 1 << self._bits] += is_code.T @ by_octets @ is_code
+            is_code = (place[:, np.newaxis] == np.arange(1 << self._bits)).astype(np.float64)
+            counts[: 1 << self._bits, : 1 << self._bits] += np.rint(is_code.T @ by_octets @ is_code).astype(
+                np.int64
+            )
         pairs.measure(self._measures, *self._tolerance)
         for side, occurred in zip(totals, (counts.sum(axis=1), counts.sum(axis=0)), strict=True):
             add_histogram(side, table.astype(np.float64), occurred.tolist(), integer=table.dtype.kind in "iu")
