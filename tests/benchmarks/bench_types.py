@@ -1,9 +1,9 @@
 """Statistics and comparison by type, by content and by size of tensor, beside an older checkout.
 
-Run by hand: ``python tests/benchmarks/bench_types.py [--against DIR] [--mib N] [--rounds N]``. DIR is a tree
-of an older commit. Each side runs in a process of its own, and the two take turns case by case, so that
-what else the machine does falls on both. Rates are of one side, from the least processor time of all
-rounds. Before it is timed, each result is compared with numpy's in float64.
+Run by hand: ``python tests/benchmarks/bench_types.py [--against DIR] [--mib N] [--rounds N] [--only WORDS]``.
+DIR is a tree of an older commit. Each side runs in a process of its own, and the two take turns case by
+case, so that what else the machine does falls on both. Rates are of one side, from the least processor time
+of all rounds. Before it is timed, each result is compared with numpy's in float64.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-from samples import write_tensor
 
 RTOL, ATOL = 1e-3, 1e-5
 STEP = "20261120080910/0/model/1/0"
@@ -121,9 +120,9 @@ def _types(name: str, content: str, nbytes: int, rounds: int) -> list[float]:
 def _packed(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
     """GB/s of files: statistics, of equal data, of every third byte off, of unrelated data."""
     from pytest_npudump.compare.tensors.pairs import Pair, compare_pair
+
     from pytest_npudump.dump.arrays.decode import load
     from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
-    from pytest_npudump.dump.stats.files import payload_stats
     from pytest_npudump.dump.values.dtypes import BY_NAME
 
     rng, count = np.random.default_rng(0), nbytes * 8 // BY_NAME[name].bits
@@ -141,8 +140,7 @@ def _packed(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
         records.append(TensorRecord(key, "Conv", name, (count,), payload.path, "ND", payload=payload))
         wide = np.complex128 if name == "complex32" else np.float64
         values.append(load(payload, name, (count,)).astype(wide))
-    payload = records[0].payload
-    found = [nbytes / 1e9 / _least(lambda: payload_stats(payload, name, count), rounds)]
+    found = [nbytes / 1e9 / _least(lambda: compare_pair(Pair(records[0], None, "ND")), rounds)]
     for record, actual in zip(records[1:], values[1:], strict=True):
         pair = Pair(records[0], record, "ND", RTOL, ATOL)
         difference, distance = compare_pair(pair).difference, np.abs(actual - values[0])
@@ -159,6 +157,8 @@ def _packed(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
 
 def _sizes(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
     """Microseconds a pair of tensor files: to read what they hold, and to compare."""
+    from samples import write_tensor
+
     from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
     from pytest_npudump.dump.reader import read_dump
 
@@ -239,25 +239,30 @@ def main() -> None:
     parser.add_argument("--against", type=Path)
     parser.add_argument("--mib", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="rows whose name holds one of these words, comma between")
     parser.add_argument("--work", action="store_true")
     options = parser.parse_args()
     if options.work:
         _work()
         return
+    words = options.only.split(",")
     trees = [Path(__file__).parents[2], *([options.against] if options.against else [])]
     sides = [Side(tree) for tree in trees]
     sys.stdout.write(f"{'GB/s':26}{'stats':>17}{'equal':>17}{'noise':>17}{'unrelated':>17}\n")
     for name, content in CASES:
+        if not any(word in f"{name} {content}" for word in words):
+            continue
         case = (name, content, options.mib << 20, options.rounds)
         _row(f"{name} {content}", [side.ask("types", *case) for side in sides], 2)
-    for name in PACKED:
+    for name in (name for name in PACKED if any(word in f"{name} packed" for word in words)):
         case = (name, (options.mib << 20) // 4, options.rounds)
         _row(f"{name}, packed, in a file", [side.ask("packed", *case) for side in sides], 2)
     sys.stdout.write(f"\n{'us a pair of files':26}{'read':>17}{'compare':>17}\n")
     for name in ("float32", "float16"):
         for size in SIZES:
-            found = [side.ask("sizes", name, size, options.rounds) for side in sides]
-            _row(f"{name} {size >> 10} KiB", found, 0)
+            if any(word in f"{name} {size >> 10} KiB" for word in words):
+                found = [side.ask("sizes", name, size, options.rounds) for side in sides]
+                _row(f"{name} {size >> 10} KiB", found, 0)
 
 
 if __name__ == "__main__":
