@@ -29,12 +29,15 @@ def clear_special(
     sum and are within every tolerance. What was measured of the chunks is used up.
     """
     measures, worst = results
+    different = _one_sided(golden.measured, actual.measured, buffers)
     finite = _finite(golden.measured, actual.measured)
     special = np.equal(finite, 0, out=buffers.flags("special", finite.size))
     pairs = int(np.count_nonzero(special))
-    differ = _keep_different(special, golden, actual, buffers)
+    if different is None:
+        different = _keep_different(special, golden, actual, buffers)
+    differ = int(np.count_nonzero(different))
     if differ and worst.wants_special:
-        worst.add_special(np.flatnonzero(special), golden.chunk, actual.chunk, offset)
+        worst.add_special(np.flatnonzero(different), golden.chunk, actual.chunk, offset)
     counts = [(side.measured.nan, side.measured.special - side.measured.nan) for side in (golden, actual)]
     measures.take_special(counts[0], counts[1], pairs, differ)
     cleared = []
@@ -47,6 +50,17 @@ def clear_special(
     return cleared[0], cleared[1], pairs
 
 
+def _one_sided(golden: Measured, actual: Measured, buffers: Buffers) -> np.ndarray | None:
+    """Where one alone is NaN; None unless both have NaN and no infinities, so that no other pair differs."""
+    if golden.finite is None or actual.finite is None:
+        return None
+    if golden.special > golden.nan or actual.special > actual.nan:
+        return None
+    found = buffers.flags("differ", golden.finite.size)
+    np.not_equal(golden.finite, actual.finite, out=found)
+    return found
+
+
 def _finite(golden: Measured, actual: Measured) -> np.ndarray:
     """Integers of the elements' size that are -1 where both are finite and else 0."""
     found = actual.finite if golden.finite is None else golden.finite
@@ -56,15 +70,14 @@ def _finite(golden: Measured, actual: Measured) -> np.ndarray:
     return found
 
 
-def _keep_different(special: np.ndarray, golden: Side, actual: Side, buffers: Buffers) -> int:
-    """Leave those of the ``special`` pairs set that are not equal; return how many these are."""
+def _keep_different(special: np.ndarray, golden: Side, actual: Side, buffers: Buffers) -> np.ndarray:
+    """Leave those of the ``special`` pairs set that are not equal; return them."""
     codes = np.dtype(f"i{golden.chunk.itemsize}")
     sides = golden.chunk.view(codes), actual.chunk.view(codes)
     differ = np.not_equal(*sides, out=buffers.flags("differ", special.size))
     np.logical_and(special, differ, out=special)
-    found = int(np.count_nonzero(special))
-    if not (found and golden.measured.nan and actual.measured.nan):
-        return found
+    if not (golden.measured.nan and actual.measured.nan and np.logical_or.reduce(special)):
+        return special
     infinity = int(np.array(np.inf).astype(golden.chunk.dtype).view(codes))
     magnitudes = buffers.array("magnitudes", special.size, codes)
     flags = differ, buffers.flags("nan", special.size)
@@ -72,4 +85,4 @@ def _keep_different(special: np.ndarray, golden: Side, actual: Side, buffers: Bu
         np.bitwise_and(side, np.iinfo(codes).max, out=magnitudes)
         np.greater(magnitudes, infinity, out=nan)
     np.greater(special, np.logical_and(*flags, out=differ), out=special)
-    return int(np.count_nonzero(special))
+    return special

@@ -134,6 +134,35 @@ def test_floats_of_any_content_compare_as_defined(name: str, content: str, count
     _assert_measures(golden, _content(name, content, count, 3), 0, 0)
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((math.nan,), ()),
+        ((), (math.nan,)),
+        ((math.nan,), (math.nan,)),
+        ((math.inf,), (math.nan,)),
+        ((math.inf, -math.inf), (math.inf, -math.inf)),
+        ((math.nan, math.inf), (math.nan,)),
+        ((math.nan, -math.inf, math.inf), (-math.inf, math.nan, math.inf)),
+    ],
+)
+@pytest.mark.parametrize("same", [False, True])
+def test_nan_and_infinities_of_one_side_or_both_at_the_same_places_and_at_others(
+    name: str, first: tuple[float, ...], second: tuple[float, ...], *, same: bool
+) -> None:
+    sides = [_content(name, "plain", LARGE, seed) for seed in (0, 1)]
+    for seed, (side, values) in enumerate(zip(sides, (first, second), strict=True)):
+        rng = np.random.default_rng(2 if same else seed)
+        places = np.flatnonzero(rng.random(LARGE) < 0.25)
+        for at, value in enumerate(values):
+            side[places[at :: len(values)]] = value
+        if any(map(math.isnan, values)):  # one of another sign and payload
+            codes = side.view(f"u{side.itemsize}")
+            codes[places[0]] = np.iinfo(codes.dtype).max
+    _assert_measures(sides[0], sides[1], 1e-3, 0)
+
+
 @pytest.mark.parametrize("name", INTS)
 @pytest.mark.parametrize("count", [1000, LARGE])
 def test_integers_compare_as_defined(name: str, count: int) -> None:
