@@ -2,7 +2,7 @@
 
 ``pattern_search`` is the way in. ``evidence`` surveys the tensors, ``likely_places`` proposes where the
 difference is, families say what could have happened there: ``held_values`` (stuck, unwritten, another
-tensor's), ``arithmetic`` (a sign, a factor, an offset), ``moves`` (shifted, other order of axes), ``lines``
-(rows or channels that have changed places). ``verification`` looks at every element before anything is
-claimed; ``place_words`` names places.
+tensor's), ``arithmetic`` (a sign, a factor, an offset), ``moves`` (shifted, other order of axes),
+``exchanged_lines`` (rows or channels that have changed places). ``verification`` looks at every element
+before anything is claimed; ``place_words`` names places.
 """

@@ -21,9 +21,9 @@ import numpy as np
 from pytest_npudump.compare.patterns.arithmetic import arithmetic
 from pytest_npudump.compare.patterns.change import Anything, Change
 from pytest_npudump.compare.patterns.evidence import Evidence, Tensors, survey
+from pytest_npudump.compare.patterns.exchanged_lines import permuted_lines, shuffled
 from pytest_npudump.compare.patterns.held_values import of_other, stuck, unwritten
 from pytest_npudump.compare.patterns.likely_places import Place, places
-from pytest_npudump.compare.patterns.lines import permuted_lines, shuffled
 from pytest_npudump.compare.patterns.moves import moves, recur
 from pytest_npudump.compare.patterns.pattern import Pattern
 from pytest_npudump.compare.patterns.place_words import place_words
