@@ -11,7 +11,8 @@ from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.golden.store import content_digest, write_golden
-from pytest_npudump.golden.text import OP_TYPES, REASON, render
+from pytest_npudump.golden.text import EDGES, OP_TYPES, REASON, render
+from pytest_npudump.graph import lines
 from pytest_npudump.request import matches_any
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError
 
@@ -63,13 +64,19 @@ def _approved(pending: Pending, record: Golden, layers: Sequence[str], reason: s
         )
     if layers and before is not None:
         table = _merged(pending, before, record, layers)
-        golden = replace(before, table=table, path=pending.path)
+        golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, table))
     else:
-        kept = before.blocks if before is not None else {}
-        blocks = {name: text for name, text in {**kept, **record.blocks}.items() if name != OP_TYPES}
+        blocks = {name: text for name, text in record.blocks.items() if name != OP_TYPES}
         golden = replace(record, blocks=blocks, path=pending.path)
     extra = {name: value for name, value in golden.extra.items() if name != REASON}
     return replace(golden, extra=extra | ({REASON: reason} if reason else {}))
+
+
+def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:
+    """Return the golden's blocks for another table: edges are those between layers that are in it."""
+    text = golden.blocks.get(EDGES, "")
+    edges = lines.render(lines.parse(text, golden.path.name), dict.fromkeys(map(layer_of, table.keys)))
+    return {**golden.blocks, **({EDGES: edges} if text else {})}
 
 
 def _merged(pending: Pending, golden: Golden, record: Golden, layers: Sequence[str]) -> StatsTable:
@@ -108,10 +115,20 @@ def _rows_of(tables: tuple[StatsTable, StatsTable], rows: Sequence[tuple[int, in
                 for column in range(tables[which].values.shape[1])
                 if (row, column) in both[which]
             }
-        elif isinstance(both[0], np.ndarray):
-            columns[one.name] = np.array([both[which][row] for which, row in rows])
+        elif isinstance(both[0], np.ndarray) or isinstance(both[1], np.ndarray):
+            columns[one.name] = np.array([_cells(both, which, row) for which, row in rows])
+        elif None in both:
+            columns[one.name] = None
         elif any(both):  # an optional column is empty where a table has none
             columns[one.name] = tuple([both[which][row] if both[which] else "" for which, row in rows])
         else:
             columns[one.name] = ()
     return StatsTable(**columns)
+
+
+def _cells(both: Sequence[Any], which: int, row: int) -> Any:
+    """Return a row of an array that one of two tables may lack: then nothing is known of it."""
+    if both[which] is not None:
+        return both[which][row]
+    other = both[1 - which]
+    return np.full(other.shape[1:], np.nan if other.dtype.kind == "f" else 0, other.dtype)

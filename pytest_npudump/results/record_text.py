@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from pytest_npudump.golden.text import EMPTY, OP_TYPES, render
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
     from pytest_npudump.regression.snapshot import Snapshot
 
 _COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
-_ARRAYS = ("known", "digits")
+_ARRAYS = ("values", "known", "digits", "projections", "projected")
 
 
 def record_text(case: Case, first: FirstRun) -> tuple[bytes | None, tuple[str, ...]]:
@@ -52,9 +54,14 @@ def _is_alike(snapshot: Snapshot, golden: Golden) -> bool:
         dict(snapshot.facts) == dict(golden.producer)
         and snapshot.empty == golden.extra.get(EMPTY)
         and all(getattr(one, name) == getattr(other, name) for name in _COLUMNS)
-        and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in _ARRAYS)
-        and np.array_equal(one.values, other.values, equal_nan=True)
+        and all(_is_equal(getattr(one, name), getattr(other, name)) for name in _ARRAYS)
     )
+
+
+def _is_equal(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def _content(golden: Golden) -> bytes:

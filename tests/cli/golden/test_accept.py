@@ -260,3 +260,18 @@ def test_a_kill_before_any_step_leaves_the_golden_old_or_new(repository: Reposit
         assert between in (old, new)
         assert decision in ({None} if between == old else {None, "accepted"})
         assert (again, end) == (0, new)
+
+
+EDGES = "edges: |\n  conv < -\n  relu < conv:output.0\n  fc < relu:output.0\n"
+
+
+def test_edges_stay_between_the_layers_that_stay(repository: Repository, golden_command: Verb) -> None:
+    repository.approve("test_one", BEFORE)
+    path = repository.golden("test_one")
+    path.write_text(path.read_text("utf-8") + EDGES, "utf-8")
+    repository.keep("test_one", {"conv": 9.0, "fc": 3.0})
+    done = golden_command("accept", "--layers", "relu")
+    assert (done.code, done.err) == (0, "")
+    assert repository.values("test_one") == {"conv": 1.0, "fc": 3.0}
+    assert "conv < -\n" in read_golden(path).blocks["edges"]
+    assert "relu <" not in read_golden(path).blocks["edges"]
