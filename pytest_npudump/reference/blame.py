@@ -4,9 +4,9 @@ Three things are compared: the device with the reference in float32, and the ref
 types after every operator, on the CPU, with the same. What a :class:`Rounding` explains is no difference, on
 top of what two runs of the same numerics may differ by (as in PyTorch's ``multiplier * error + tolerance``).
 
-A tensor that is farther off than :data:`USELESS` fails all the same; and where rounding alone puts it as far
-off, one that is farther off than :data:`FLAT`. At a cosine below 0.99 it is not the reference's tensor, and
-to say so is not to say that the device computed wrongly.
+A tensor that is farther off than :data:`USELESS` as a vector fails all the same. So does, where rounding
+alone puts it as far off, one of which anything is farther off than :data:`FLAT`. At a cosine below 0.99 it
+is not the reference's tensor, and to say so is not to say that the device computed wrongly.
 """
 
 from __future__ import annotations
@@ -97,13 +97,14 @@ def by_rounding(
         fixed = [rule(reason.statistic) for reason in verdict.reasons]
         reasons = [
             reason if by_rule else after
-            for reason, by_rule, after in zip(verdict.reasons, fixed, judged, strict=True)
+            for reason, by_rule, (after, _) in zip(verdict.reasons, fixed, judged, strict=True)
         ]
         kept = tuple(reason for reason in reasons if reason is not None)
         if kept:
             failing.append(replace(verdict, reasons=kept))
             if not any(fixed):
-                blames.append(_blame(verdict.key, kept, rounding))
+                whose = DTYPE if all(explained for _, explained in judged) else DEVICE
+                blames.append(_blame(verdict.key, whose, kept, rounding))
     return with_failing(comparison, tuple(failing), len(failing) - len(comparison.failing)), tuple(blames)
 
 
@@ -115,36 +116,43 @@ def _by_rule(layer: str, dtype: str, tolerances: Tolerances, name: str) -> bool:
     return not tolerances.decide(layer, dtype, statistic).source.startswith("preset")
 
 
-def _judged(reason: Reason, rounding: Rounding) -> Reason | None:
-    """Return why a statistic still fails; None where rounding explains it."""
+def _judged(reason: Reason, rounding: Rounding) -> tuple[Reason | None, bool]:
+    """Return why a statistic still fails, None where it does not, and whether rounding explains it."""
     known, apart = rounding.of_statistic(reason.statistic), reason.difference
     if known is None or apart is None:
-        return reason
+        return reason, bool(rounding.special)
     error, scale = known
     floor, factor = reason.allowed or 0.0, rounding.factor(reason.statistic)
     allowed = floor + factor * error
-    useless = max((USELESS if rounding.relative < USELESS else FLAT) * scale, floor)
+    limit = _limit(reason.statistic, rounding)
+    useless = max(limit * scale, floor) if math.isfinite(limit) else limit
     if abs(apart) <= min(allowed, useless):
-        return None
+        return None, True
     if abs(apart) > allowed:
         rule = f"{factor:g} x {error:.3g}, which rounding does on the CPU, beyond {reason.rule}"
-        return replace(reason, allowed=allowed, rule=rule)
-    rule = f"rounding on the CPU does as much ({error:.3g}), and {100 * useless / scale:.3g} % is the limit"
-    return replace(reason, allowed=useless, rule=rule)
+        return replace(reason, allowed=allowed, rule=rule), False
+    rule = f"rounding on the CPU does as much ({error:.3g}), and {100 * limit:.3g} % is the limit"
+    return replace(reason, allowed=useless, rule=rule), True
 
 
-def _blame(key: TensorKey, reasons: tuple[Reason, ...], rounding: Rounding) -> Blame:
-    """Say whose error a failing tensor's is, by the statistic that is farthest from what rounding does."""
+def _limit(statistic: str, rounding: Rounding) -> float:
+    """Return how far off its scale a statistic may be although rounding explains it.
+
+    One element may be anything, as long as the tensor as a vector is the reference's.
+    """
+    if rounding.relative >= USELESS:
+        return FLAT
+    return USELESS if statistic in {"avg", "l2norm", RELATIVE_L2} else math.inf
+
+
+def _blame(key: TensorKey, whose: str, reasons: tuple[Reason, ...], rounding: Rounding) -> Blame:
+    """Describe a failing tensor by the statistic that is farthest from what rounding does."""
     measured = [
         (abs(reason.difference), known[0], reason.statistic)
         for reason in reasons
         if (known := rounding.of_statistic(reason.statistic)) is not None and reason.difference is not None
     ]
     if not measured:
-        whose = DTYPE if rounding.special else DEVICE
         return Blame(key, whose, reasons[0].statistic, math.inf, 0.0, rounding.relative)
     apart, error, statistic = max(measured, key=lambda one: one[0] / one[1] if one[1] else math.inf)
-    explained = len(measured) == len(reasons) and all(
-        apart <= rounding.factor(name) * error for apart, error, name in measured
-    )
-    return Blame(key, DTYPE if explained else DEVICE, statistic, apart, error, rounding.relative)
+    return Blame(key, whose, statistic, apart, error, rounding.relative)
