@@ -9,7 +9,8 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import half_unit, scales
 from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.pairs import Pairs
-from pytest_npudump.dump.table import MEASURED, STATISTICS
+from pytest_npudump.compare.stats.projection_distances import norms, root_mean_square, told
+from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 
 def relative_differences(comparison: Comparison) -> NDArray[np.float64]:
-    """Return the largest difference of max, min, avg and l2norm of each tensor, each by its scale: (n,).
+    """Return how much each tensor differs, in its own scale: (n,), by position in the alignment.
 
-    By position in the alignment. Infinite where a count of NaN or infinities, the type or the shape differs,
-    or where one side is no number; 0 for what only one side has.
+    Where both sides have projections it is the relative l2norm of the difference that these estimate, and
+    else the largest difference of max, min, avg and l2norm, each by its scale: that says much less, as a few
+    elements make an extreme, and a sum may stay while its elements change. Infinite where a count of NaN or
+    infinities, the type or the shape differs, or where one side is no number; 0 for what only one side has.
     """
     positions, pairs = _pairs(comparison)
     here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
@@ -37,9 +40,24 @@ def relative_differences(comparison: Comparison) -> NDArray[np.float64]:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         share = np.abs(actual - golden) / scales(pairs, golden, rows, columns)
     shares[rows, columns] = np.where(np.isfinite(golden) & np.isfinite(actual), share, np.inf)
+    distances = _distances(pairs) / np.where((norm := norms(pairs.golden)[pairs.here]) > 0, norm, np.nan)
+    counted = shares[:, MEASURED:].any(axis=1)
     found = np.zeros(len(comparison.alignment.golden))
-    found[positions] = shares.max(axis=1, initial=0.0)
+    found[positions] = np.where(np.isnan(distances) | counted, shares.max(axis=1, initial=0.0), distances)
     found[positions[_changed_kind(pairs)]] = np.inf
+    return found
+
+
+def _distances(pairs: Pairs) -> NDArray[np.float64]:
+    """Return the l2norm of the difference as projections estimate it, (m,); NaN where a side has none."""
+    found = np.full(len(pairs.here), np.nan)
+    one, other = pairs.golden.projections, pairs.actual.projections
+    if one is None or other is None:
+        return found
+    both = told(pairs.golden)[pairs.here] & told(pairs.actual)[pairs.there]
+    with np.errstate(invalid="ignore"):
+        away = other[pairs.there[both]] - one[pairs.here[both]]
+    found[both] = root_mean_square(np.where(np.isfinite(away), away, 0.0))
     return found
 
 
@@ -51,7 +69,7 @@ def _changed_kind(pairs: Pairs) -> NDArray[np.bool_]:
 
 
 def share_of_allowed(comparison: Comparison, position: int, tolerances: Tolerances) -> float:
-    """Return the largest difference of a tensor's max, min, avg and l2norm by what each may differ by.
+    """Return the largest difference of a tensor's statistics and projections by what each may differ by.
 
     Args:
         comparison: the tensors.
@@ -77,6 +95,11 @@ def share_of_allowed(comparison: Comparison, position: int, tolerances: Toleranc
         ):
             allowed += half_unit(values, np.full(len(columns), table.digits[rows[0]]))
         shares = np.abs(actual - golden) / allowed
+        rule = tolerances.decide(pairs.layer(0), pairs.dtype(0), PROJECTIONS)
+        root = np.sqrt(float(pairs.golden.counts[pairs.here[0]] or 0))
+        shares = np.append(
+            shares, _distances(pairs) / (rule.atol * root + rule.rtol * norms(pairs.golden)[pairs.here])
+        )
     return float(np.nan_to_num(shares, nan=0.0, posinf=np.inf).max(initial=0.0))
 
 

@@ -57,6 +57,18 @@ def test_differences_are_by_the_scale_of_the_tensor(
     assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(share)
 
 
+def test_projections_tell_the_size_of_a_difference_where_both_sides_have_them(make_table: Make) -> None:
+    sums = (3.0, -3.0, 3.0, 3.0, -3.0, 3.0, 3.0, 3.0)
+    away = tuple(one + 0.6 for one in sums)
+    found = compared(make_table, {"projections": away, "max": 2.1}, projections=sums)
+    assert relative_differences(found).tolist() == [pytest.approx(0.2)]  # 0.6 by the l2norm of 3
+    assert share_of_allowed(found, 0, TOLERANCES) == pytest.approx(0.6 / (0.5 * 2 + 0.25 * 3))
+    found = compared(make_table, {"projections": None, "max": 2.1}, projections=sums)
+    assert relative_differences(found).tolist() == [pytest.approx(0.05)]
+    found = compared(make_table, {"projections": away, "nan": 1}, projections=sums)
+    assert relative_differences(found).tolist() == [math.inf]
+
+
 def test_equal_nan_and_infinities_are_no_difference(make_table: Make) -> None:
     found = compared(make_table, {}, max=math.inf, min=math.nan, pos_inf=1, nan=2)
     assert relative_differences(found).tolist() == [0]
