@@ -1,7 +1,8 @@
 """How a comparison element by element and one of statistics become one verdict.
 
-A tensor passes only if both do. Of two floating-point tensors two things are asked for, with the tolerance
-of the layer's extremes and their own scale, the greatest finite magnitude of the golden tensor's elements:
+A tensor passes only if both do, but for projections, which only estimate what its elements tell. Of two
+floating-point tensors two things are asked for, with the tolerance of the layer's extremes and their own
+scale, the greatest finite magnitude of the golden tensor's elements:
 
 * no element is farther off than its extremes may be: ``max_abs <= atol + rtol * scale``;
 * the tensor as a vector is not farther off than each of its elements may be: ``relative_l2 <= rtol + atol *
@@ -23,6 +24,7 @@ from pytest_npudump.compare.stats.first_divergence import first_divergence, orig
 from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.unjudged import ATOL_ADVICE, BELOW_ATOL
 from pytest_npudump.compare.stats.verdict import FAIL, Comparison, Doubt, Reason, Verdict, aligned_keys
+from pytest_npudump.dump.table import PROJECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +76,9 @@ def with_elements(
             rule = tolerances.decide(key.layer, dtype, "max")
             reasons = element_reasons(found, rule)
             told.add(position)
+            rest = _without_projections(verdict)
+            newly -= rest is not verdict and rest is None
+            verdict = rest
             if reasons or _differ(found):
                 differing.add(position)
             if not reasons and found.difference is not None:
@@ -91,6 +96,14 @@ def with_elements(
     summed = with_failing(comparison, tuple(failing), newly)
     kept = tuple(doubt for doubt in doubts if doubt.keys)
     return replace(summed, doubts=kept, differing=frozenset(differing))
+
+
+def _without_projections(verdict: Verdict | None) -> Verdict | None:
+    """Leave out what estimates the distance of elements that were compared; None where nothing else fails."""
+    if verdict is None:
+        return None
+    reasons = tuple(reason for reason in verdict.reasons if reason.statistic != PROJECTIONS)
+    return replace(verdict, reasons=reasons) if reasons else None
 
 
 def _differ(found: Elements) -> bool:

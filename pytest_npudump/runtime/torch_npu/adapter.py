@@ -89,8 +89,7 @@ class TorchNpuRuntime(AclJson):
 
     def _soc_name(self) -> str:
         self._select_device()  # or the name would be asked of another device, which that initialises
-        # super() knows the class only as it was before it got its slots.
-        return AclJson._soc_name(self)  # noqa: SLF001 - its own base
+        return AclJson._soc_name(self)  # with slots the class is another one than super() knows
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
         """Initialise the device and switch the dump on under ``config``.
