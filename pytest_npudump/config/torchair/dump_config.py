@@ -12,6 +12,7 @@ import importlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.config.acl.soc import STATISTICS
 from pytest_npudump.config.torchair.checker import validate_options
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 
@@ -76,6 +77,8 @@ def _new_config() -> Any:
 def _options(acl_json: Path, *, scope: bool) -> dict[str, Any]:
     """Return the options that ask for the dump of ``acl_json``."""
     section = json.loads(acl_json.read_text(encoding="utf-8"))["dump"]
+    if tuple(section.get("dump_stats", ())) == STATISTICS:  # what is asked for where a test names none
+        del section["dump_stats"]
     lost = _beyond_options(section)
     if lost:
         why = "torchair.scope.data_dump needs TorchAir's own options" if scope else f"it has no {_PATH}"

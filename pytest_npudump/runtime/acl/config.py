@@ -37,13 +37,13 @@ class AclJson:
         refused = collecting_words(os.environ) if request.test.scene in self.refused_while_collecting else ""
         if refused:
             raise ConfigError(refused)
-        soc = self._soc_name() if asks_for_statistics(request) else ""
+        soc = self.soc_name() if asks_for_statistics(request) else ""
         write_acl_json(path, dump_section(request, soc))
 
     def producer(self) -> Mapping[str, str]:
         """Return facts about the origin of what is dumped, as a golden records them: here none."""
         return {}
 
-    def _soc_name(self) -> str:
+    def soc_name(self) -> str:
         """Return the name of the chip that computes the statistics; "" where it is not known."""
         return str(self.producer().get("soc", ""))

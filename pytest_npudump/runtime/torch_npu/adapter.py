@@ -87,9 +87,10 @@ class TorchNpuRuntime(AclJson):
             facts["soc"] = str(self.torch_npu.npu.get_device_name(self.device))
         return origin_of_program(facts) if self.activity.programs else facts
 
-    def _soc_name(self) -> str:
+    def soc_name(self) -> str:
+        """Return the name of the device that this runtime uses."""
         self._select_device()  # or the name would be asked of another device, which that initialises
-        return AclJson._soc_name(self)  # with slots the class is another one than super() knows
+        return AclJson.soc_name(self)  # with slots the class is another one than super() knows
 
     def start(self, config: Path, *, resumed: bool = False) -> None:
         """Initialise the device and switch the dump on under ``config``.
