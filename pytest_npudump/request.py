@@ -34,6 +34,7 @@ class DumpRequest:
         isolation: ``process`` for a child process, ``none`` for pytest's own, None for what the scene and the
             runtime need.
         timeout: seconds an isolated run may take; None for the run's.
+        repeats: how often the test runs where it is recorded; None for the run's.
         transport: ``files``, or ``callback`` for tensors that are judged as they arrive and never written.
         reference: an ONNX model to compare the layers with; relative to the test file's folder.
         reference_map: YAML file of layers whose names differ from the reference's; the same.
@@ -64,6 +65,7 @@ class DumpRequest:
     escalate: bool = True
     isolation: str | None = None
     timeout: float | None = None
+    repeats: int | None = None
     transport: str = "files"
     reference: str | None = None
     reference_map: str | None = None

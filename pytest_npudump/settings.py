@@ -12,6 +12,9 @@ from pytest_npudump.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+FEWEST = 3
+"""Members of a calibration below which leaving one out says nothing."""
+
 _SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
 _POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -52,6 +55,22 @@ OPTIONS: tuple[Option, ...] = (
         "update-golden",
         default=False,
         help="write what the layers say now into the golden files, for review in a diff; refused under CI",
+        standing=False,
+    ),
+    Option(
+        "repeats",
+        default="2",
+        help="how often a test runs that is recorded: what differs between these runs is never judged as "
+        "exact; 1 saves the time, and the golden then does not know whether the test repeats",
+        metavar="N",
+    ),
+    Option(
+        "calibrate",
+        default="",
+        help="measure the tolerances of a golden by N further runs of each test, under what legitimately "
+        "varies: rounding of inputs, threads and optimisation on the emulator, else repetitions; refused "
+        "under CI",
+        metavar="N",
         standing=False,
     ),
     Option(
@@ -166,9 +185,14 @@ OPTIONS: tuple[Option, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of one run; each attribute is the option of its name, sizes in bytes, times in seconds."""
+    """The options of one run; each attribute is the option of its name, sizes in bytes, times in seconds.
+
+    ``calibrate`` is 0 where nothing is.
+    """
 
     update_golden: bool
+    repeats: int
+    calibrate: int
     runtime: str
     require_npu: bool
     device: int | None
@@ -187,6 +211,11 @@ class Settings:
     results: str
     allow_update_in_ci: bool
 
+    @property
+    def approves(self) -> bool:
+        """Whether this run writes golden files."""
+        return self.update_golden or bool(self.calibrate)
+
 
 def settings_from(values: Mapping[str, Any]) -> Settings:
     """Return the options as typed values.
@@ -199,6 +228,8 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     """
     typed = {name.removeprefix("npudump_"): value for name, value in values.items()}
     typed["device"] = _device(str(typed["device"]))
+    typed["repeats"] = _count(str(typed["repeats"]), "repeats", 1)
+    typed["calibrate"] = _count(str(typed["calibrate"] or 0), "calibrate", FEWEST, off=0)
     typed["dump_limit"] = parse_size(str(typed["dump_limit"]))
     typed["escalate"] = typed["escalate"] == "on"
     typed["isolation_timeout"] = _seconds(str(typed["isolation_timeout"]))
@@ -223,6 +254,13 @@ def parse_size(text: str) -> int:
     power = _POWERS[(match["unit"] or "")[:1].upper()]
     part = match["part"] or ""
     return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")
+
+
+def _count(text: str, name: str, least: int, off: int | None = None) -> int:
+    number = int(text) if text.strip().isdecimal() and len(text) < 6 else -1  # noqa: PLR2004 - no such number is meant
+    if number != off and number < least:
+        raise RequestError(f"--npudump-{name} is {text!r}, expected a number of runs, {least} or more")
+    return number
 
 
 def _device(text: str) -> int | None:

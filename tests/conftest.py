@@ -119,6 +119,8 @@ def defaults() -> Settings:
     """The settings of a run without options, written out."""
     return Settings(
         update_golden=False,
+        repeats=2,
+        calibrate=0,
         runtime="auto",
         require_npu=False,
         device=None,

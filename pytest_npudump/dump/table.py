@@ -66,6 +66,8 @@ class StatsTable:
         digests: hashes as :attr:`TensorRecord.digest` has them, n of them, or none where there is no hash.
         projections: float64 (n, 8), a row of NaN where a tensor has none; None where no tensor has any.
         projected: bool (n,), which tensors have projections; None as well.
+        noise: cells of a golden's column of that name, n of them, or none where the golden has no such
+            column; a dump has none.
     """
 
     keys: tuple[str, ...]
@@ -80,6 +82,7 @@ class StatsTable:
     digests: tuple[str, ...] = ()
     projections: NDArray[np.float64] | None = None
     projected: NDArray[np.bool_] | None = None
+    noise: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -64,4 +64,5 @@ def _joined(parts: Sequence[StatsTable]) -> StatsTable:
             for (row, at), exact in part.wide.items()
         },
         digests=tuple(column("digests")),
+        noise=tuple(column("noise")),
     )

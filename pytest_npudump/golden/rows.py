@@ -1,9 +1,10 @@
 """The lines of a golden file's table: one tensor each, cells parted by one space.
 
 ``-`` is unknown. Floats are in the shortest form that round-trips, without ``.0``; whether a number is an
-integer follows from the tensor's dtype. Three columns stand at the end only where they say something:
+integer follows from the tensor's dtype. Four columns stand at the end only where they say something:
 ``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision,
-``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``.
+``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``, and
+``noise``, see :mod:`pytest_npudump.golden.noise`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.table import EXACT_LIMIT, MEASURED, STATISTICS, StatsTable, is_integral, shape_count
+from pytest_npudump.golden.noise import CELL, EXPECTED_CELL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COLUMNS = ("tensor", "dtype", "shape", "max", "min", "avg", "l2norm", "nan", "-inf", "+inf")
-_OPTIONAL = ("count", "digits", "digest")
+_OPTIONAL = ("count", "digits", "digest", "noise")
 LAYOUTS = frozenset(
     (*COLUMNS, *chosen) for length in range(len(_OPTIONAL) + 1) for chosen in combinations(_OPTIONAL, length)
 )
@@ -80,7 +82,8 @@ def columns_for(table: StatsTable) -> tuple[str, ...]:
     implied = _counts_of(table.shapes)
     count = () if implied == table.counts else ("count",)
     digits = ("digits",) if common_digits(table) is None else ()
-    return (*COLUMNS, *count, *digits, *(("digest",) if table.digests else ()))
+    told = [name for name, cells in (("digest", table.digests), ("noise", table.noise)) if cells]
+    return (*COLUMNS, *count, *digits, *told)
 
 
 def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
@@ -92,6 +95,7 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
     _check_heads(table.keys, table.dtypes, table.shapes)
     hashes = [digest.replace(" ", ",") or _ABSENT for digest in table.digests]
     _check(_DIGEST, hashes, "digest, expected such as md5:5d41")
+    _check(CELL, table.noise, EXPECTED_CELL)
     for row, digits in enumerate(table.digits.tolist()):
         if not printable_digits(digits):
             raise RowError(row, f"{table.keys[row]} carries {digits} digits, {EXPECTED_DIGITS}")
@@ -108,6 +112,8 @@ def render_rows(table: StatsTable, columns: Sequence[str]) -> Iterable[str]:
             cells.append(str(table.digits[row]))
         if hashes:
             cells.append(hashes[row])
+        if table.noise:
+            cells.append(table.noise[row])
         yield " ".join((*head, *cells))
 
 
@@ -130,6 +136,8 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
     keys = tuple(cells["tensor"])
     dtypes, shapes = (tuple(map(intern, cells[name])) for name in ("dtype", "shape"))
     _check_heads(keys, dtypes, shapes)
+    noise = tuple(map(intern, cells.get("noise", ())))
+    _check(CELL, noise, EXPECTED_CELL)
     values = np.empty((len(keys), len(STATISTICS)))
     known = np.empty(values.shape, dtype=np.bool_)
     for column, name in enumerate(COLUMNS[_NUMBERS:]):
@@ -146,6 +154,7 @@ def parse_rows(block: str, columns: Sequence[str], digits: int) -> StatsTable:
         digits=_read_digits(cells.get("digits"), digits, len(keys)),
         wide=_wide(values, dtypes, [cells[name] for name in COLUMNS[_NUMBERS:]]),
         digests=_read_digests(cells.get("digest", [])),
+        noise=noise,
     )
 
 

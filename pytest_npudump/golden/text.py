@@ -211,7 +211,8 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
     if columns not in rows.LAYOUTS:
         expected = " ".join(rows.COLUMNS)
         reason = (
-            f"columns are {' '.join(columns)!r}, expected {expected!r} and then any of count, digits, digest"
+            f"columns are {' '.join(columns)!r}, expected {expected!r} and then any of count, digits, "
+            f"digest, noise"
         )
         raise _bad_golden(path, lines["columns"], reason)
     try:

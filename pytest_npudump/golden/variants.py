@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl.installed import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
+from pytest_npudump.golden.noise import CALIBRATION, REPEATS
 from pytest_npudump.golden.origin import installed, processor
 from pytest_npudump.golden.rows import columns_for, render_rows
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden
@@ -105,6 +106,22 @@ class Goldens:
         metadata = tensors.metadata(golden)
         return pair.stage_pair(golden, tensors.tensors, metadata, tensors.left_out)
 
+    def calibrate(self, golden: Golden, cells: tuple[str, ...], head: Mapping[str, Any]) -> pair.Recording:
+        """Write what is to replace a golden that only learns its noise: all else of it stays.
+
+        Args:
+            golden: as it was read.
+            cells: its column ``noise``; empty for none.
+            head: its keys ``repeats`` and ``calibration``.
+
+        Raises:
+            GoldenError: it cannot be written; the old file is as it was.
+        """
+        table = replace(golden.table, noise=cells)
+        calibrated = replace(golden, table=table, extra={**golden.extra, **head})
+        staged = stage_golden(golden.path, calibrated)
+        return pair.Recording(golden.path, staged.file, staged.digest)
+
     def successor(
         self,
         previous: Golden | None,
@@ -122,7 +139,8 @@ class Goldens:
             known: what the run says of tensors without a row, in place of what the earlier one says.
             blocks: lines behind the table, in place of all that the earlier one has.
         """
-        dropped = {pair.KEY, EMPTY, UNWRITTEN, *(unwritable(previous) if previous else ())} - known.keys()
+        measured = {pair.KEY, EMPTY, UNWRITTEN, REPEATS, CALIBRATION}
+        dropped = (measured | set(unwritable(previous) if previous else ())) - known.keys()
         kept = dict(previous.extra) if previous else {}
         if REASON in kept and previous is not None and not _equal(previous.table, table):
             del kept[REASON]  # it is about another change

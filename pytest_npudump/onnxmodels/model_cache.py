@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.random_operators import draws_random
+from pytest_npudump.onnxmodels.variation import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_npudump.onnxmodels.graph import Operator
+    from pytest_npudump.onnxmodels.variation import Variation
 
 KEPT = 4
 """How many models are kept, and of each how many sessions; what was used longest ago goes first."""
@@ -53,19 +55,22 @@ class PreparedModel:
     outputs: int
     _proto: Any = None
     _content: bytes | None = None
-    _sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    _sessions: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
-    def session(self, tensors: Sequence[str]) -> Any:
+    def session(self, tensors: Sequence[str], variation: Variation = PLAIN) -> Any:
         """Return a session that also hands out the inner ``tensors``, without optimisation, on one thread.
+
+        ``variation`` may have it otherwise.
 
         Raises:
             ModelError: onnxruntime refuses the model.
         """
-        key = tuple(tensors)
+        how: dict[str, Any] = {"threads": variation.threads, "optimised": variation.optimised}
+        key = (*tensors, *how.values())
         found = self._sessions.get(key)
         if found is None:
             proto = sessions.read_model(self.source, self._content) if self._proto is None else self._proto
-            found = sessions.exposed_session(self.source, proto, tensors)
+            found = sessions.exposed_session(self.source, proto, tensors, **how)
         _keep(self._sessions, key, found)
         return found
 

@@ -82,11 +82,19 @@ def plain_session(source: Path | bytes) -> Any:
     return _session(str(source) if isinstance(source, Path) else source, options, _named(source))
 
 
-def exposed_session(source: Path | bytes, model: Any, tensors: Sequence[str]) -> Any:
+def exposed_session(
+    source: Path | bytes,
+    model: Any,
+    tensors: Sequence[str],
+    *,
+    threads: int = 1,
+    optimised: bool = False,
+) -> Any:
     """Return a session of ``model``, read from ``source``, that also hands out the inner ``tensors``.
 
     The graph runs as it is written, without optimisation, on one thread, so that every operator of the
-    file is there and two runs give the same bits. ``model`` is left as it was.
+    file is there and two runs give the same bits, unless ``threads`` and ``optimised`` say otherwise.
+    ``model`` is left as it was.
 
     Raises:
         ModelError: onnxruntime refuses the model.
@@ -99,8 +107,9 @@ def exposed_session(source: Path | bytes, model: Any, tensors: Sequence[str]) ->
     del model.graph.output[outputs:]
     options = runtime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    levels = runtime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     if isinstance(source, Path):
         options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, str(source.resolve().parent))
     return _session(content, options, _named(source))

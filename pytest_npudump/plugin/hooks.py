@@ -51,9 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SETTINGS] = settings
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Reporter(config, settings), _REPORTER)
-    if settings.update_golden and _in_ci() and not settings.allow_update_in_ci:
+    if settings.approves and _in_ci() and not settings.allow_update_in_ci:
+        flag = "--npudump-update-golden" if settings.update_golden else "--npudump-calibrate"
         raise pytest.UsageError(
-            "npudump: --npudump-update-golden is refused because the variable CI is set: a gate must not "
+            f"npudump: {flag} is refused because the variable CI is set: a gate must not "
             "approve what it checks. Update on a developer's machine and commit the diff; to update in CI on "
             "purpose add --npudump-allow-update-in-ci"
         )
@@ -65,8 +66,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Say that a run approves, where it does."""
-    if not config.stash[SETTINGS].update_golden:
+    settings = config.stash[SETTINGS]
+    if not settings.approves:
         return None
+    if not settings.update_golden:
+        return (
+            f"npudump: THIS RUN CALIBRATES (--npudump-calibrate={settings.calibrate}): what the layers of "
+            f"passing tests stray by is written into their golden files as a tolerance"
+        )
     return (
         "npudump: THIS RUN APPROVES (--npudump-update-golden): what the layers say now is written into the "
         "golden files, and not compared with them"

@@ -44,10 +44,11 @@ def add_options(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         if not option.standing:
             help_ = f"{option.help}; on the command line only"
-            group.addoption(option.flag, dest=option.dest, action="store_true", default=None, help=help_)
-            parser.addini(
-                option.dest, f"refused: {option.flag} is for the command line only", type="bool", default=None
-            )
+            how: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
+            group.addoption(option.flag, dest=option.dest, default=None, help=help_, **how)
+            words = f"refused: {option.flag} is for the command line only"
+            how = {"type": "string" if option.metavar else "bool"}
+            parser.addini(option.dest, words, default=None, **how)
             continue
         text = f"{option.help} (ini: {option.dest})"
         if isinstance(option.default, bool):
@@ -83,10 +84,13 @@ def _refuse_standing(config: pytest.Config) -> None:
         if option.standing:
             continue
         places = [
-            f"{option.flag} in {place}" for place, words in everywhere.items() if option.flag in _all(words)
+            f"{option.flag} in {place}"
+            for place, words in everywhere.items()
+            if any(word.partition("=")[0] == option.flag for word in _all(words))
         ]
         # Where the key is absent, pytest 7 answers with an empty list.
-        if isinstance(config.getini(option.dest), bool):
+        found = config.getini(option.dest)
+        if isinstance(found, bool) or (option.metavar and found):
             places.append(f"ini key {option.dest}")
         if places:
             raise RequestError(
@@ -107,7 +111,7 @@ def _all(words: Sequence[str]) -> Sequence[str]:
 def _resolve(option: Option, config: pytest.Config) -> Any:
     given = config.getoption(option.dest)
     if not option.standing:
-        return bool(given)
+        return bool(given) if not option.metavar else given or option.default
     value = config.getini(option.dest) if given is None else given
     choices = _choices(option)
     if choices and value not in choices:

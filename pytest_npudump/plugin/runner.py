@@ -201,8 +201,8 @@ class Runner:
             finally:
                 item.stash[ENDED] = True
         except BaseException as error:
-            if not is_interruption(item, error):
-                body_failed(item, test, error)
+            if not is_interruption(item, error) and body_failed(item, test, error):
+                return None
             raise
         if _compat.failed_outside_of_the_call(item):
             body_failed(item, test)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.regression.diagnose import full_words
-from pytest_npudump.regression.outcome import DIED, FirstRun, Outcome
+from pytest_npudump.regression.outcome import DIED, PENDING, FirstRun, Outcome
 from pytest_npudump.regression.scenes.exception.judge import examine
 from pytest_npudump.scenes import SCENES
 
@@ -57,9 +57,11 @@ def after_death(case: Case, state: CaseState, run: int, why: str) -> CaseState:
         problems = (f"{words}; nothing was compared", *filter(None, [full_words(case.directory)]))
         state = state.with_first(FirstRun(Outcome(DIED, None, problems=problems)))
     else:
-        if case.settings.update_golden and state.first.outcome.good:
+        outcome = state.first.outcome
+        pending = outcome.status == PENDING
+        if case.settings.approves and (outcome.good or pending):
             words += "; nothing was recorded"
-        state = state.with_status(DIED, (words, *state.first.outcome.problems))
+        state = state.with_status(DIED, (words, *(() if pending else outcome.problems)))
     judged = SCENES[case.request.scene].of_failures
     return _with_failed_operators(case, state) if judged else state
 

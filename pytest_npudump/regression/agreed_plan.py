@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
 
+_ONCE = "not run: pytest, or another plugin that runs the test, lets it run once only"
 _REPEATED = "not run: the test had failed by itself before, and another plugin repeated it"
 
 
@@ -31,6 +32,8 @@ def agreed_plan(case: Case, first: FirstRun, *, repeated: bool, repeatable: bool
     plan = plan_second_run(case, first)
     if plan is not None and plan.runs and repeated:
         plan = replace(plan, skipped=Escalation(problem=_REPEATED))
+    if plan is not None and plan.runs and plan.measures and not repeatable:
+        plan = replace(plan, skipped=Escalation(problem=_ONCE))
     exchange = case.exchange
     if exchange is None:
         return plan

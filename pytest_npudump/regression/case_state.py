@@ -10,6 +10,7 @@ from pytest_npudump.regression.outcome import PENDING, Escalation, Result
 
 if TYPE_CHECKING:
     from pytest_npudump.golden.pair import Recording
+    from pytest_npudump.regression.calibration.series import Member
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun, Outcome
     from pytest_npudump.regression.second_run_plan import Plan
@@ -25,6 +26,7 @@ class CaseState:
         plan: what a second run is to dump; None where there is nothing to find out.
         escalation: what the second run found; None without one.
         recording: what was recorded and does not count yet; None without it.
+        members: what runs behind the first have measured, where they are to measure.
     """
 
     attempts: tuple[Attempt, ...] = ()
@@ -32,6 +34,7 @@ class CaseState:
     plan: Plan | None = None
     escalation: Escalation | None = None
     recording: Recording | None = None
+    members: tuple[Member, ...] = ()
 
     @property
     def attempt(self) -> Attempt:
@@ -50,9 +53,9 @@ class CaseState:
 
     @property
     def wants_second_run(self) -> bool:
-        """Whether the test has to run again, with tensors in its dump."""
-        planned = self.plan is not None and self.plan.runs
-        return planned and self.escalation is None and len(self.attempts) == 1
+        """Whether the test has to run again: with tensors in its dump, or to be measured once more."""
+        further = self.plan.further if self.plan is not None else 0
+        return self.escalation is None and 0 < len(self.attempts) <= further
 
     def result(self, case: Case) -> Result:
         """Return what became of the test, for the reports; only behind a judgement."""
@@ -64,7 +67,7 @@ class CaseState:
         """Return the state with one more run: the first, or one that dumps what is planned."""
         number = 0 if case.probing else len(self.attempts) + 1
         directory, request = case.directory / f"run{number}", case.request
-        if self.plan is None or self.plan.accompanies:
+        if self.plan is None or self.plan.accompanies or self.plan.measures:
             attempt = Attempt(number, directory, request)
         else:
             attempt = Attempt(number, directory, request, "tensor", self.plan.raw_layers)
@@ -96,10 +99,17 @@ class CaseState:
             return self
         return replace(self, escalation=Escalation(problem=reason))
 
+    def measured_no_further(self, first: FirstRun) -> CaseState:
+        """Return the state where no further run is measured, with what the first run comes to then."""
+        return replace(self.with_first(first), plan=None)
+
     def handed_over(self) -> CaseState:
         """Return the state for another process, which has no part in the runs of this one."""
         return replace(self, attempts=())
 
     def taken_over(self, case: Case) -> CaseState:
-        """Return the state that another process has handed over, behind the first run of ``case``."""
-        return replace(self, attempts=CaseState().begin(case).attempts)
+        """Return the state that another process has handed over, behind the runs of ``case`` so far."""
+        begun = CaseState()
+        for _ in range(1 + len(self.members)):
+            begun = begun.begin(case)
+        return replace(self, attempts=begun.attempts)

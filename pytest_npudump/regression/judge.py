@@ -10,12 +10,14 @@ from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.onnxmodels.random_operators import drawing_words
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.diagnose import full_words, notes_of
 from pytest_npudump.regression.judge_snapshot import judge_snapshot, without_golden
+from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.regression.ranks import by_rank, judge_parts, shared
-from pytest_npudump.regression.record import golden_to_start_from, record
+from pytest_npudump.regression.record import drawing_alike, golden_to_start_from, record
 from pytest_npudump.regression.reference_outcome import by_reference_alone, not_recorded, with_reference
 from pytest_npudump.regression.run_dump import collect, told_by_raw_names, without_unwritten
 from pytest_npudump.regression.scenes import JUDGES
@@ -107,7 +109,9 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))
-    return FirstRun(outcome, dump, snapshot=snapshot, judged_with=golden)
+    calibrates = comparison is not None and outcome.good
+    further = case.settings.calibrate if calibrates else 0
+    return FirstRun(outcome, dump, snapshot=snapshot, judged_with=golden, to_measure=further)
 
 
 def _depends_on_memory(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> tuple[bool, Dump]:
@@ -128,9 +132,17 @@ def _record(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) ->
     if (outcome := shared(case, table)) is not None:
         return FirstRun(outcome, dump)
     depends, dump = _depends_on_memory(case, golden, dump, table)
-    needing = "the golden tensors need" if case.request.golden_tensors else "unwritten outputs need"
+    tensors = bool(case.request.golden_tensors)
+    needing = "the golden tensors need" if tensors else "unwritten outputs need" if depends else "it needs"
     waiting = f"nothing was recorded: {needing} a second run, which did not take place"
     first = FirstRun(Outcome(status.PENDING, path, problems=(waiting,), tensors=count), dump)
-    if case.request.golden_tensors or depends:
+    if (tensors or depends) and case.settings.calibrate:
+        problem = f"not calibrated: {needing} a run of its own; record first, and calibrate behind that"
+        return replace(first, outcome=replace(first.outcome, status=status.ERROR, problems=(problem,)))
+    if tensors or depends:
         return first
-    return replace(first, outcome=record(case, golden, first, table))
+    further = further_runs(case)
+    if further and (case.settings.calibrate or not (alike := drawing_alike(case, dump))):
+        return replace(first, to_measure=further)
+    reason = f"{drawing_words(alike)}, alike in all runs of one process" if further else ""
+    return replace(first, outcome=record(case, golden, first, table, measured=once(reason)))

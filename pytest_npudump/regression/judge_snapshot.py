@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenMissingError
@@ -54,7 +55,8 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
     """
     environment = case.goldens.differences(golden, snapshot.facts)
     numerics = numerics_for(case, environment, snapshot.facts)
-    tolerances = case.tolerances.under(numerics.bounds)
+    measured = calibrated_of(golden)
+    tolerances = case.tolerances.under(numerics.bounds).with_measured(measured)
     comparison = compare_runs(golden.table, snapshot.table, tolerances)
     lost: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
@@ -85,6 +87,7 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
         notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes, *unread),
         tensors=len(snapshot.table),
         numerics=numerics,
+        measured=measured,
         environment=environment,
         sources=sources,
     )

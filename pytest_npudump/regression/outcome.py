@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.describe import TensorDescription
     from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.golden.pair import Recording
@@ -56,6 +57,7 @@ class Outcome:
         notes: what a reader of the report should know.
         tensors: number of tensors that were dumped and selected.
         numerics: which bounds fit the golden and this run; None where nothing was compared.
+        measured: bounds that were measured with the golden; None where it has none, or nothing was compared.
         environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
         findings: what scenes other than ``model`` and ``op`` found, in execution order.
         reference: the comparison with an ONNX model; None where the test names none.
@@ -71,6 +73,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     tensors: int = 0
     numerics: Numerics | None = None
+    measured: Calibrated | None = None
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     findings: tuple[SceneFinding, ...] = ()
     reference: ReferenceResult | None = None
@@ -100,6 +103,7 @@ class FirstRun:
         unwritten: tensors of the dump that nothing writes, which a recording leaves out.
         snapshot: what was compared with the golden; None where nothing was.
         judged_with: the golden that decided; None where there was none.
+        to_measure: how many further runs are to measure how far the test strays.
     """
 
     outcome: Outcome
@@ -108,6 +112,7 @@ class FirstRun:
     unwritten: tuple[TensorKey, ...] = ()
     snapshot: Snapshot | None = None
     judged_with: Golden | None = None
+    to_measure: int = 0
 
 
 @dataclass(frozen=True, slots=True)

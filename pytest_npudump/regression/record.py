@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.measured_noise import Measured
 
 _SHOWN = 3
 
@@ -77,7 +78,13 @@ def golden_to_start_from(case: Case) -> Golden | None:
 
 
 def record(
-    case: Case, golden: Golden | None, first: FirstRun, table: StatsTable, tensors: KeptTensors | None = None
+    case: Case,
+    golden: Golden | None,
+    first: FirstRun,
+    table: StatsTable,
+    tensors: KeptTensors | None = None,
+    *,
+    measured: Measured,
 ) -> Outcome:
     """Record the first run's statistics; a file that cannot be written fails the test.
 
@@ -87,19 +94,23 @@ def record(
         first: the run; its outcome does not matter.
         table: its statistics.
         tensors: those kept beside the file; None for none.
+        measured: what is known of its noise.
     """
+    measured = measured.with_calibration_of(golden, table)
     lost = case.goldens.lost_by_update(golden)
     blocks: Mapping[str, str] = {}
     if first.dump is not None:
         blocks, unread = edges_to_keep(case, golden, first.dump, table)
         lost += unread
     try:
-        known = _known_of_run(case, golden, first)
-        recording = case.goldens.record(golden, table, case.runtime.producer(), tensors, known, blocks=blocks)
+        known = {**measured.head, **_known_of_run(case, golden, first)}
+        recording = case.goldens.record(
+            golden, measured.on(table), case.runtime.producer(), tensors, known, blocks=blocks
+        )
     except GoldenError as error:
         return Outcome(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
     notes = (*first.dump.notes, *_random_notes(case, first.dump)) if first.dump else ()
-    return recorded(recording, notes=(*lost, *notes), tensors=len(table))
+    return recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
 
 
 def _known_of_run(case: Case, golden: Golden | None, first: FirstRun) -> dict[str, object]:
@@ -156,6 +167,7 @@ def record_with_tensors(
     first: FirstRun,
     second: SecondRun,
     disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
+    measured: Measured,
 ) -> tuple[FirstRun, Escalation]:
     """Write the second run's tensors and the first run's statistics, if the two runs agree.
 
@@ -164,6 +176,7 @@ def record_with_tensors(
         first: the run whose statistics become the golden.
         second: the run whose tensors are kept.
         disagreements: statistics in which the runs disagree, by sanitised key.
+        measured: what both have shown of the test's noise.
 
     Returns:
         The first run with the outcome of the recording, and what became of the second one.
@@ -177,7 +190,7 @@ def record_with_tensors(
         tensors = KeptTensors.of(second.records.values(), left_out) if case.request.golden_tensors else None
     except DumpError as error:
         return _not_recorded(first, second, f"the golden tensors cannot be written: {error}")
-    outcome = record(case, golden_to_start_from(case), first, table, tensors)
+    outcome = record(case, golden_to_start_from(case), first, table, tensors, measured=measured)
     if not outcome.good:
         return _not_recorded(first, second, outcome.problems[0])
     outcome = replace(outcome, notes=outcome.notes + left_out_notes(left_out))

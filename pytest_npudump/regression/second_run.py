@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.eager_calls import under_golden_keys
+import numpy as np
+
+from pytest_npudump.compare.stats.deviations import deviations
+from pytest_npudump.compare.stats.eager_calls import compare_runs, under_golden_keys
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
@@ -18,6 +21,7 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.definitions import as_recorded, is_printed
+from pytest_npudump.regression.measured_noise import once, repeated
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
 from pytest_npudump.regression.ranks import by_rank
 from pytest_npudump.regression.record import (
@@ -32,14 +36,19 @@ from pytest_npudump.regression.second_run_reference import failing_keys, with_re
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    import numpy as np
-
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.measured_noise import Measured
     from pytest_npudump.regression.second_run_plan import Plan
+
+_RECOMPUTED = 1e-6
+"""Share of a statistic's scale by which a run of tensors may differ from a run of statistics and be alike.
+
+Six digits are printed, and those of a mean near zero depend on the order in which it was added up.
+"""
 
 
 def examine_second_run(
@@ -65,10 +74,22 @@ def examine_second_run(
 
 def _recorded(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> tuple[FirstRun, Escalation]:
     first, dump = leave_out_unwritten(case, first, _read(case, first, attempt))
+    measured = _measured(case, first, dump)
     second = _second(first, plan, attempt, dump)
     keys = [record.key for record in second.records.values()]
     disagreements = _disagreements(case, first, keys, second.records)
-    return record_with_tensors(case, first, second, disagreements)
+    return record_with_tensors(case, first, second, disagreements, measured)
+
+
+def _measured(case: Case, first: FirstRun, dump: Dump) -> Measured:
+    """Return whether the test repeats, as far as a run that dumps tensors of some layers can tell."""
+    if _was_text(first) and case.runtime.name != "emulator":
+        return once("the second run dumped tensors, whose statistics no device has computed")
+    before = StatsTable.from_records(first.dump.records if first.dump is not None else ())
+    again = compare_runs(before, StatsTable.from_records(dump.records), case.tolerances)
+    found = deviations(again, case.tolerances)
+    strays = np.any(found.largest > _RECOMPUTED, axis=1) | found.uncountable
+    return repeated([replace(found, differs=found.differs & strays)])
 
 
 def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Escalation:

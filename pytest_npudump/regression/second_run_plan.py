@@ -9,6 +9,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings, resolve_raw_names
 from pytest_npudump.errors import DumpError
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome
 from pytest_npudump.regression.record import needs_processes
 from pytest_npudump.regression.second_run_reference import failing_layers, known_keys
@@ -33,6 +34,7 @@ class Plan:
         notes: what a reader of the report should know.
         skipped: the escalation to report where no second run can say anything; None where one runs.
         accompanies: whether it takes place for the other ranks' sake, with nothing to find out.
+        measures: how many runs, each as the first one, measure how far the test strays; 0 for none.
     """
 
     layers: tuple[str, ...]
@@ -41,11 +43,17 @@ class Plan:
     notes: tuple[str, ...] = ()
     skipped: Escalation | None = None
     accompanies: bool = False
+    measures: int = 0
 
     @property
     def runs(self) -> bool:
         """Whether there is to be a second run."""
         return self.skipped is None
+
+    @property
+    def further(self) -> int:
+        """How many runs there are to be behind the first."""
+        return (self.measures or 1) if self.runs else 0
 
 
 def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
@@ -53,13 +61,15 @@ def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
     outcome, dump = first.outcome, first.dump
     if dump is None:
         return None
+    if first.to_measure:
+        return Plan((), measures=first.to_measure)
     if outcome.status == status.PENDING:
         if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))
         wanted = _layers_to_keep(case, dump)
         plan = _plan(case, first, dump, wanted) if wanted else Plan(())
-        if read_probe(case.directory) is not None:
-            plan = replace(plan, raw_layers=())  # what may be unwritten has to be dumped as well
+        if read_probe(case.directory) is not None or _tells_repetition(case, dump):
+            plan = replace(plan, raw_layers=())  # what may be unwritten, or not repeat, is dumped too
         if plan.omitted and plan.runs:
             plan = replace(plan, skipped=Escalation(omitted=plan.omitted, problem=plan.notes[0]))
         return plan
@@ -67,6 +77,11 @@ def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
         return None
     wanted = _sources_first(outcome, failing_layers(outcome))
     return _plan(case, first, dump, wanted) if wanted else None
+
+
+def _tells_repetition(case: Case, dump: Dump) -> bool:
+    """Whether the run that dumps the golden's tensors can dump all others too, to see whether they repeat."""
+    return further_runs(case) > 0 and sum(_sizes(dump).values()) <= case.settings.dump_limit
 
 
 def _layers_to_keep(case: Case, dump: Dump) -> tuple[str, ...]:

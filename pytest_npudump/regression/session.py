@@ -18,9 +18,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
 from pytest_npudump.regression.abnormal_end import after_death, after_failed_body, after_unended_dump
 from pytest_npudump.regression.agreed_plan import agreed_plan
+from pytest_npudump.regression.calibration.series import measure, vary
+from pytest_npudump.regression.calibration.verdict_of_members import conclude, unmeasured, unrecorded
 from pytest_npudump.regression.case_state import CaseState
 from pytest_npudump.regression.dumps_folder import delete_dumps, make_folder
 from pytest_npudump.regression.judge import judge, probe
@@ -69,6 +71,8 @@ class CaseSession:
         self.state = self.state.begin(self.case)
         if self.case.reference is not None:
             self.case.reference.start_run()
+        plan = self.state.plan
+        vary(self.case, len(self.state.attempts) - 1 if plan is not None and plan.measures else 0)
         self.state.attempt.start(self.case.runtime)
 
     def stop(self) -> None:
@@ -78,6 +82,7 @@ class CaseSession:
             NpudumpError: the runtime cannot end it.
         """
         self.case.runtime.stop()
+        vary(self.case, 0)
 
     def finish(self, *, repeatable: bool = True) -> None:
         """Judge what the first run dumped, or explain the failure by what the second one did.
@@ -100,13 +105,35 @@ class CaseSession:
             self.state = self.state.with_first(FirstRun(probe(self.case, self.state.attempt)))
         elif self.state.plan is None:
             self._judge(repeatable=repeatable)
+        elif self.state.plan.measures:
+            self._measure()
         elif not self.state.plan.accompanies:
             self._explain()
 
     def _judge(self, *, repeatable: bool) -> None:
         first = judge(self.case, self.state.attempt)
         plan = agreed_plan(self.case, first, repeated=self.state.repeated, repeatable=repeatable)
+        if first.to_measure and plan is not None and plan.skipped is not None:
+            first, plan = unmeasured(self.case, first, plan.skipped.problem), None
         self.state = self.state.with_judgement(first, plan)
+
+    def _measure(self) -> None:
+        first, plan, number = self.state.first, self.state.plan, len(self.state.members) + 1
+        assert first is not None  # noqa: S101 - a plan is made of a first run
+        assert plan is not None  # noqa: S101 - the caller has looked
+        try:
+            member = measure(self.case, first, self.state.attempt, number)
+        except (DumpError, GoldenError) as error:
+            self.abandon_second_run(f"what run {number + 1} dumped cannot be measured: {error}")
+            return
+        if isinstance(member, str):
+            problem = f"run {number + 1} has other tensors than the first: {member}"
+            self.state = self.state.measured_no_further(unrecorded(first, problem))
+            return
+        members = (*self.state.members, member)
+        self.state = replace(self.state, members=members)
+        if len(members) == plan.measures:
+            self.state = self.state.with_first(conclude(self.case, first, members))
 
     def _explain(self) -> None:
         first, plan = self.state.first, self.state.plan
@@ -126,7 +153,11 @@ class CaseSession:
 
     def abandon_second_run(self, reason: str) -> None:
         """Record that the second run came to nothing, because its body failed or it never started."""
-        self.state = self.state.without_second_run(reason)
+        first, plan = self.state.first, self.state.plan
+        if plan is not None and plan.measures and first is not None:
+            self.state = self.state.measured_no_further(unmeasured(self.case, first, reason))
+        else:
+            self.state = self.state.without_second_run(reason)
 
     def commit(self) -> None:
         """Let what was recorded count, as all of the test has passed.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _NOTES = 5
 _NOTE = 300
-_TOLD = ("expected", "compared", "passed", "unjudged", "identical", "changed")
+_TOLD = ("expected", "compared", "passed", "unjudged", "identical", "changed", "wavering")
 COUNTS = (*_TOLD, FAIL, MISSING, EXTRA)
 """Numbers of tensors in a result, where there was a comparison."""
 
@@ -41,6 +41,8 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         told["first_within"] = str(comparison.first_within) if comparison.changed else None
     if outcome.sources is not None:
         told["sources"] = small_sources(outcome.sources)
+    if outcome.measured is not None:
+        told["calibrated"] = len(outcome.measured.noise)
     if outcome.numerics is not None:
         told["bounds"] = outcome.numerics.bounds
     if outcome.reference is not None:
@@ -88,6 +90,7 @@ def full_json(result: Result) -> dict[str, Any]:
         "problems": list(outcome.problems),
         "notes": list(outcome.notes),
         "numerics": outcome.numerics.to_json() if outcome.numerics else None,
+        "measured": outcome.measured.to_json() if outcome.measured else None,
         "environment": {name: list(pair) for name, pair in outcome.environment.items()},
         "findings": [finding.to_json() for finding in outcome.findings],
         "comparison": outcome.comparison.to_json() if outcome.comparison else None,

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-def summary_line(results: Sequence[Mapping[str, Any]], *, approves: bool = False) -> str:
+def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "") -> str:
     """Say what was compared, against what was expected, and what came of it.
 
     Args:
         results: of all tests.
-        approves: whether the run writes goldens; the header that says so is not shown with ``-q``.
+        approval: the option by which the run writes goldens; the header that says so is not shown with
+            ``-q``.
     """
     counts = Counter(str(result["status"]) for result in results)
     parts = [f"{sum(counts[word] for word in GOOD)} of {len(results)} tests good"]
@@ -36,11 +37,15 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approves: bool = False
         count = sum(result["changed"] for result in changed)
         first = changed[0]["first_within"]
         parts.append(f"{count} of {expected} tensors changed within tolerance, first {first}")
+    if wavering := sum(result.get("wavering", 0) for result in results):
+        parts.append(f"{wavering} differ as they did when they were recorded")
+    if measured := sum(result.get("calibrated", 0) for result in results):
+        parts.append(f"{measured} tensors have measured bounds")
     wide = Counter(str(result["bounds"]) for result in results if result.get("bounds", "same") != "same")
     parts += [f"{wide[name]} by the bounds for {name} numerics" for name in sorted(wide)]
     first = next((result["first"] for result in results if result.get("first")), None)
     if first:
         parts.append(f"first divergence {first}")
     runtimes = sorted({str(result["runtime"]) for result in results if "runtime" in result})
-    end = "; this run approves (--npudump-update-golden)" if approves else ""
+    end = f"; this run approves ({approval})" if approval else ""
     return f"npudump: {', '.join(parts)} ({'/'.join(runtimes) or 'nothing ran'}){end}"

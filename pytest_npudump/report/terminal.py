@@ -148,6 +148,8 @@ def _comparison_lines(outcome: Outcome, rows: int, *, brief: bool) -> list[str]:
     lines[1:1] = [*source_lines(outcome.sources, brief=brief), *_first_change(outcome)]
     if outcome.numerics is not None:
         lines.append(f"bounds:     {outcome.numerics.describe()}")
+    if outcome.measured is not None and outcome.measured.noise:
+        lines.append(f"measured:   {outcome.measured.describe()}")
     lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)
     if len(failing) > rows:
         lines.append(f"  ... and {len(failing) - rows} more{', all in report.json' * (rows == MOST_ROWS)}")
@@ -158,13 +160,16 @@ def _comparison_lines(outcome: Outcome, rows: int, *, brief: bool) -> list[str]:
 def _first_change(outcome: Outcome) -> list[str]:
     """Return where values begin to differ at all, if that is before what is outside of its tolerance.
 
-    Of runs of the same numerics that is the layer to look at; others differ everywhere.
+    Of runs of the same numerics that is the layer to look at, if the golden is known to repeat; others differ
+    everywhere, or anywhere.
     """
     comparison = outcome.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     change, first = comparison.first_change, comparison.first
     same = outcome.numerics is not None and outcome.numerics.bounds == SAME
-    if not same or change is None or first is None or first.status != FAIL or change == first.key:
+    if not same or not comparison.repeats or change is None:
+        return []
+    if first is None or first.status != FAIL or change == first.key:
         return []
     return [f"changed:    {change} is the first that is not the golden's digit for digit: look there first"]
 

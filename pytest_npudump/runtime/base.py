@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.emulator.dumps.recorder import Execution
+    from pytest_npudump.onnxmodels.variation import Variation
     from pytest_npudump.request import RunRequest
 
 
@@ -170,6 +171,18 @@ class RecordingRuntime(Protocol):
 
     def dumped(self) -> Sequence[Execution]:
         """Return what was dumped in this process, in the order of execution."""
+
+
+@runtime_checkable
+class VaryingRuntime(Protocol):
+    """A runtime that can vary what legitimately differs between runs, for a calibration."""
+
+    def vary(self, variation: Variation) -> None:
+        """Have models that are loaded or run from here on vary so; ``Variation()`` ends it."""
+
+    @property
+    def unperturbed(self) -> Collection[str]:
+        """Names of model inputs that were left as they are, as they hold no floating-point values."""
 
 
 class Activity(Protocol):

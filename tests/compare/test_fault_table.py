@@ -94,6 +94,18 @@ def tallies(network: Any) -> Any:
     return results.tallies
 
 
+@pytest.mark.parametrize("preset", ["same", "ascend-abs"])
+def test_calibrated_bounds_hold_for_runs_that_they_were_not_made_of(network: Any, preset: str) -> None:
+    from verdicts.calibration import trial
+
+    found = trial(network, preset, members=12, others=6)
+    assert found.factor is not None
+    assert found.tensors > 200
+    assert found.failing == (0,) * 6
+    assert found.widened > 0
+    assert found.blind == 0
+
+
 def test_nodes_one_by_one_give_the_bits_of_the_emulators_model(network: Any) -> None:
     from verdicts.execution import Runner
     from verdicts.numerics import Numerics

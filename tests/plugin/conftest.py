@@ -35,6 +35,7 @@ for _name in (
     "pytest_npudump.reference.reference",
     "pytest_npudump.regression.session",
     "pytest_npudump.report.terminal",
+    "pytest_npudump.runtime.emulator.adapter",
     "pytest_npudump.runtime.pyacl.adapter",
     "pytest_npudump.runtime.torch_npu.adapter",
     "rich.console",
@@ -83,6 +84,18 @@ BODY = """
         model.run(image)
 """
 
+WAVERING = """
+import itertools
+COUNT = itertools.count()
+
+@pytest.mark.npu_dump
+def test_small(npu_dump):
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    image[0, 0, 0, 0] += {step} * (next(COUNT) % 2)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+
 HEADER = """
 import numpy as np
 import pytest
@@ -110,6 +123,10 @@ class Project:
     def marked(self, marker: str = "", body: str = BODY) -> None:
         """Write one test, ``test_small``, with the marker's arguments ``marker``."""
         self.test_file(f"@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{body}")
+
+    def wavering(self, step: float) -> None:
+        """Write a test whose every second run has an input that is off by ``step``."""
+        self.test_file(WAVERING.format(step=step))
 
     def model(self, **changes: object) -> None:
         self.path.joinpath("small.onnx").write_bytes(small_model(**changes))  # type: ignore[arg-type]

@@ -263,7 +263,7 @@ def test_an_emulator_that_is_left_as_it_was_found(project: Project) -> None:
         def test_second(npu_dump):
         {project.body.replace(chr(10), chr(10) + "        ")}
     """)
-    project.record(KEEP, "--npudump-dump-dir=dumps")
+    project.record(KEEP, "--npudump-dump-dir=dumps", "--npudump-repeats=1")
     written = list(project.path.joinpath("dumps").rglob("*.csv"))
     assert len(written) == 5
     assert all("test_second" in str(path) for path in written)

@@ -201,7 +201,7 @@ def test_output_is_kept_with_the_dump(application: Project) -> None:
         application,
         RUN.replace("COMMAND", 'COMMAND[:2], START.replace("import", "print(7); import", 1), *COMMAND[3:]'),
     )
-    application.record("--npudump-dump-dir=dumps", "--npudump-keep-dumps=all")
+    application.record("--npudump-dump-dir=dumps", "--npudump-keep-dumps=all", "--npudump-repeats=1")
     (path,) = (application.path / "dumps").rglob("stdout.txt")
     assert path.read_text() == "7\n"
     assert (path.parent / "stderr.txt").read_text() == ""

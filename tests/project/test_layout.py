@@ -42,6 +42,7 @@ def test_tests_lie_in_folders() -> None:
 def test_modules_of_one_name_are_of_one_kind() -> None:
     families = {
         "command": "what a folder of cli/ runs",
+        "show": "the action of that name of two commands",
         "judge": "the flow's, and those of scenes",
         "registry": "an index of what other packages may add to",
         "reader": "of a dump, and a file that formats have",

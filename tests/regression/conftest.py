@@ -157,4 +157,4 @@ def files(dump: Path) -> Iterable[str]:
 
 @pytest.fixture
 def flow(tmp_path: Path, defaults: Settings) -> Flow:
-    return Flow(tmp_path, defaults)
+    return Flow(tmp_path, replace(defaults, repeats=1))

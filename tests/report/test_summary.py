@@ -55,7 +55,7 @@ def test_line_says_what_was_compared_of_what_was_expected(results: list[dict[str
 
 
 def test_line_of_a_run_that_approves_says_so() -> None:
-    line = summary_line([{"status": "recorded", "runtime": "emulator"}], approves=True)
+    line = summary_line([{"status": "recorded", "runtime": "emulator"}], approval="--npudump-update-golden")
     assert line == (
         "npudump: 1 of 1 tests good, 1 recorded (emulator); this run approves (--npudump-update-golden)"
     )

@@ -62,6 +62,7 @@ def compare_sides(
     Raises:
         DumpError: a side has no tensor that could be read.
     """
+    tolerances = tolerances.with_measured(golden.measured)
     problems = [*golden.problems, *actual.problems]
     for side in (golden, actual):
         if not side.tensors:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.cli.common.executors import Workers
+    from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.errors import FormatError
     from pytest_npudump.golden.tensors import StoredTensor
 
@@ -36,12 +37,14 @@ class Side:
         table: the statistics of a golden file; None for a dump, whose records have them.
         problems: files that could not be read.
         notes: what the reader decided.
+        measured: bounds that were measured with a golden file; None without any.
     """
 
     tensors: Sequence[TensorRecord | StoredTensor | None]
     table: StatsTable | None = None
     problems: tuple[FormatError, ...] = ()
     notes: tuple[str, ...] = ()
+    measured: Calibrated | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -115,6 +118,7 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
 
 
 def _golden_side(path: Path) -> Side:
+    from pytest_npudump.compare.tolerances.calibrated import calibrated_of  # noqa: PLC0415 - goldens only
     from pytest_npudump.golden.kept_tensors import stored_tensors  # noqa: PLC0415 - the same: safetensors
     from pytest_npudump.golden.store import read_golden  # noqa: PLC0415 - 70 ms that a dump needs not: yaml
 
@@ -127,7 +131,7 @@ def _golden_side(path: Path) -> Side:
     tensors = (
         [stored.get(str(TensorKey.parse(key).sanitised)) for key in keys] if stored else [None] * len(keys)
     )
-    return Side(tuple(tensors), golden.table)
+    return Side(tuple(tensors), golden.table, measured=calibrated_of(golden))
 
 
 def _is_golden(path: Path) -> bool:

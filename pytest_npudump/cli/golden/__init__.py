@@ -32,6 +32,11 @@ _REVIEW = (
     "do; 2: one was refused, or results cannot be read."
 )
 _REJECT = "Take waiting runs off the list; their goldens stay, and the next runs are judged by them."
+_SHOW = (
+    "Say how many tensors a golden file has, which run recorded it, and whether it repeats. With --noise: "
+    "the tensors whose measured noise makes their bounds widest, and those that these bounds let pass "
+    "whatever they hold."
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +44,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, (summary, description, add) in VERBS.items():
         add(verbs.add_parser(name, help=summary, description=description))
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("golden", type=Path, metavar="GOLDEN", help="a golden file")
+    parser.add_argument("--noise", action="store_true", help="the widest bounds that were measured")
+    parser.add_argument("-n", "--limit", type=int, default=20, help="most tensors shown (default 20; 0: all)")
+    add_json_option(parser)
 
 
 def _add_tests(parser: argparse.ArgumentParser) -> None:
@@ -104,6 +116,7 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "accept": ("make these runs the goldens, without running again", _ACCEPT, _accept),
     "review": ("decide about these runs one by one", _REVIEW, _review),
     "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
+    "show": ("what a golden says of its origin and of its noise", _SHOW, _show),
 }
 """By the name of a module of this folder with ``run(arguments) -> exit code``: summary, description, and what
 adds its arguments."""

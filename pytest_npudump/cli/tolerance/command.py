@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.options import chosen_tolerances
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.compare.stats.allowances import allowances
+from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import suggest
 from pytest_npudump.dump.table import layer_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_npudump.compare.stats.allowances import Allowance
+    from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.golden.text import Golden
 
@@ -30,7 +32,7 @@ _RULES = ("tensors", "dtype", "statistic", "widest for", "allowed", "steps", "% 
 def run(arguments: argparse.Namespace) -> int:
     """Print the bounds, or write JSON; 0."""
     golden = read_golden(arguments.golden)
-    tolerances = _tolerances(arguments, golden)
+    tolerances = _tolerances(arguments, golden).with_measured(calibrated_of(golden))
     found = list(allowances(golden.table, tolerances, lambda layer: _is_wanted(arguments.layer, layer)))
     if arguments.layer and not found:
         layers = dict.fromkeys(map(layer_of, golden.table.keys))
@@ -39,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json([_as_json(allowance) for allowance in found], arguments.json)
     if arguments.json != "-":
-        emit(_lines(found, each=bool(arguments.layer)))
+        emit(_lines(found, tolerances.measured, each=bool(arguments.layer)))
     return 0
 
 
@@ -57,12 +59,19 @@ def _is_wanted(pattern: str, layer: str) -> bool:
     return not pattern or matches_any([pattern, sanitise(pattern)], layer, sanitise(layer))
 
 
-def _lines(found: list[Allowance], *, each: bool) -> Iterator[str]:
+def _lines(found: list[Allowance], measured: Calibrated | None, *, each: bool) -> Iterator[str]:
     yield from columns([*map(_row, found)] if each else [*_by_rule(found)], _EACH if each else _RULES)
     yield "counts of NaN and infinities, dtypes and shapes must be equal"
     blind = list(dict.fromkeys(allowance.key for allowance in found if allowance.blind))
     if blind:
         yield f"zeros would pass in a statistic of {len(blind)} tensors (first: {blind[0]})"
+    keys = dict.fromkeys(allowance.key for allowance in found)
+    unseen = [key for key in keys if measured is not None and measured.sees_nothing(key)]
+    if unseen:
+        yield (
+            f"measured so wide that it sees nothing: max and avg of {len(unseen)} tensors may change by all "
+            f"of their scale (first: {unseen[0]})"
+        )
 
 
 def _by_rule(found: Iterable[Allowance]) -> Iterator[tuple[str, ...]]:

@@ -93,10 +93,11 @@ def allowances(
         whole = is_exact(table.dtypes[row]) & (columns < EXTREMES)
         printed = half_unit(values, np.where(whole, 0, table.digits[at]))
         for index, column in enumerate(columns.tolist()):
-            rule = tolerances.decide(layer_of(table.keys[row]), table.dtypes[row], STATISTICS[column])
+            key, dtype = table.keys[row], table.dtypes[row]
+            rule = tolerances.decide(layer_of(key), dtype, STATISTICS[column], key)
             yield Allowance(
-                table.keys[row],
-                table.dtypes[row],
+                key,
+                dtype,
                 STATISTICS[column],
                 float(values[index]),
                 float(rule.atol + rule.rtol * scale[index]),

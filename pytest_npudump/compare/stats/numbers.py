@@ -9,6 +9,7 @@ equal text is asked for: runs without noise print the same.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,8 @@ _L2NORM = STATISTICS.index("l2norm")
 ROUNDING = 1e-12
 """Relative difference between ways to sum integers in float64: numpy's result depends on the CPU."""
 
+EXACT = "exact"
+"""The preset that allows nothing."""
 LARGEST = float(np.finfo(np.float64).max)
 """The largest allowance: an infinite one would let infinities pass."""
 
@@ -62,6 +65,28 @@ def _judge(
     rows, columns = np.nonzero(unequal)
     golden = pairs.golden.values[pairs.here[rows], columns]
     actual = pairs.actual.values[pairs.there[rows], columns]
+    allowed, rules = allowed_differences(pairs, rows, columns, tolerances)
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(golden) & np.isfinite(actual)
+        difference = np.where(finite, actual, 0.0) - np.where(finite, golden, 0.0)
+    fails = ~finite | ((np.abs(difference) > allowed) & _on_judged_side(difference, rules))
+    for index in np.flatnonzero(fails).tolist():
+        yield int(rows[index]), int(columns[index]), float(allowed[index]), rules[index]
+
+
+def allowed_differences(
+    pairs: Pairs, rows: NDArray[np.intp], columns: NDArray[np.intp], tolerances: Tolerances
+) -> tuple[NDArray[np.float64], list[Rule]]:
+    """Return what k cells may differ by, (k,), what both sides print included, and the rules that decide.
+
+    Args:
+        pairs: the tensors both sides have.
+        rows: (k,) positions among them.
+        columns: (k,) statistics.
+        tolerances: what they may differ by.
+    """
+    golden = pairs.golden.values[pairs.here[rows], columns]
+    actual = pairs.actual.values[pairs.there[rows], columns]
     dtypes = [pairs.dtype(row) for row in rows.tolist()]
     exact = np.fromiter(map(is_exact, dtypes), np.bool_, len(dtypes))
     rules = _rules(pairs, rows, columns, dtypes, tolerances)
@@ -78,12 +103,7 @@ def _judge(
         computed = exact & (columns >= EXTREMES) & (columns < MEASURED)
         slack = np.where(computed & ~text_decides, ROUNDING * scale, 0.0)
         units = half_unit(golden, printed[0]) + half_unit(actual, printed[1])
-        allowed = np.minimum(allowed + slack + np.where(text_decides, 0.0, units), LARGEST)
-        finite = np.isfinite(golden) & np.isfinite(actual)
-        difference = np.where(finite, actual, 0.0) - np.where(finite, golden, 0.0)
-    fails = ~finite | ((np.abs(difference) > allowed) & _on_judged_side(difference, rules))
-    for index in np.flatnonzero(fails).tolist():
-        yield int(rows[index]), int(columns[index]), float(allowed[index]), rules[index]
+        return np.minimum(allowed + slack + np.where(text_decides, 0.0, units), LARGEST), rules
 
 
 def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -116,6 +136,15 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
         slack += np.where(computed, ROUNDING * scales(pairs, golden_cells, rows, columns), 0.0)
         close = np.abs(actual_cells - golden_cells) <= slack
     found[rows[~close]] = True
+    return found
+
+
+def beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:
+    """Pairs, (m,), that differ by more than what was measured of them, whatever a preset or a rule allows."""
+    found = np.zeros(len(pairs.here), dtype=np.bool_)
+    if tolerances.measured is not None and tolerances.measured.noise:
+        alone = replace(tolerances, preset=EXACT, rules=())
+        found[[row for row, *_ in differing(pairs, judged, alone)]] = True
     return found
 
 
@@ -192,14 +221,16 @@ def _rules(
     dtypes: list[str],
     tolerances: Tolerances,
 ) -> list[Rule]:
-    decided: dict[tuple[str, str, int], Rule] = {}
+    decided: dict[tuple[str, str, str, int], Rule] = {}
+    noisy = tolerances.measured.noise if tolerances.measured is not None else {}
     rules = []
     for row, column, dtype in zip(rows.tolist(), columns.tolist(), dtypes, strict=True):
         layer = pairs.layer(row) if tolerances.rules else ""
-        key = (layer, dtype, column)
-        if key not in decided:
-            decided[key] = tolerances.decide(layer, dtype, STATISTICS[column])
-        rules.append(decided[key])
+        own = pairs.key(row) if noisy else ""
+        cell = (layer, own if own in noisy else "", dtype, column)
+        if cell not in decided:
+            decided[cell] = tolerances.decide(layer, dtype, STATISTICS[column], own)
+        rules.append(decided[cell])
     return rules
 
 
@@ -219,7 +250,7 @@ def _judge_integers(
     actual = pairs.actual.value(int(pairs.there[row]), column)
     if golden is None or actual is None or golden == actual:
         return
-    rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), STATISTICS[column])
+    rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), STATISTICS[column], pairs.key(row))
     at = np.array([row]), np.array([column])
     scale = float(scales(pairs, pairs.golden.values[pairs.here[at[0]], column], *at)[0])
     allowed = min(rule.atol + rule.rtol * scale, LARGEST)

@@ -14,7 +14,7 @@ import numpy as np
 
 from pytest_npudump.compare.stats.digests import compare_digests
 from pytest_npudump.compare.stats.first_divergence import first_divergence, origin_of
-from pytest_npudump.compare.stats.numbers import below_atol, changed, differing
+from pytest_npudump.compare.stats.numbers import below_atol, beyond_noise, changed, differing
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import compare_projections
@@ -83,7 +83,10 @@ def compare_tables(
     agree = np.ones(len(pairs.here), dtype=np.bool_)
     agree[list(reasons)] = False
     positions = np.flatnonzero(both)
+    unsteady = _unsteady(pairs, tolerances)
     unequal = changed(pairs, judged) | projections.changed | digests.differ | ~agree
+    wavering = unequal & agree & unsteady & ~beyond_noise(pairs, judged, tolerances)
+    measured = tolerances.measured
     return Comparison(
         golden=golden,
         actual=actual,
@@ -105,8 +108,19 @@ def compare_tables(
             small=below_atol(pairs, judged, tolerances),
             positions=positions,
         ),
-        differing=frozenset(positions[unequal].tolist()),
+        differing=frozenset(positions[unequal & ~wavering].tolist()),
+        within_noise=frozenset(positions[wavering].tolist()),
+        unsteady=frozenset(positions[unsteady].tolist()),
+        repeats=measured.repeats if measured is not None else None,
     )
+
+
+def _unsteady(pairs: Pairs, tolerances: Tolerances) -> NDArray[np.bool_]:
+    """Pairs, (m,), of which runs alike gave other digits when the golden was recorded."""
+    measured = tolerances.measured
+    if measured is None or not measured.noise:
+        return np.zeros(len(pairs.here), dtype=np.bool_)
+    return np.fromiter((measured.varies(pairs.key(row)) for row in range(len(pairs.here))), np.bool_)
 
 
 def _judgeable(

@@ -119,6 +119,10 @@ class Comparison:
         doubts: what was not judged, or not in full.
         differing: positions in the alignment of tensors both sides have that are not the same digit for
             digit, whether they pass or fail.
+        within_noise: positions of those that differ, and by no more than runs alike did when the golden was
+            recorded; they are not among ``differing``.
+        unsteady: positions of tensors of which runs alike gave other digits when the golden was recorded.
+        repeats: whether the golden is known to repeat, but for those; None where it says nothing of it.
         own_keys: keys of the dump as read, by the key they got here where eager calls were numbered as the
             golden's, see :mod:`pytest_npudump.compare.stats.eager_calls`.
     """
@@ -135,6 +139,9 @@ class Comparison:
     remarks: tuple[str, ...]
     doubts: tuple[Doubt, ...] = ()
     differing: frozenset[int] = frozenset()
+    within_noise: frozenset[int] = frozenset()
+    unsteady: frozenset[int] = frozenset()
+    repeats: bool | None = None
     own_keys: Mapping[TensorKey, TensorKey] = field(default_factory=dict)
 
     @property
@@ -153,17 +160,25 @@ class Comparison:
         return len(self.differing) - self.count(FAIL)
 
     @property
+    def wavering(self) -> int:
+        """Those of ``passed`` that differ by no more than runs alike did when the golden was recorded."""
+        return len(self.within_noise)
+
+    @property
     def identical(self) -> int:
         """Those of ``passed`` that are the golden's digit for digit, in all that was judged of them."""
         unseen = frozenset[int]().union(*(doubt.unjudged for doubt in self.doubts)) - self.differing
-        return self.passed - self.changed - len(unseen)
+        return self.passed - self.changed - self.wavering - len(unseen - self.within_noise)
 
     @property
     def first_change(self) -> TensorKey | None:
-        """The first tensor in execution order that is not the golden's digit for digit, passing or not."""
-        if not self.differing:
+        """The first tensor in execution order that is not the golden's digit for digit, passing or not.
+
+        Tensors that are known not to repeat are passed over: that they differ says nothing.
+        """
+        at = min(self.differing - self.unsteady, default=None)
+        if at is None:
             return None
-        at = min(self.differing)
         here, there = int(self.alignment.golden[at]), int(self.alignment.actual[at])
         return key_at(self.golden, self.actual, here, there)
 
@@ -216,6 +231,8 @@ class Comparison:
                 "unjudged": self.unjudged,
                 "identical": self.identical,
                 "changed": self.changed,
+                "wavering": self.wavering,
+                "repeats": self.repeats,
                 "notes": list(self.notes),
             },
             "first_divergence": None if self.first is None else _place(self.first.key),

@@ -79,7 +79,7 @@ def with_elements(
             rest = _without_projections(verdict)
             newly -= rest is not verdict and rest is None
             verdict = rest
-            if reasons or _differ(found):
+            if reasons or (_differ(found) and position not in comparison.unsteady):
                 differing.add(position)
             if not reasons and found.difference is not None:
                 if _is_below_atol(found.difference, rule):
@@ -95,7 +95,8 @@ def with_elements(
     doubts += [Doubt(BELOW_ATOL, small, frozenset(), ATOL_ADVICE), Doubt(_LOOSE, loose, frozenset())]
     summed = with_failing(comparison, tuple(failing), newly)
     kept = tuple(doubt for doubt in doubts if doubt.keys)
-    return replace(summed, doubts=kept, differing=frozenset(differing))
+    noise = comparison.within_noise - differing
+    return replace(summed, doubts=kept, differing=frozenset(differing), within_noise=noise)
 
 
 def _without_projections(verdict: Verdict | None) -> Verdict | None:

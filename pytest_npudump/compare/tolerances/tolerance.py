@@ -22,6 +22,7 @@ from pytest_npudump.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.dump.table import StatsTable
 
 ANY = "*"
@@ -105,10 +106,12 @@ class Tolerances:
     Attributes:
         preset: name of one of :data:`PRESETS`.
         rules: in the order they were given.
+        measured: bounds of the golden's tensors that replace the preset's where they are wider.
     """
 
     preset: str = DEFAULT
     rules: tuple[Rule, ...] = ()
+    measured: Calibrated | None = None
 
     def __post_init__(self) -> None:
         """Refuse a preset that does not exist."""
@@ -124,12 +127,27 @@ class Tolerances:
         """The same, with the preset ``bounds`` in place of ``default``; a preset that was named stays."""
         return replace(self, preset=bounds) if self.preset == DEFAULT else self
 
-    def decide(self, layer: str, dtype: str, statistic: str) -> Rule:
-        """The rule for one statistic of a layer's tensors; the preset's where no other matches."""
+    def with_measured(self, measured: Calibrated | None) -> Tolerances:
+        """The same with what was measured with a golden; None for nothing."""
+        return replace(self, measured=measured)
+
+    def decide(self, layer: str, dtype: str, statistic: str, key: str = "") -> Rule:
+        """The rule for one statistic of a layer's tensors; the preset's where no other matches.
+
+        Args:
+            layer: the layer's name.
+            dtype: name of the tensor's type.
+            statistic: one of :data:`STATISTICS`.
+            key: the golden's key of the tensor, by which measured bounds are found; "" leaves these out.
+        """
         for rule in reversed(self.rules):
             if rule.covers(dtype, statistic) and rule.reaches(layer):
                 return rule
-        return _preset_rule(self.preset, dtype, statistic)
+        rule = _preset_rule(self.preset, dtype, statistic)
+        measured = self.measured.rtol(key, statistic) if self.measured is not None else 0.0
+        if measured <= rule.rtol or self.measured is None:
+            return rule
+        return replace(rule, rtol=measured, statistic=statistic, source=self.measured.source)
 
     def largest_atol(self) -> float:
         """An absolute tolerance that none of the rules, nor any of the preset, exceeds."""

@@ -31,7 +31,13 @@ def _load(call: str, source: Path | bytes, bad: int) -> tuple[int, int]:
         return 0, code
     with state.lock:
         try:
-            model = models.load(source, state.dumping.settings, faults=state.faults, options=state.gears)
+            model = models.load(
+                source,
+                state.dumping.settings,
+                faults=state.faults,
+                varying=state.varying,
+                options=state.gears,
+            )
         except ModelError as error:
             return 0, state.explain(bad, f"{call}: {error}")
         model.id, model.context = next(state.model_ids), state.context

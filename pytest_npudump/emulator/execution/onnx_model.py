@@ -23,6 +23,7 @@ from pytest_npudump.emulator.unsupported import NotEmulatedError
 from pytest_npudump.onnxmodels import sessions, tensor_types
 from pytest_npudump.onnxmodels.model_cache import prepare
 from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.variation import Varying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,6 +86,7 @@ class Model:
         registered: whether its operators are known to an exception dump that was on when it was loaded.
         dumped: where each execution that was dumped is noted.
         faults: what may be injected in it.
+        varying: what differs between members of a calibration.
     """
 
     source: Path | bytes
@@ -101,6 +103,7 @@ class Model:
     registered: bool = False
     dumped: list[recorder.Execution] = field(default_factory=list)
     faults: Faults = field(default_factory=Faults)
+    varying: Varying = field(default_factory=Varying)
     _session: Any = None
     _exposed: Any = None
     _previous: dict[str, Tensor] = field(default_factory=dict)
@@ -125,6 +128,7 @@ class Model:
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
         feeds.pop(SHAPE_DATA, None)
         with self._lock:
+            feeds = self.varying.feeds(feeds, self.executions)
             self._check_faults(feeds)
             active = self.plan if self.plan is not None and self.plan.active else None
             try:
@@ -175,6 +179,7 @@ def load(
     settings: DumpSettings | None,
     *,
     faults: Faults | None = None,
+    varying: Varying | None = None,
     options: Mapping[str, Option] = _NO_OPTIONS,
 ) -> Model:
     """Load a model; what it dumps is settled here, by the ``settings`` of now. Its id is left 0.
@@ -183,6 +188,7 @@ def load(
         source: its file, or its bytes.
         settings: the dump that is on; None for none.
         faults: what is injected in the machine it is loaded on.
+        varying: what varies there; None for nothing.
         options: by name of a model, what ATC was told for it.
 
     Raises:
@@ -191,8 +197,9 @@ def load(
         NotEmulatedError: a model with gears while a dump is set.
     """
     known = Faults() if faults is None else faults
-    model = _load_plain(source) if settings is None else _load_dumped(source, settings, known)
-    model.faults = known
+    varies = Varying() if varying is None else varying
+    model = _load_plain(source) if settings is None else _load_dumped(source, settings, known, varies)
+    model.faults, model.varying = known, varies
     option = options.get(model.name) or options.get(model.graph_name)
     if option is None:
         return model
@@ -218,12 +225,13 @@ def _load_plain(source: Path | bytes) -> Model:
     return Model(source, name, inputs, outputs, graph_name=graph_name, _session=session)
 
 
-def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults) -> Model:
+def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, varying: Varying) -> Model:
     prepared = prepare(source)
     names = (source.stem if isinstance(source, Path) else prepared.name, prepared.name)
     data = prepared.inputs
     files = plan(settings, names, prepared.operators, data, faults.trampling(names))
-    session = prepared.session([tensor for tensor in files.tensors if tensor not in data])
+    inner = [tensor for tensor in files.tensors if tensor not in data]
+    session = prepared.session(inner, varying.variation)
     inputs = _ports(session.get_inputs())
     outputs = _ports(session.get_outputs()[: prepared.outputs])
     return Model(source, names[0], inputs, outputs, plan=files, graph_name=names[1], _exposed=session)

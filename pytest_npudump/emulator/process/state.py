@@ -17,6 +17,7 @@ from pytest_npudump.emulator.machine.handles import Handles
 from pytest_npudump.emulator.machine.memory import Memory
 from pytest_npudump.emulator.machine.reports import Subscriptions
 from pytest_npudump.emulator.machine.streams import DEFAULT_STREAM, Context, Streams
+from pytest_npudump.onnxmodels.variation import Varying
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +86,7 @@ class Process:
     operator_directory: str = ""
     gears: dict[str, Option] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
+    varying: Varying = field(default_factory=Varying)
     callback: Callable[[dict[str, object]], object] | None = None
     collecting: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -63,6 +63,9 @@ class Isolated:
         abandoned = [report for report in first.reports if report.failed]
         try:
             second = self._run(2)
+            while second.again and second.complete and not second.death:
+                abandoned = abandoned or [report for report in second.reports if report.failed]
+                first, second = second, self._run(second.task.run + 1)
         except INTERRUPTIONS as stop:
             self._log_first(first, abandoned, stop)
             raise

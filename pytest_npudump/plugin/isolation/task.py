@@ -102,7 +102,7 @@ class Task:
         options = {name: value for name, value in given.items() if _is_plain(value)}
         options |= {name: value for name, value in _ONLY_IN_THE_PARENT.items() if name in options}
         if item.stash.get(COMPARES, False):
-            options["npudump_update_golden"] = None
+            options["npudump_update_golden"] = options["npudump_calibrate"] = None
         options["plugins"] = [*options.get("plugins", ()), "no:terminal"]
         options["basetemp"] = str(_compat.folder_for_a_child(config))
         worker = getattr(config, "workerinput", None)

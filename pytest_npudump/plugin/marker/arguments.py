@@ -94,6 +94,12 @@ def _seconds(value: object) -> float:
     return number
 
 
+def _runs(value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError("a number of runs, 1 or more")
+    return value
+
+
 def _keys(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not value or not all(isinstance(key, str) for key in value):
         raise ValueError("a dict of keys of data_dump.json such as {'sample_mode': 1, 'sample_num': 100}")
@@ -126,6 +132,7 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "escalate": _switch,
         "isolation": _one_of("process", "none"),
         "timeout": _seconds,
+        "repeats": _runs,
         "transport": _one_of("files", "callback"),
         "reference": _text,
         "reference_map": _text,

@@ -48,7 +48,7 @@ def check_item(item: pytest.Item, settings: Settings) -> str:
         rank = current_rank()
         if rank is not None and hasattr(item.config, "workerinput"):
             return f"this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)"
-        if settings.update_golden and hasattr(item.config, "workerinput") and repetition_parameters(item):
+        if settings.approves and hasattr(item.config, "workerinput") and repetition_parameters(item):
             return (
                 "all repetitions of a test share one golden, and an update compares each with what the first "
                 "has recorded, which takes one process: leave out -n (pytest-xdist)"

@@ -30,6 +30,7 @@ ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "numerics": "'same', 'other' or 'hf32': the bounds that the preset 'default' stands for",
         "tolerances": "rules such as [{'layer': 'conv*', 'rtol': 1e-2, 'atol': 0, 'reason': '...'}]",
         "escalate": "False: no second run with the tensors of failing layers",
+        "repeats": "how often the test runs where it is recorded, to know whether it repeats",
         "isolation, timeout": "'process' for a child process or 'none', and the seconds it may run",
         "transport": "'files', or 'callback' for tensors that are judged as they arrive",
         "reference, reference_map": "ONNX model to compare the layers with, and YAML file of names",

@@ -32,7 +32,7 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
     good = any(vars(report).get("npudump", {}).get("status") in status.GOOD for report in reports)
     if failed is None and not failed_parts(item) and not failed_parts(item, EARLIER_PARTS):
         _commit(item, test, reports)
-    elif test.case.settings.update_golden:
+    elif test.case.settings.approves:
         test.discard()
         if good:
             problem = f"nothing was recorded: the test's {failed.when if failed else 'subtest'} did not pass"

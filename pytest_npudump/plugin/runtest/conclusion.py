@@ -11,7 +11,7 @@ import pytest
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.paths import golden_root, keeps_results
-from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, RESULT, may_run_again, will_run_again
+from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, OURS, RESULT, may_run_again, will_run_again
 from pytest_npudump.scenes import SCENES
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def finish(item: pytest.Item, test: CaseSession) -> None:
         BaseException: what a time limit or pytest itself raises in the first run, or to end the session.
     """
     try:
-        test.finish(repeatable=may_run_again(item))
+        test.finish(repeatable=item.stash.get(OURS, False) and may_run_again(item))
     except BaseException as error:
         if is_interruption(item, error):
             raise
@@ -64,14 +64,17 @@ def _words(error: BaseException) -> str:
 
 def body_failed(
     item: pytest.Item, test: CaseSession, error: BaseException | None = None, words: str = "it failed"
-) -> None:
-    """Say what the dump tells of a body that failed; in a second run, let the first one's failure stand.
+) -> bool:
+    """Say what the dump tells of a body that failed; in a second run, let what the first one showed stand.
 
     Args:
         item: the test.
         test: its record.
         error: what the body raised; None where it failed in another way.
         words: how it failed, where it raised nothing.
+
+    Returns:
+        Whether the first run stands, and is good: a test that is recorded and cannot run again.
 
     Raises:
         pytest.fail.Exception: the first run's failure.
@@ -82,11 +85,12 @@ def body_failed(
         item.add_report_section("call", "npudump", f"the dump could not be ended: {unended}")
     if test.state.outcome is None:
         item.add_report_section("call", "npudump", _after_failed_body(item, test))
-        return
+        return False
     _compat.forget_failure(item)
     words = _words(error) if error is not None else words
     test.abandon_second_run("; ".join([f"body of the second run: {words}", *_notes(test)]))
     conclude(item, test)
+    return test.good
 
 
 def _notes(test: CaseSession) -> list[str]:

@@ -44,6 +44,10 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
             return first
         with interruptible():
             _attempt(item, nextitem, properties, second)
+            while test.state.wants_second_run and may_run_again(item) and second[0].passed:
+                first = first if _abandoned(first) else second.copy()
+                second.clear()
+                _attempt(item, nextitem, properties, second)
     except INTERRUPTIONS as stop:
         item.user_properties[:] = properties
         for report in _so_far(item, stop, first, second):

@@ -95,8 +95,10 @@ class Reporter:
         if self._results:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
 
-            results, approves = [*self._results.values()], self._settings.update_golden
-            terminalreporter.write_line(summary_line(results, approves=approves))
+            settings = self._settings
+            flag = "--npudump-update-golden" if settings.update_golden else "--npudump-calibrate"
+            results, approval = [*self._results.values()], flag if settings.approves else ""
+            terminalreporter.write_line(summary_line(results, approval=approval))
             self._compare_notes(terminalreporter)
 
     def _compare_notes(self, terminalreporter: Any) -> None:

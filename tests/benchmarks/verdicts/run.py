@@ -19,6 +19,7 @@ def main() -> None:
     """Measure and print."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.path.insert(0, str(Path(__file__).parent.parent))
+    from verdicts.calibration import lines, trial
     from verdicts.experiment import Bench, Results
     from verdicts.models import sources
     from verdicts.network import load
@@ -32,7 +33,18 @@ def main() -> None:
     )
     parser.add_argument("--dtypes", nargs="+", choices=_DTYPES, default=_DTYPES)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--calibration", type=int, default=20, help="members, and unseen runs; 0 for none")
+    parser.add_argument("--only-calibration", action="store_true", help="leave the faults out")
     chosen = parser.parse_args()
+    if chosen.calibration:
+        trials = [
+            (source.name, preset, trial(load(source), preset, chosen.calibration, chosen.calibration))
+            for source in sources()
+            for preset in ("same", "ascend-abs")
+        ]
+        sys.stdout.write("\n".join(lines(trials)) + "\n\n")
+    if chosen.only_calibration:
+        return
     results = Results()
     for source in sources():
         network = load(source)

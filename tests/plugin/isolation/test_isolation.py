@@ -55,7 +55,7 @@ def pids(log: Path, word: str) -> list[int]:
 
 def test_golden_is_recorded_and_compared_by_processes_that_are_not_pytest_s_own(project: Project) -> None:
     log = isolated(project, "")
-    project.record()
+    project.record("--npudump-repeats=1")
     assert "block/conv.1" in project.golden.read_text()
     project.run().stdout.fnmatch_lines(["*1 of 1 tests good, 5 of 5 tensors compared (emulator)*"])
     first, second = pids(log, "body")

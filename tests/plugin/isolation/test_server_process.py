@@ -52,7 +52,15 @@ def start(folder: Path) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if name not in {"CI", "GITHUB_ACTIONS"}}
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--npudump-runtime=emulator"),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "no:cacheprovider",
+                "--npudump-runtime=emulator",
+                "--npudump-repeats=1",
+            ),
             *("--npudump-update-golden", "-p", "no:asyncio", "-p", "no:pytest-retry", "-p", "no:flaky"),
         ],
         cwd=folder,

@@ -127,7 +127,7 @@ def test_marker_that_comes_too_late_fails_the_test_and_says_so(
     assert not project.path.joinpath("golden").exists()
 
 
-@pytest.mark.parametrize("arguments", [None, "isolation='none'", "isolation='process'"])
+@pytest.mark.parametrize("arguments", [None, "isolation='none'", "isolation='process', repeats=1"])
 def test_marker_of_a_fixture_that_ends_fails_the_teardown(project: Project, arguments: str | None) -> None:
     conftest(
         project,

@@ -1,0 +1,118 @@
+"""``npudump golden show``: what a golden says of its origin, of repetition, and of measured noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.dump.table import MEASURED, STATISTICS
+from pytest_npudump.golden.noise import calibration_of, repeats_of
+from pytest_npudump.golden.store import read_golden
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from pytest_npudump.compare.tolerances.calibrated import Calibrated
+    from pytest_npudump.golden.text import Golden
+
+_HEADER = ("tensor", "dtype", "repeats", *(f"{name} %" for name in STATISTICS[:MEASURED]))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print it, or write JSON; 0."""
+    golden = read_golden(arguments.golden)
+    measured = calibrated_of(golden)
+    if arguments.json:
+        write_json(_as_json(golden, measured, noise=arguments.noise), arguments.json)
+    if arguments.json != "-":
+        emit(_lines(golden, measured, limit=arguments.limit if arguments.noise else None))
+    return 0
+
+
+def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> Iterator[str]:
+    facts = ", ".join(f"{name} {value}" for name, value in golden.producer.items())
+    yield f"test:        {golden.test}"
+    yield f"producer:    {facts}"
+    yield f"tensors:     {len(golden.table)}"
+    yield f"repeats:     {_repeats(golden)}"
+    yield f"calibration: {_calibration(golden)}"
+    if limit is None:
+        return
+    widest = _widest(golden, measured)
+    if not widest or measured is None:
+        yield "no tensor has noise: all bounds are the preset's"
+        return
+    yield f"bounds that were measured ({measured.source}), in % of each statistic's scale, widest first:"
+    yield from columns([_row(measured, row) for row in widest[: limit or None]], _HEADER)
+    if limit and len(widest) > limit:
+        yield f"... and {len(widest) - limit} more"
+    if blind := [key for key, _ in widest if measured.sees_nothing(key)]:
+        yield (
+            f"sees nothing: max and avg of {len(blind)} tensors may change by all of their scale (first: "
+            f"{blind[0]})"
+        )
+
+
+def _repeats(golden: Golden) -> str:
+    found = repeats_of(golden.extra, golden.path)
+    if found is None or found.runs == 1:
+        return "not known: it was recorded from one run"
+    of = "all" if found.compared is None else f"{found.compared} of {len(golden.table)}"
+    varying = sum(cell.startswith("~") for cell in golden.table.noise)
+    words = f"{found.runs} runs, {of} tensors compared, {varying or 'none'} with other digits"
+    if not found.not_deterministic:
+        return words
+    return f"{words}; not deterministic: {', '.join(found.not_deterministic)}"
+
+
+def _calibration(golden: Golden) -> str:
+    found = calibration_of(golden.extra, golden.path)
+    if found is None:
+        return "none"
+    return f"{found.members} members, factor {found.factor:g}, varied: {', '.join(found.varied)}"
+
+
+def _widest(golden: Golden, measured: Calibrated | None) -> Sequence[tuple[str, str]]:
+    """Return key and dtype of the tensors with noise, by their largest deviation."""
+    if measured is None:
+        return []
+    dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
+    noisy = sorted(measured.noise, key=lambda key: max(measured.noise[key].largest), reverse=True)
+    return [(key, dtypes[key]) for key in noisy]
+
+
+def _row(measured: Calibrated, row: tuple[str, str]) -> tuple[str, ...]:
+    key, dtype = row
+    bounds = [measured.factor * value for value in measured.noise[key].largest]
+    repeats = "no" if measured.varies(key) else "yes" if measured.repeats else "?"
+    return (key, dtype, repeats, *(f"{100 * bound:.3g}" if bound else "-" for bound in bounds))
+
+
+def _as_json(golden: Golden, measured: Calibrated | None, *, noise: bool) -> dict[str, Any]:
+    repeats = repeats_of(golden.extra, golden.path)
+    calibration = calibration_of(golden.extra, golden.path)
+    told: dict[str, Any] = {
+        "test": golden.test,
+        "producer": dict(golden.producer),
+        "tensors": len(golden.table),
+        "repeats": None if repeats is None else repeats.to_head(),
+        "calibration": None if calibration is None else calibration.to_head(),
+    }
+    if noise:
+        told["noise"] = [_noise_json(measured, *row) for row in _widest(golden, measured) if measured]
+    return told
+
+
+def _noise_json(measured: Calibrated, key: str, dtype: str) -> dict[str, Any]:
+    found = measured.noise[key]
+    finite = [value if value != float("inf") else None for value in found.largest]
+    return {
+        "key": key,
+        "dtype": dtype,
+        "varies": found.varies,
+        "largest": dict(zip(STATISTICS, finite, strict=False)),
+        "factor": measured.factor,
+        "sees_nothing": measured.sees_nothing(key),
+    }

@@ -1,0 +1,109 @@
+"""Bounds that were measured: a golden's column ``noise``, times a factor, where that is wider than a preset.
+
+A deviation is in the scale of its statistic (magnitude for max and min, root mean square or magnitude for
+avg, itself for l2norm), so a bound is a rule whose ``rtol`` is the factor times it. A bound is never
+tighter than the preset's, and half a unit of what either side prints comes on top, as on top of any rule.
+A rule of a person stands: what was measured replaces presets only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.table import MEASURED, STATISTICS
+from pytest_npudump.golden.noise import FACTOR, calibration_of, parse_noise, repeats_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_npudump.golden.noise import Noise
+    from pytest_npudump.golden.text import Golden
+
+_MAX, _AVG = STATISTICS.index("max"), STATISTICS.index("avg")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """What was measured with a golden.
+
+    Attributes:
+        noise: by the key of a tensor; those without any are not in it.
+        factor: what a deviation is multiplied by.
+        source: what was measured, in words, which a verdict quotes.
+        repeats: whether runs alike are known to give the same digits, but for tensors whose noise says no.
+    """
+
+    noise: Mapping[str, Noise]
+    factor: float
+    source: str
+    repeats: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        keys: Iterable[str],
+        cells: Iterable[str],
+        *,
+        factor: float = FACTOR,
+        source: str = "",
+        repeats: bool = False,
+    ) -> Calibrated:
+        """Return what a column says; it has a cell for each key, or none at all."""
+        noise = {key: parse_noise(cell) for key, cell in zip(keys, cells, strict=False) if cell != "-"}
+        return cls(noise, factor, source, repeats)
+
+    def rtol(self, key: str, statistic: str) -> float:
+        """Return the bound that was measured, in the scale of the statistic; 0 where none was.
+
+        Args:
+            key: the golden's key of the tensor.
+            statistic: its name; max, min, avg and l2norm have such a bound, counts and projections none.
+        """
+        found = self.noise.get(key)
+        if found is None or statistic not in STATISTICS[:MEASURED]:
+            return 0.0
+        rtol = self.factor * found.largest[STATISTICS.index(statistic)]
+        return rtol if math.isfinite(rtol) else 0.0
+
+    def describe(self) -> str:
+        """How many tensors have bounds of their own, and how these were measured, in one line."""
+        return f"{len(self.noise)} tensors have measured bounds ({self.source})"
+
+    def to_json(self) -> dict[str, object]:
+        """Plain JSON data."""
+        blind = [key for key in self.noise if self.sees_nothing(key)]
+        told = {"tensors": len(self.noise), "factor": self.factor, "repeats": self.repeats}
+        return {**told, "source": self.source, "sees_nothing": blind}
+
+    def varies(self, key: str) -> bool:
+        """Whether runs alike gave other digits of this tensor."""
+        found = self.noise.get(key)
+        return found is not None and found.varies
+
+    def sees_nothing(self, key: str) -> bool:
+        """Whether the bounds let max and avg change by all of their scale, so that hardly any fault shows."""
+        found = self.noise.get(key)
+        return found is not None and all(self.factor * found.largest[at] >= 1 for at in (_MAX, _AVG))
+
+
+def calibrated_of(golden: Golden) -> Calibrated | None:
+    """Return what was measured with a golden; None where it says nothing of repetition or noise.
+
+    Raises:
+        GoldenError: what its head says of them is not as it is written.
+    """
+    repeats = repeats_of(golden.extra, golden.path)
+    calibration = calibration_of(golden.extra, golden.path)
+    table = golden.table
+    if repeats is None and calibration is None and not table.noise:
+        return None
+    factor = FACTOR if calibration is None else calibration.factor
+    known = repeats is not None and repeats.runs > 1 and repeats.compared is None
+    if calibration is not None:
+        source = f"calibrated: {calibration.members} members, factor {calibration.factor:g}"
+    else:
+        runs = repeats.runs if repeats is not None else "several"
+        source = f"spread of {runs} recording runs, factor {factor:g}"
+    return Calibrated.of(table.keys, table.noise, factor=factor, source=source, repeats=known)

@@ -1,0 +1,132 @@
+"""Runs behind the first one that measure how far a healthy test strays: each is measured, then all count."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_npudump.compare.stats.deviations import Deviations, deviations, structural_difference
+from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.compare.stats.verdict import EXTRA
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import DumpError
+from pytest_npudump.onnxmodels.variation import PLAIN, Variation
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.calibration.members import variation_of
+from pytest_npudump.regression.ranks import by_rank
+from pytest_npudump.regression.record import golden_to_start_from
+from pytest_npudump.regression.run_dump import collect, told_by_raw_names, unreadable, without_unwritten
+from pytest_npudump.runtime.base import VaryingRuntime
+
+if TYPE_CHECKING:
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.outcome import FirstRun
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of these runs.
+
+    Attributes:
+        variation: in what it differed on purpose.
+        strayed: it against the golden, or against what becomes the golden.
+        alike: it against the first run; None where something was varied.
+        unperturbed: inputs of models that could not be perturbed.
+    """
+
+    variation: Variation
+    strayed: Deviations
+    alike: Deviations | None
+    unperturbed: tuple[str, ...] = ()
+
+
+def vary(case: Case, member: int) -> None:
+    """Have the next run differ by what a member of the test's calibration differs by.
+
+    Args:
+        case: the test.
+        member: from 1; 0 for a run that is none.
+    """
+    if isinstance(case.runtime, VaryingRuntime):
+        wanted = case.settings.calibrate and member and case.request.scene == "model"
+        case.runtime.vary(variation_of(member, varies=True) if wanted else PLAIN)
+
+
+def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Member | str:
+    """Read the dump of one of these runs, measure it, and delete it unless all are kept.
+
+    Args:
+        case: the test.
+        first: its first run.
+        attempt: the run.
+        member: which one it is, from 1.
+
+    Returns:
+        The member, or in what its tensors differ from the first run's besides values, in words.
+
+    Raises:
+        DumpError: it cannot be read.
+        GoldenError: the golden cannot be read.
+    """
+    golden = golden_to_start_from(case)
+    table = _table(case, first, attempt, golden)
+    before = StatsTable.from_records(first.dump.records if first.dump is not None else ())
+    bounds = first.outcome.numerics.bounds if first.outcome.numerics is not None else ""
+    tolerances = case.tolerances.under(bounds) if bounds else case.tolerances
+    variation = _variation(case, member)
+    again = compare_runs(before, table, tolerances)
+    if difference := structural_difference(again):
+        return difference
+    strayed = alike = deviations(again, tolerances)
+    if first.outcome.status != status.PENDING and golden is not None:
+        strayed = deviations(compare_runs(golden.table, table, tolerances), tolerances)
+        alike = _under_golden(alike, compare_runs(golden.table, before, tolerances))
+    if case.settings.keep_dumps != "all":
+        shutil.rmtree(attempt.directory, ignore_errors=True)
+    unperturbed = case.runtime.unperturbed if isinstance(case.runtime, VaryingRuntime) else ()
+    return Member(variation, strayed, alike if variation.plain else None, tuple(sorted(unperturbed)))
+
+
+def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Golden | None) -> StatsTable:
+    undumped = case.runtime.activity.evidence.undumped
+    if undumped:
+        raise DumpError(f"not all that it ran is in its dump: {'; '.join(undumped)}")
+    dump = without_unwritten(case, collect(case, attempt, golden), golden)
+    if problems := unreadable(dump):
+        raise DumpError("; ".join(problems))
+    if first.part:
+        dump = by_rank(dump).get(first.part, dump)
+    table = StatsTable.from_records(dump.records)
+    if golden is not None and first.outcome.status != status.PENDING:
+        comparison = compare_runs(golden.table, table, case.tolerances)
+        if comparison.count(EXTRA):
+            table = StatsTable.from_records(told_by_raw_names(case, golden, dump).records)
+    return table
+
+
+def _variation(case: Case, member: int) -> Variation:
+    """Return what the run really differed by: programs of their own are out of reach, as are operators."""
+    varies = isinstance(case.runtime, VaryingRuntime) and bool(case.settings.calibrate)
+    reached = case.request.scene == "model" and not case.runtime.activity.programs
+    return variation_of(member, varies=varies and reached)
+
+
+def _under_golden(alike: Deviations, comparison: Comparison) -> Deviations:
+    """Return what was measured against the first run in the order of the golden's tensors."""
+    alignment = comparison.alignment
+    order = np.empty(len(comparison.golden), dtype=np.intp)
+    order[alignment.golden] = alignment.actual
+    return replace(
+        alike,
+        keys=comparison.golden.keys,
+        **{
+            name: getattr(alike, name)[order]
+            for name in ("largest", "floor", "differs", "uncountable", "compared")
+        },
+    )

@@ -1,0 +1,134 @@
+"""What the runs behind the first come to: a golden that knows its noise, or the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.tolerances.calibrated import Calibrated
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.noise import CALIBRATION, FACTOR
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.calibration.held_out import FACTORS, hold_out
+from pytest_npudump.regression.calibration.members import varied_words
+from pytest_npudump.regression.measured_noise import calibrated, once, repeated
+from pytest_npudump.regression.record import golden_to_start_from, record
+from pytest_npudump.regression.reference_outcome import with_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_npudump.regression.calibration.held_out import HeldOut
+    from pytest_npudump.regression.calibration.series import Member
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.measured_noise import Measured
+    from pytest_npudump.regression.outcome import FirstRun
+
+_SHOWN = 5
+
+
+def unmeasured(case: Case, first: FirstRun, reason: str) -> FirstRun:
+    """Return the first run where it is the only one: recorded with that said, or not calibrated.
+
+    Args:
+        case: the test.
+        first: its run.
+        reason: why there is no other one.
+    """
+    if case.settings.calibrate:
+        return unrecorded(first, f"not calibrated: {reason}")
+    return _recorded(case, first, once(reason))
+
+
+def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun:
+    """Return the first run with the outcome of all: recorded, calibrated, or neither, with the reason.
+
+    Args:
+        case: the test.
+        first: its first run, which is recorded or compared with a golden.
+        members: all others.
+    """
+    alike = [member.alike for member in members if member.alike is not None]
+    if not case.settings.calibrate:
+        return _recorded(case, first, repeated(alike))
+    strayed = [member.strayed for member in members]
+    held = hold_out(strayed)
+    if held.factor is None:
+        return unrecorded(first, _not_calibrated(held))
+    varied = varied_words(member.variation for member in members)
+    measured = calibrated(strayed, alike, held.factor, varied)
+    notes = (*_told(members, held, varied), *measured.notes)
+    measured = replace(measured, notes=notes)
+    if first.outcome.status == status.PENDING:
+        return _recorded(case, first, measured)
+    return _calibrated(case, first, measured)
+
+
+def unrecorded(first: FirstRun, problem: str) -> FirstRun:
+    """Return the first run where nothing is recorded, and nothing calibrated, for this problem."""
+    outcome = first.outcome
+    pending = outcome.status == status.PENDING
+    word, lost = (status.PENDING, "nothing was recorded: ") if pending else (status.ERROR, "")
+    return replace(first, outcome=replace(outcome, status=word, problems=(f"{lost}{problem}",)))
+
+
+def _not_calibrated(held: HeldOut) -> str:
+    shown = "; ".join(map(str, held.sensitive[:_SHOWN]))
+    more = f"; and {len(held.sensitive) - _SHOWN} more" if len(held.sensitive) > _SHOWN else ""
+    return (
+        f"not calibrated: bounds made from all members but one do not hold for that one, even with factor "
+        f"{FACTORS[-1]:g}. Most sensitive: {shown}{more}. Take more members, give these layers a rule of "
+        f"their own, or leave them out with layers"
+    )
+
+
+def _told(members: Sequence[Member], held: HeldOut, varied: tuple[str, ...]) -> tuple[str, ...]:
+    notes = [f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"]
+    if held.factor != FACTOR:
+        notes[0] += f", raised from {FACTOR:g} as members that were held out did not pass with less"
+    if varied == ("repeats",):
+        notes.append(
+            "only repetitions were measured, as inputs, threads and optimisation cannot be varied here: of a "
+            "device that repeats exactly these bounds hold no noise"
+        )
+    kept = sorted({name for member in members for name in member.unperturbed})
+    if kept:
+        notes.append(f"not perturbed, as they hold no floating-point values: inputs {', '.join(kept)}")
+    return tuple(notes)
+
+
+def _recorded(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
+    table = StatsTable.from_records(first.dump.records if first.dump is not None else ())
+    outcome = record(case, golden_to_start_from(case), first, table, measured=measured)
+    blind = _blind_notes(measured, measured.on(table))
+    outcome = replace(outcome, notes=first.outcome.notes + outcome.notes + blind)
+    return replace(first, outcome=with_reference(outcome, first.outcome.reference))
+
+
+def _calibrated(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
+    """Put the column and its keys into the golden that the first run agrees with."""
+    try:
+        golden = golden_to_start_from(case)
+        assert golden is not None  # noqa: S101 - the first run was compared with it
+        recording = case.goldens.calibrate(golden, measured.cells, measured.head)
+    except GoldenError as error:
+        return unrecorded(first, f"not calibrated: {error}")
+    notes = measured.notes + _blind_notes(measured, golden.table)
+    outcome = replace(first.outcome, notes=first.outcome.notes + notes, recording=recording)
+    return replace(first, outcome=outcome)
+
+
+def _blind_notes(measured: Measured, table: StatsTable) -> tuple[str, ...]:
+    """Name the tensors of which the measured bounds see nothing."""
+    factor = measured.head.get(CALIBRATION, {}).get("factor", FACTOR)
+    found = Calibrated.of(table.keys, measured.cells, factor=factor)
+    blind = [key for key in table.keys if found.sees_nothing(key)]
+    if not blind:
+        return ()
+    shown = ", ".join(blind[:_SHOWN]) + (" ..." if len(blind) > _SHOWN else "")
+    note = (
+        f"the measured bounds of {len(blind)} tensors see nothing: max and avg may change by all of their "
+        f"scale ({shown}); judge these layers by a rule, or leave them out"
+    )
+    return (note,)

@@ -1,0 +1,180 @@
+"""What runs of one test have shown of its noise, as the golden keeps it and as its approver reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.golden.noise import (
+    CALIBRATION,
+    REPEATS,
+    Calibration,
+    Noise,
+    Repeats,
+    columns_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pytest_npudump.compare.stats.deviations import Deviations
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.regression.case import Case
+
+_SHOWN = 5
+_INPUT = "input"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Noise of a test, for its golden.
+
+    Attributes:
+        cells: of the column ``noise``, one a tensor of the golden; empty where none strays.
+        head: the golden's keys ``repeats`` and ``calibration``.
+        notes: what a person who approves the golden should know.
+    """
+
+    cells: tuple[str, ...]
+    head: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def on(self, table: StatsTable) -> StatsTable:
+        """Return the golden's table with the column."""
+        return replace(table, noise=self.cells)
+
+    def with_calibration_of(self, previous: Golden | None, table: StatsTable) -> Measured:
+        """Return the same with the calibration of the golden that was there, if its values are the same.
+
+        Args:
+            previous: that golden; None without one.
+            table: the values that are recorded.
+        """
+        if previous is None or CALIBRATION not in previous.extra or CALIBRATION in self.head:
+            return self
+        if self.cells or not _same_values(previous.table, table):
+            note = (
+                "the calibration of the golden that was there is dropped, as its values have changed: "
+                "measure anew with --npudump-calibrate"
+            )
+            return replace(self, notes=(*self.notes, note))
+        head = {**self.head, CALIBRATION: previous.extra[CALIBRATION]}
+        return replace(self, cells=previous.table.noise, head=head)
+
+
+def _same_values(one: StatsTable, other: StatsTable) -> bool:
+    columns = (one.keys, one.dtypes, one.shapes) == (other.keys, other.dtypes, other.shapes)
+    return columns and np.array_equal(one.values, other.values, equal_nan=True)
+
+
+def further_runs(case: Case) -> int:
+    """Return how many runs behind the first measure a test that is recorded.
+
+    Ranks agree on one second run, whatever was asked for.
+    """
+    if case.settings.calibrate:
+        return case.settings.calibrate
+    further = (case.request.repeats or case.settings.repeats) - 1
+    return further if case.exchange is None else min(further, 1)
+
+
+def once(reason: str) -> Measured:
+    """Return what is known of a test that ran once.
+
+    Args:
+        reason: why it did not run again, for the note; "" where nobody wanted that.
+    """
+    words = f"the golden does not know whether the test repeats: {reason}"
+    return Measured((), {REPEATS: Repeats(1).to_head()}, (words,) if reason else ())
+
+
+def repeated(alike: Sequence[Deviations]) -> Measured:
+    """Return what runs alike have shown.
+
+    Args:
+        alike: the later runs against the first, one or more; they need not have all of its tensors.
+    """
+    cells = columns_text(_noise(alike, alike))
+    repeats = _repeats(alike)
+    return Measured(cells, {REPEATS: repeats.to_head()}, _repeat_notes(alike, repeats))
+
+
+def calibrated(
+    members: Sequence[Deviations], alike: Sequence[Deviations], factor: float, varied: tuple[str, ...]
+) -> Measured:
+    """Return what the members of a calibration have shown.
+
+    Args:
+        members: all of them.
+        alike: those in which nothing was varied.
+        factor: what their largest deviations are to be multiplied by.
+        varied: what differed between them.
+    """
+    cells = columns_text(_noise(members, alike))
+    repeats = _repeats(alike)
+    calibration = Calibration(len(members), factor, varied)
+    head = {REPEATS: repeats.to_head(), CALIBRATION: calibration.to_head()}
+    return Measured(cells, head, _repeat_notes(alike, repeats))
+
+
+def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[Noise]:
+    strayed = [np.where(member.differs[:, np.newaxis], member.largest, 0.0) for member in members]
+    largest = np.max(strayed, axis=0)
+    varies = np.any([member.differs for member in alike], axis=0)
+    return [
+        Noise((row[0], row[1], row[2], row[3]), differs)
+        for row, differs in zip(largest.tolist(), varies.tolist(), strict=True)
+    ]
+
+
+def _repeats(alike: Sequence[Deviations]) -> Repeats:
+    compared = np.all([run.compared for run in alike], axis=0)
+    part = None if compared.all() else int(compared.sum())
+    return Repeats(1 + len(alike), culprits(alike), part)
+
+
+def culprits(alike: Sequence[Deviations]) -> tuple[str, ...]:
+    """Return the layers that are not deterministic, in the order of execution.
+
+    The first layer that runs alike disagree in is one, as all before it agreed. So is any other that strays
+    further than its tolerance while all of its inputs are dumped and agree.
+    """
+    keys = [TensorKey.parse(key) for key in alike[0].keys]
+    differs: NDArray[np.bool_] = np.any([run.differs for run in alike], axis=0)
+    outside: NDArray[np.bool_] = np.any([run.outside for run in alike], axis=0)
+    places = [replace(key, io="", slot=0) for key in keys]
+    inputs: dict[TensorKey, bool] = {}
+    for place, key, unlike in zip(places, keys, differs.tolist(), strict=True):
+        if key.io == _INPUT:
+            inputs[place] = inputs.get(place, True) and not unlike
+    found = [
+        key.layer
+        for place, key, strays in zip(places, keys, (differs & outside).tolist(), strict=True)
+        if strays and key.io != _INPUT and inputs.get(place, False)
+    ]
+    first = int(differs.argmax()) if differs.any() else None
+    if first is not None and keys[first].io != _INPUT:
+        found.insert(0, keys[first].layer)
+    order = {key.layer: row for row, key in reversed([*enumerate(keys)])}
+    return tuple(sorted(dict.fromkeys(found), key=order.__getitem__))
+
+
+def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats) -> tuple[str, ...]:
+    differs: NDArray[np.bool_] = np.any([run.differs for run in alike], axis=0)
+    if not differs.any():
+        return ()
+    outside: NDArray[np.bool_] = differs & np.any([run.outside for run in alike], axis=0)
+    layers = ", ".join(repeats.not_deterministic[:_SHOWN])
+    culprit = f"not deterministic: {layers}" if layers else "what the test feeds its model differs already"
+    beyond = f", {int(outside.sum())} of them by more than their tolerance" if outside.any() else ""
+    note = (
+        f"{int(differs.sum())} of {len(differs)} tensors are not the same in {repeats.runs} runs alike"
+        f"{beyond} ({culprit}): their spread is in the golden's column noise, and no run fails for as much"
+    )
+    return (note,)

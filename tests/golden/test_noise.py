@@ -1,0 +1,108 @@
+"""The column ``noise`` and the head keys that explain it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.noise import (
+    CELL,
+    Calibration,
+    Noise,
+    Repeats,
+    calibration_of,
+    columns_text,
+    parse_noise,
+    render_noise,
+    repeats_of,
+)
+from pytest_npudump.golden.text import parse, render
+
+PATH = Path("golden.yaml")
+DEVIATION = st.floats(0, 1e300, allow_subnormal=False) | st.just(math.inf)
+GOLDEN = """npudump-golden: 1
+test: test_a.py::test_a
+producer: {runtime: acl, digits: 6}
+repeats: {runs: 2}
+columns: tensor dtype shape max min avg l2norm nan -inf +inf noise
+tensors: |
+  conv:output.0 float32 4 2 -1 0.5 4 0 0 0 ~1.2e-6,3e-7,-,4e-8
+  relu:output.0 float32 4 2 0 0.5 4 0 0 0 -
+"""
+
+
+@given(st.tuples(DEVIATION, DEVIATION, DEVIATION, DEVIATION), st.booleans())
+def test_a_cell_never_tells_less_than_was_measured_and_at_most_a_tenth_more(
+    largest: tuple[float, float, float, float], varies: object
+) -> None:
+    cell = render_noise(Noise(largest, bool(varies)))
+    assert CELL.fullmatch(cell)
+    read = parse_noise(cell)
+    assert read.varies is varies
+    for told, measured in zip(read.largest, largest, strict=True):
+        assert measured <= told <= measured * 1.1 + 1e-323
+    assert render_noise(read) == cell
+
+
+@pytest.mark.parametrize(
+    ("largest", "varies", "cell"),
+    [
+        ((0.0, 0.0, 0.0, 0.0), False, "-"),
+        ((1.14e-6, 3e-7, 0.0, 4e-8), False, "1.2e-6,3e-7,-,4e-8"),
+        ((0.0, 0.0, 0.0, 0.0), True, "~-,-,-,-"),
+        ((0.5, 12.0, math.inf, 0.00031), True, "~0.5,12,inf,0.00031"),
+    ],
+)
+def test_cells_are_short(largest: tuple[float, float, float, float], cell: str, *, varies: bool) -> None:
+    assert render_noise(Noise(largest, varies)) == cell
+
+
+def test_there_is_no_column_where_nothing_strays() -> None:
+    assert columns_text([Noise((0.0, 0.0, 0.0, 0.0))] * 3) == ()
+
+
+def test_a_golden_with_noise_is_read_and_written_as_it_is() -> None:
+    golden = parse(GOLDEN, PATH)
+    assert golden.table.noise == ("~1.2e-6,3e-7,-,4e-8", "-")
+    assert render(golden) == GOLDEN
+
+
+@pytest.mark.parametrize("cell", ["1,2,3", "-1,2,3,4", "nan,0,0,0", "~", "1e-6", "1,2,3,4,5", "1_0,0,0,0"])
+def test_a_damaged_cell_is_named_with_its_line(cell: str) -> None:
+    with pytest.raises(GoldenError, match=r"line 8: .* is not a noise, expected such as"):
+        parse(GOLDEN.replace("0 0 0 -\n", f"0 0 0 {cell}\n"), PATH)
+
+
+def test_heads_are_read_as_they_were_written() -> None:
+    repeats, calibration = Repeats(2, ("conv",), 3), Calibration(20, 7.0, ("repeats", "inputs"))
+    head = {"repeats": repeats.to_head(), "calibration": calibration.to_head()}
+    assert repeats_of(head, PATH) == repeats
+    assert calibration_of(head, PATH) == calibration
+    assert repeats_of({}, PATH) is None
+    assert calibration_of({}, PATH) is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"repeats": 2},
+        {"repeats": {"runs": 0}},
+        {"repeats": {"runs": True}},
+        {"repeats": {"runs": 2, "other": 1}},
+        {"repeats": {"runs": 2, "not_deterministic": "conv"}},
+        {"calibration": {"members": 3}},
+        {"calibration": {"members": 3, "factor": 0.5, "varied": []}},
+        {"calibration": {"members": 3, "factor": math.inf, "varied": []}},
+        {"calibration": {"members": 3, "factor": True, "varied": []}},
+        {"calibration": {"members": 3, "factor": 5, "varied": "inputs"}},
+    ],
+)
+def test_a_damaged_head_is_refused_with_the_way_out(head: dict[str, object]) -> None:
+    read = repeats_of if "repeats" in head else calibration_of
+    with pytest.raises(GoldenError, match="approve anew"):
+        read(head, PATH)
