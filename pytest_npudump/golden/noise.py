@@ -1,8 +1,9 @@
 """The cells of a golden's column ``noise``: how far each statistic strayed where nothing was wrong.
 
 ``1.2e-6,3e-7,-,4e-8`` are the largest deviations of max, min, avg and l2norm that were measured, each in its
-own scale, ``-`` where none was; ``~`` before them: two runs alike did not give the same digits. A cell of
-``-`` is a tensor that never strayed. ``repeats`` and ``calibration`` in the head say what was measured.
+own scale, ``-`` where none was; a fifth number behind them is that of the projections; ``~`` before them: two
+runs alike did not give the same digits. A cell of ``-`` is a tensor that never strayed. ``repeats`` and
+``calibration`` in the head say what was measured.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.errors import GoldenError
 
 if TYPE_CHECKING:
@@ -25,11 +27,13 @@ CALIBRATION = "calibration"
 FACTOR = 5.0
 """What a measured deviation is multiplied by, unless a calibration had to take more; probtest's factor."""
 
+MEASURABLE = (*STATISTICS[:MEASURED], PROJECTIONS)
+"""The statistics that have noise, in the order of a cell."""
+
 _NUMBER = r"(?:-|[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]{1,3})?|inf)"
-CELL = re.compile(rf"-|~?{_NUMBER}(?:,{_NUMBER}){{3}}")
+CELL = re.compile(rf"-|~?{_NUMBER}(?:,{_NUMBER}){{3,4}}")
 EXPECTED_CELL = "noise, expected such as 1.2e-6,3e-7,-,4e-8"
 _UP = Context(prec=2, rounding=ROUND_CEILING)
-_UNSEEN = ("-",) * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +44,17 @@ class Noise:
         largest: deviations of max, min, avg and l2norm in their scales; 0 where none was measured, infinite
             where the scale is 0.
         varies: whether runs alike gave other digits.
+        projections: that of the projections, the distance that they tell by the l2norm.
     """
 
     largest: tuple[float, float, float, float]
     varies: bool = False
+    projections: float = 0.0
+
+    @property
+    def by_statistic(self) -> dict[str, float]:
+        """The deviations by the names of :data:`MEASURABLE`."""
+        return dict(zip(MEASURABLE, (*self.largest, self.projections), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +100,9 @@ class Calibration:
 
 def render_noise(noise: Noise) -> str:
     """Return the cell; each deviation with two digits, rounded up."""
-    cells = [_rounded_up(value) for value in noise.largest]
-    if not noise.varies and tuple(cells) == _UNSEEN:
+    told = (*noise.largest, noise.projections) if noise.projections else noise.largest
+    cells = [_rounded_up(value) for value in told]
+    if not noise.varies and set(cells) == {"-"}:
         return "-"
     return ("~" if noise.varies else "") + ",".join(cells)
 
@@ -100,8 +112,8 @@ def parse_noise(cell: str) -> Noise:
     if cell == "-":
         return Noise((0.0, 0.0, 0.0, 0.0))
     values = [0.0 if text == "-" else float(text) for text in cell.removeprefix("~").split(",")]
-    largest, smallest, avg, l2norm = values
-    return Noise((largest, smallest, avg, l2norm), cell.startswith("~"))
+    largest, smallest, avg, l2norm, *rest = values
+    return Noise((largest, smallest, avg, l2norm), cell.startswith("~"), rest[0] if rest else 0.0)
 
 
 def _rounded_up(value: float) -> str:

@@ -102,7 +102,8 @@ def find_sources(
         comparison: the tensors, and which fail.
         edges: what feeds which.
         tolerances: what they may differ by.
-        repeats: whether a repetition of the golden's run gives the golden, bit for bit.
+        repeats: whether a repetition of the golden's run gives the golden, bit for bit, but for tensors of
+            which the comparison knows that they do not.
 
     Returns:
         None where nothing that both sides have fails, or nothing is known of what feeds any that does.
@@ -112,16 +113,19 @@ def find_sources(
     failing = [at for at, key in enumerate(graph.keys) if key in wrong] if graph is not None else []
     if graph is None or not any(graph.parents[at] or graph.known[at] for at in failing):
         return None
-    differences = relative_differences(comparison).tolist()
+    differences = relative_differences(comparison)
+    differences[list(comparison.within_noise)] = 0.0
+    shares = differences.tolist()
 
     def any_change(position: int) -> bool:
-        return repeats or is_exact(comparison.golden.dtypes[int(comparison.alignment.golden[position])])
+        steady = repeats and position not in comparison.unsteady
+        return steady or is_exact(comparison.golden.dtypes[int(comparison.alignment.golden[position])])
 
     def fed_by(position: int) -> Sequence[int]:
         return nearest(position, graph.parents, comparison.differing) if repeats else graph.parents[position]
 
     def back(position: int) -> list[int]:
-        return walked_back(position, fed_by, differences, any_change=any_change)
+        return walked_back(position, fed_by, shares, any_change=any_change)
 
     origins = explained(failing, graph, back)
     upstream = sources_upstream(origins.sources, graph, comparison.differing | set(failing))

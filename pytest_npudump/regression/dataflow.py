@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.case import Case
 
-_REPEATS, _RUNS = "repeats", "runs"
-
 
 def edges_to_keep(
     case: Case, previous: Golden | None, dump: Dump, table: StatsTable
@@ -51,24 +49,32 @@ def edges_of(case: Case, previous: Golden | None, dump: Dump, table: StatsTable)
 
 
 def sources_of(
-    case: Case, golden: Golden, dump: Dump | None, comparison: Comparison, tolerances: Tolerances
+    case: Case,
+    golden: Golden,
+    dump: Dump | None,
+    comparison: Comparison,
+    tolerances: Tolerances,
+    *,
+    same: bool,
 ) -> tuple[Sources | None, tuple[str, ...]]:
-    """Return the sources of a failure, by the golden's edges or else by those at hand, and notes."""
+    """Return the sources of a failure, by the golden's edges or else by those at hand, and notes.
+
+    Args:
+        case: the test.
+        golden: what the run was compared with.
+        dump: of the run; None where it is not at hand.
+        comparison: of both.
+        tolerances: what it was judged by.
+        same: whether both are of the same numerics: other ones differ anywhere, and no change tells anything.
+    """
     if not comparison.count(FAIL):
         return None, ()
     edges, notes = _told(golden), tuple[str, ...]()
     if not edges.feeds and dump is not None:
         edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual)
-    return find_sources(comparison, edges, tolerances, repeats=_repeats(golden)), notes
+    return find_sources(comparison, edges, tolerances, repeats=same and bool(comparison.repeats)), notes
 
 
 def _told(golden: Golden | None) -> Edges:
     text = golden.blocks.get(EDGES, "") if golden is not None else ""
     return lines.parse(text, golden.path.name) if golden is not None and text else Edges()
-
-
-def _repeats(golden: Golden) -> bool:
-    """Whether several runs were recorded, and gave the same bit for bit."""
-    told = golden.extra.get(_REPEATS)
-    runs = told.get(_RUNS) if isinstance(told, dict) else None
-    return isinstance(runs, int) and runs > 1

@@ -49,6 +49,6 @@ def judge_elements(
         key = TensorKey.parse(comparison.golden.keys[here])
         tensor = stored.get(str(key.sanitised))
         if tensor is not None and matches_any(wanted, key.layer):
-            rtol, atol = tolerances.elements(key.layer, records[there].dtype)
+            rtol, atol = tolerances.elements(key.layer, records[there].dtype, str(key))
             elements[position] = compare_pair(Pair(tensor, records[there], "ND", rtol, atol))
     return with_elements(comparison, elements, tolerances)

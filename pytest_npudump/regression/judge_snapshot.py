@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenMissingError
@@ -77,7 +78,7 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
     good = not comparison.failing and not problems
-    sources, unread = sources_of(case, golden, dump, comparison, tolerances)
+    sources, unread = sources_of(case, golden, dump, comparison, tolerances, same=numerics.bounds == SAME)
     notes = (snapshot.notes, case.goldens.unsaid(golden), notes_on(golden, snapshot.empty))
     return Outcome(
         status.PASSED if good else status.FAILED,

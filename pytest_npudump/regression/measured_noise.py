@@ -128,7 +128,7 @@ def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[N
     largest = np.max(strayed, axis=0)
     varies = np.any([member.differs for member in alike], axis=0)
     return [
-        Noise((row[0], row[1], row[2], row[3]), differs)
+        Noise((row[0], row[1], row[2], row[3]), differs, row[4])
         for row, differs in zip(largest.tolist(), varies.tolist(), strict=True)
     ]
 

@@ -36,15 +36,15 @@ tensors: |
 """
 
 
-@given(st.tuples(DEVIATION, DEVIATION, DEVIATION, DEVIATION), st.booleans())
+@given(st.tuples(DEVIATION, DEVIATION, DEVIATION, DEVIATION), DEVIATION, st.booleans())
 def test_a_cell_never_tells_less_than_was_measured_and_at_most_a_tenth_more(
-    largest: tuple[float, float, float, float], varies: object
+    largest: tuple[float, float, float, float], projections: float, varies: object
 ) -> None:
-    cell = render_noise(Noise(largest, bool(varies)))
+    cell = render_noise(Noise(largest, bool(varies), projections))
     assert CELL.fullmatch(cell)
     read = parse_noise(cell)
     assert read.varies is varies
-    for told, measured in zip(read.largest, largest, strict=True):
+    for told, measured in zip(read.by_statistic.values(), (*largest, projections), strict=True):
         assert measured <= told <= measured * 1.1 + 1e-323
     assert render_noise(read) == cell
 
@@ -62,6 +62,16 @@ def test_cells_are_short(largest: tuple[float, float, float, float], cell: str, 
     assert render_noise(Noise(largest, varies)) == cell
 
 
+@pytest.mark.parametrize(
+    ("cell", "projections"),
+    [("1e-6,-,-,-", 0.0), ("1e-6,-,-,-,2e-5", 2e-5), ("~-,-,-,-,inf", math.inf), ("-", 0.0)],
+)
+def test_projections_are_a_fifth_number_that_need_not_be_there(cell: str, projections: float) -> None:
+    read = parse_noise(cell)
+    assert read.by_statistic["projections"] == projections
+    assert render_noise(read) == cell
+
+
 def test_there_is_no_column_where_nothing_strays() -> None:
     assert columns_text([Noise((0.0, 0.0, 0.0, 0.0))] * 3) == ()
 
@@ -72,7 +82,7 @@ def test_a_golden_with_noise_is_read_and_written_as_it_is() -> None:
     assert render(golden) == GOLDEN
 
 
-@pytest.mark.parametrize("cell", ["1,2,3", "-1,2,3,4", "nan,0,0,0", "~", "1e-6", "1,2,3,4,5", "1_0,0,0,0"])
+@pytest.mark.parametrize("cell", ["1,2,3", "-1,2,3,4", "nan,0,0,0", "~", "1e-6", "1,2,3,4,5,6", "1_0,0,0,0"])
 def test_a_damaged_cell_is_named_with_its_line(cell: str) -> None:
     with pytest.raises(GoldenError, match=r"line 8: .* is not a noise, expected such as"):
         parse(GOLDEN.replace("0 0 0 -\n", f"0 0 0 {cell}\n"), PATH)

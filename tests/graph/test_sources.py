@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.edges import UNKNOWN, Edges, Node, Port
@@ -41,6 +42,7 @@ def sources(
     dtypes: dict[str, str] | None = None,
     known: Edges | None = None,
     repeats: bool = False,
+    noise: dict[str, str] | None = None,
 ) -> Sources | None:
     """Sources where the max of each layer is off by so many times its tolerance."""
     fed = FED if fed is None else fed
@@ -58,10 +60,11 @@ def sources(
         )
         for side in (0, 1)
     ]
-    comparison = compare_tables(*tables, Tolerances("same"))
-    return find_sources(
-        comparison, edges(fed) if known is None else known, Tolerances("same"), repeats=repeats
-    )
+    cells = [(noise or {}).get(name, "-") for name in fed]
+    measured = Calibrated.of(tables[0].keys, cells) if noise else None
+    tolerances = Tolerances("same").with_measured(measured)
+    comparison = compare_tables(*tables, tolerances)
+    return find_sources(comparison, edges(fed) if known is None else known, tolerances, repeats=repeats)
 
 
 def layers(found: Sources | None) -> list[str]:
@@ -80,6 +83,27 @@ def test_two_faults_in_independent_branches_are_both_sources(make_table: Make) -
     found = sources(make_table, {"c": 40, "d": 30, "q": 90, "end": 20})
     assert [(source.key.layer, source.explains) for source in found.found] == [("c", 3), ("q", 2)]
     assert found.independent == found.found
+
+
+@pytest.mark.parametrize(
+    ("noise", "begins"),
+    [
+        ({}, "a"),  # all repeats: any change counts
+        ({"a": "~2e-6,-,-,-"}, "b"),  # a differs by no more than runs alike did
+        ({"a": "~2e-8,-,-,-"}, "a"),  # by more
+        ({"a": "2e-6,-,-,-"}, "a"),  # calibrated, and known to repeat
+        ({"b": "~2e-8,-,-,-"}, "b"),  # what feeds b does not have to be why it changed
+        ({"c": "~2e-8,-,-,-"}, None),
+    ],
+)
+def test_what_does_not_repeat_has_not_changed_where_it_differs_as_it_always_does(
+    make_table: Make, noise: dict[str, str], begins: str | None
+) -> None:
+    found = sources(make_table, {"a": 0.1, "b": 0.9, "c": 40}, repeats=True, noise=noise)
+    assert layers(found) == ["c"]
+    assert found is not None
+    start = found.found[0].begins
+    assert (start.layer if start is not None else None) == begins
 
 
 def test_a_change_is_walked_back_through_what_passes(make_table: Make) -> None:

@@ -106,11 +106,12 @@ def allowances(
                 rule,
             )
         if projected[row]:
-            rule = tolerances.decide(layer_of(table.keys[row]), table.dtypes[row], PROJECTIONS)
+            key, dtype = table.keys[row], table.dtypes[row]
+            rule = tolerances.decide(layer_of(key), dtype, PROJECTIONS, key)
             root = math.sqrt(table.counts[row] or 0)
             yield Allowance(
-                table.keys[row],
-                table.dtypes[row],
+                key,
+                dtype,
                 PROJECTIONS,
                 float(lengths[row]),
                 float(rule.atol * root + rule.rtol * lengths[row]),

@@ -10,8 +10,10 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import allowed_differences, scales
 from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.pairs import Pairs
+from pytest_npudump.compare.stats.projection_distances import strayed_projections
 from pytest_npudump.compare.stats.verdict import EXTRA, MISSING
-from pytest_npudump.dump.table import MEASURED, STATISTICS
+from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
+from pytest_npudump.golden.noise import MEASURABLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
+_PROJECTED = MEASURABLE.index(PROJECTIONS)
 _STRUCTURE = ("dtype", "shape", "count")
 
 
@@ -28,9 +31,10 @@ class Deviations:
 
     Attributes:
         keys: the golden's keys.
-        largest: float64 (n, 4), ``|value - golden's|`` of max, min, avg and l2norm in the scale of each; 0
-            where a side does not tell it, infinite where only one is finite or the scale is 0.
-        floor: float64 (n, 4), what may differ by rules and presets, in the same scale.
+        largest: float64 (n, 5), ``|value - golden's|`` of max, min, avg and l2norm in the scale of each, and
+            the distance that projections tell by the l2norm; 0 where a side does not tell it, infinite where
+            only one is finite or the scale is 0.
+        floor: float64 (n, 5), what may differ by rules and presets, in the same scale.
         differs: bool (n,), whether the tensor is not the golden's digit for digit.
         uncountable: bool (n,), whether a count of NaN or infinities is another one.
         compared: bool (n,), whether the run has the tensor.
@@ -72,7 +76,7 @@ def deviations(comparison: Comparison, tolerances: Tolerances) -> Deviations:
     alignment, golden = comparison.alignment, comparison.golden
     both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
     pairs = Pairs(golden, comparison.actual, alignment.golden[both], alignment.actual[both])
-    shape = (len(golden), MEASURED)
+    shape = (len(golden), len(MEASURABLE))
     largest, floor = np.zeros(shape), np.zeros(shape)
     here, there = pairs.known()
     rows, columns = np.nonzero((here & there)[:, :MEASURED])
@@ -85,12 +89,10 @@ def deviations(comparison: Comparison, tolerances: Tolerances) -> Deviations:
     at = pairs.here[rows], columns
     with np.errstate(over="ignore", invalid="ignore"):
         difference = np.abs(now - before)
-        strayed = np.where(np.isfinite(difference), difference, np.inf)
-        sized = scale > 0
-        safe = np.where(sized, scale, 1.0)
-        # A golden of zeros has no scale: what its absolute tolerance forgives is nothing to measure.
-        largest[at] = np.where(sized, strayed / safe, np.where(strayed <= allowed, 0.0, np.inf))
-        floor[at] = np.where(sized, allowed / safe, 0.0)
+    largest[at], floor[at] = _scaled(difference, allowed, scale)
+    apart = strayed_projections(pairs, tolerances)
+    at = pairs.here[apart.rows], np.full(len(apart.rows), _PROJECTED)
+    largest[at], floor[at] = _scaled(apart.distance, apart.allowed, apart.scale)
     counts = slice(MEASURED, len(STATISTICS))
     unequal = (here & there)[:, counts] & (
         golden.values[pairs.here, counts] != comparison.actual.values[pairs.there, counts]
@@ -103,6 +105,21 @@ def deviations(comparison: Comparison, tolerances: Tolerances) -> Deviations:
         uncountable=_marked(golden.keys, pairs.here[unequal.any(axis=1)]),
         compared=_marked(golden.keys, pairs.here),
     )
+
+
+def _scaled(
+    difference: NDArray[np.float64], allowed: NDArray[np.float64], scale: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return k differences and what they may be in their scales, (k,) each.
+
+    A golden of zeros has no scale: what its absolute tolerance forgives is nothing to measure.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        strayed = np.where(np.isfinite(difference), difference, np.inf)
+        sized = scale > 0
+        safe = np.where(sized, scale, 1.0)
+        unsized = np.where(strayed <= allowed, 0.0, np.inf)
+        return np.where(sized, strayed / safe, unsized), np.where(sized, allowed / safe, 0.0)
 
 
 def _marked(keys: tuple[str, ...], rows: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -9,7 +9,6 @@ equal text is asked for: runs without noise print the same.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -136,15 +135,6 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
         slack += np.where(computed, ROUNDING * scales(pairs, golden_cells, rows, columns), 0.0)
         close = np.abs(actual_cells - golden_cells) <= slack
     found[rows[~close]] = True
-    return found
-
-
-def beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:
-    """Pairs, (m,), that differ by more than what was measured of them, whatever a preset or a rule allows."""
-    found = np.zeros(len(pairs.here), dtype=np.bool_)
-    if tolerances.measured is not None and tolerances.measured.noise:
-        alone = replace(tolerances, preset=EXACT, rules=())
-        found[[row for row, *_ in differing(pairs, judged, alone)]] = True
     return found
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.compare.stats.pairs import Pairs
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
 
 _L2NORM = STATISTICS.index("l2norm")
@@ -62,21 +62,16 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
     here, there = told(pairs.golden)[pairs.here], told(pairs.actual)[pairs.there]
     if not here.any() and not there.any():
         return ProjectionFindings(here, here)
-    alike = np.array([before in (None, now) for before, now in _counts(pairs)], dtype=np.bool_)
-    judged = here & there & alike
+    judged = _judged(pairs)
     reasons: dict[int, Reason] = {}
     one_sided = np.zeros_like(judged)
     found = _differences(pairs, judged)
     for row in np.flatnonzero(found.changed).tolist():
-        rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), PROJECTIONS)
+        allowed, rule = _allowed(pairs, row, found, tolerances)
         if rule.one_sided != "both":
             one_sided[row] = True
-            continue
-        allowed = min(rule.rtol * found.scale[row] + rule.atol * found.root[row] + found.slack[row], LARGEST)
-        if not found.distance[row] <= allowed:
-            reasons[row] = Reason(
-                PROJECTIONS, 0.0, float(found.distance[row]), float(allowed), rule.describe()
-            )
+        elif not found.distance[row] <= allowed:
+            reasons[row] = Reason(PROJECTIONS, 0.0, float(found.distance[row]), allowed, rule.describe())
     computed = told(pairs.actual).any()
     lost = np.flatnonzero(here & ~there & computed).tolist()
     reasons |= {row: Reason(PROJECTIONS, "known", None, None, _LOST) for row in lost}
@@ -90,6 +85,48 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
         (f"not compared, as a one-sided rule is about them: {PROJECTIONS}", one_sided),
     )
     return ProjectionFindings(judged & ~one_sided, found.changed, reasons, tuple(remarks))
+
+
+@dataclass(frozen=True, slots=True)
+class Strayed:
+    """Of k tensors, (k,) each, whose projections are not the golden's: how far off, and what they may be.
+
+    Attributes:
+        rows: positions among the pairs.
+        distance: estimate of the l2norm of the difference.
+        allowed: the most that passes.
+        scale: the golden's l2norm; 0 for none.
+    """
+
+    rows: NDArray[np.intp]
+    distance: NDArray[np.float64]
+    allowed: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+
+def strayed_projections(pairs: Pairs, tolerances: Tolerances) -> Strayed:
+    """Measure how far projections are from the golden's.
+
+    Args:
+        pairs: the m tensors.
+        tolerances: what they may differ by.
+    """
+    found = _differences(pairs, _judged(pairs))
+    rows = np.flatnonzero(found.changed)
+    allowed = np.array([_allowed(pairs, row, found, tolerances)[0] for row in rows.tolist()])
+    return Strayed(rows, found.distance[rows], allowed, found.scale[rows])
+
+
+def _judged(pairs: Pairs) -> NDArray[np.bool_]:
+    """Pairs, (m,), of as many elements whose projections both sides tell."""
+    alike = np.array([before in (None, now) for before, now in _counts(pairs)], dtype=np.bool_)
+    return told(pairs.golden)[pairs.here] & told(pairs.actual)[pairs.there] & alike
+
+
+def _allowed(pairs: Pairs, row: int, found: _Differences, tolerances: Tolerances) -> tuple[float, Rule]:
+    rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), PROJECTIONS, pairs.key(row))
+    allowed = rule.rtol * found.scale[row] + rule.atol * found.root[row] + found.slack[row]
+    return float(min(allowed, LARGEST)), rule
 
 
 def _remarks(pairs: Pairs, *found: tuple[str, NDArray[np.bool_]]) -> Iterator[str]:

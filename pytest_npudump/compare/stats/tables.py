@@ -8,13 +8,14 @@ only one side has is no agreement: see :func:`compare_tables`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytest_npudump.compare.stats.digests import compare_digests
 from pytest_npudump.compare.stats.first_divergence import first_divergence, origin_of
-from pytest_npudump.compare.stats.numbers import below_atol, beyond_noise, changed, differing
+from pytest_npudump.compare.stats.numbers import EXACT, below_atol, changed, differing
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import compare_projections
@@ -29,7 +30,7 @@ from pytest_npudump.compare.stats.verdict import (
     key_at,
     type_at,
 )
-from pytest_npudump.dump.table import EXTREMES, NEEDED, STATISTICS, UNKNOWN_SHAPE
+from pytest_npudump.dump.table import EXTREMES, NEEDED, PROJECTIONS, STATISTICS, UNKNOWN_SHAPE
 from pytest_npudump.dump.values.dtypes import UNKNOWN
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def compare_tables(
     positions = np.flatnonzero(both)
     unsteady = _unsteady(pairs, tolerances)
     unequal = changed(pairs, judged) | projections.changed | digests.differ | ~agree
-    wavering = unequal & agree & unsteady & ~beyond_noise(pairs, judged, tolerances)
+    wavering = unequal & agree & unsteady & ~_beyond_noise(pairs, judged, tolerances)
     measured = tolerances.measured
     return Comparison(
         golden=golden,
@@ -113,6 +114,21 @@ def compare_tables(
         unsteady=frozenset(positions[unsteady].tolist()),
         repeats=measured.repeats if measured is not None else None,
     )
+
+
+def _beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) -> NDArray[np.bool_]:
+    """Pairs, (m,), that differ by more than what was measured of them, whatever a preset or a rule allows.
+
+    Projections say so only where theirs were measured, which a golden may have without.
+    """
+    found = np.zeros(len(pairs.here), dtype=np.bool_)
+    measured = tolerances.measured
+    if measured is not None and measured.noise:
+        alone = replace(tolerances, preset=EXACT, rules=())
+        found[[row for row, *_ in differing(pairs, judged, alone)]] = True
+        apart = compare_projections(pairs, alone).reasons
+        found[[row for row in apart if measured.rtol(pairs.key(row), PROJECTIONS)]] = True
+    return found
 
 
 def _unsteady(pairs: Pairs, tolerances: Tolerances) -> NDArray[np.bool_]:

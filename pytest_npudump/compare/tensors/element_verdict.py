@@ -72,8 +72,9 @@ def with_elements(
         found, verdict = elements.get(position), known.get(key)
         reasons: tuple[Reason, ...] = ()
         if found is not None and (found.difference is not None or found.unequal_bytes is not None):
-            dtype = comparison.golden.dtypes[int(comparison.alignment.golden[position])]
-            rule = tolerances.decide(key.layer, dtype, "max")
+            row = int(comparison.alignment.golden[position])
+            before = comparison.golden
+            rule = tolerances.element_rule(key.layer, before.dtypes[row], before.keys[row])
             reasons = element_reasons(found, rule)
             told.add(position)
             rest = _without_projections(verdict)

@@ -1,8 +1,9 @@
 """Bounds that were measured: a golden's column ``noise``, times a factor, where that is wider than a preset.
 
 A deviation is in the scale of its statistic (magnitude for max and min, root mean square or magnitude for
-avg, itself for l2norm), so a bound is a rule whose ``rtol`` is the factor times it. A bound is never
-tighter than the preset's, and half a unit of what either side prints comes on top, as on top of any rule.
+avg, the l2norm for itself and for projections), so a bound is a rule whose ``rtol`` is the factor times it.
+A bound is never tighter than the preset's, and half a unit of what either side prints comes on top, as on
+top of any rule.
 A rule of a person stands: what was measured replaces presets only.
 """
 
@@ -12,7 +13,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.table import MEASURED, STATISTICS
 from pytest_npudump.golden.noise import FACTOR, calibration_of, parse_noise, repeats_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.noise import Noise
     from pytest_npudump.golden.text import Golden
 
-_MAX, _AVG = STATISTICS.index("max"), STATISTICS.index("avg")
+_SEEN_BY = ("max", "avg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,10 @@ class Calibrated:
 
         Args:
             key: the golden's key of the tensor.
-            statistic: its name; max, min, avg and l2norm have such a bound, counts and projections none.
+            statistic: its name; counts have no such bound.
         """
         found = self.noise.get(key)
-        if found is None or statistic not in STATISTICS[:MEASURED]:
-            return 0.0
-        rtol = self.factor * found.largest[STATISTICS.index(statistic)]
+        rtol = self.factor * found.by_statistic.get(statistic, 0.0) if found is not None else 0.0
         return rtol if math.isfinite(rtol) else 0.0
 
     def describe(self) -> str:
@@ -85,7 +83,7 @@ class Calibrated:
     def sees_nothing(self, key: str) -> bool:
         """Whether the bounds let max and avg change by all of their scale, so that hardly any fault shows."""
         found = self.noise.get(key)
-        return found is not None and all(self.factor * found.largest[at] >= 1 for at in (_MAX, _AVG))
+        return found is not None and all(self.factor * found.by_statistic[name] >= 1 for name in _SEEN_BY)
 
 
 def calibrated_of(golden: Golden) -> Calibrated | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import JUDGED, is_count, layer_of
+from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count, layer_of
 from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.errors import RequestError
 
@@ -34,6 +34,7 @@ GOLDEN = "golden"
 REFERENCE = "reference"
 AGAINST = (GOLDEN, REFERENCE)
 """What a rule may be about: comparisons with the golden, or with an ONNX reference."""
+_OF_ELEMENTS = ("max", "min", PROJECTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +141,44 @@ class Tolerances:
             statistic: one of :data:`STATISTICS`.
             key: the golden's key of the tensor, by which measured bounds are found; "" leaves these out.
         """
-        for rule in reversed(self.rules):
-            if rule.covers(dtype, statistic) and rule.reaches(layer):
-                return rule
+        return self._given(layer, dtype, statistic) or self._measured(dtype, statistic, key, (statistic,))
+
+    def _given(self, layer: str, dtype: str, statistic: str) -> Rule | None:
+        rules = reversed(self.rules)
+        return next((rule for rule in rules if rule.covers(dtype, statistic) and rule.reaches(layer)), None)
+
+    def _measured(self, dtype: str, statistic: str, key: str, by: tuple[str, ...]) -> Rule:
+        """The preset's rule for a statistic, or what was measured of those of ``by`` where that is wider."""
         rule = _preset_rule(self.preset, dtype, statistic)
-        measured = self.measured.rtol(key, statistic) if self.measured is not None else 0.0
-        if measured <= rule.rtol or self.measured is None:
+        if self.measured is None:
             return rule
-        return replace(rule, rtol=measured, statistic=statistic, source=self.measured.source)
+        rtol = max(self.measured.rtol(key, name) for name in by)
+        about = statistic if by == (statistic,) else ANY
+        return (
+            replace(rule, rtol=rtol, statistic=about, source=self.measured.source)
+            if rtol > rule.rtol
+            else rule
+        )
 
     def largest_atol(self) -> float:
         """An absolute tolerance that none of the rules, nor any of the preset, exceeds."""
         return max([rule.atol for rule in self.rules] + [atol for _, atol in PRESETS[self.preset].values()])
 
-    def elements(self, layer: str, dtype: str) -> tuple[float, float]:
-        """``(rtol, atol)`` for the single elements of a layer's tensors: that of their extremes."""
-        rule = self.decide(layer, dtype, "max")
+    def element_rule(self, layer: str, dtype: str, key: str = "") -> Rule:
+        """The rule for the single elements of a layer's tensors: that of their extremes.
+
+        Of elements nothing is measured. What extremes and projections have strayed by stands for it.
+
+        Args:
+            layer: the layer's name.
+            dtype: name of the tensor's type.
+            key: the golden's key of the tensor; "" leaves measured bounds out.
+        """
+        return self._given(layer, dtype, "max") or self._measured(dtype, "max", key, _OF_ELEMENTS)
+
+    def elements(self, layer: str, dtype: str, key: str = "") -> tuple[float, float]:
+        """``(rtol, atol)`` of :meth:`element_rule`."""
+        rule = self.element_rule(layer, dtype, key)
         return rule.rtol, rule.atol
 
     def unmatched(self, *tables: StatsTable) -> tuple[Rule, ...]:

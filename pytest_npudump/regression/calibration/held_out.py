@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.dump.table import STATISTICS
-from pytest_npudump.golden.noise import FACTOR
+from pytest_npudump.golden.noise import FACTOR, MEASURABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +88,7 @@ def hold_out(members: Sequence[Deviations]) -> HeldOut:
     return HeldOut(
         None,
         tuple(
-            Sensitive(keys[row], STATISTICS[column], float(largest[row, column]), float(others[row, column]))
+            Sensitive(keys[row], MEASURABLE[column], float(largest[row, column]), float(others[row, column]))
             for row, column in bad
         ),
     )
