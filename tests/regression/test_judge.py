@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.regression import outcome as status
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, float16_at_end
 
@@ -220,6 +221,16 @@ def test_a_run_on_another_chip_is_told_and_judged_by_the_bounds_for_that(flow: F
     assert outcome.environment["soc"] == ("Ascend310P3", "Ascend910B3")
     assert outcome.numerics is not None
     assert outcome.numerics.bounds == "other"
+
+
+def test_elements_in_another_order_are_seen_by_projections_of_dumped_tensors(flow: Flow) -> None:
+    flow.record()
+    outcome = flow.first(flow.case(), HEALTHY, change=_mirrored).outcome
+    assert outcome.status == status.FAILED
+    assert outcome.comparison is not None
+    [verdict] = outcome.comparison.failing
+    assert str(verdict.key) == "net/Conv@19:output.0"
+    assert [reason.statistic for reason in verdict.reasons] == [PROJECTIONS]
 
 
 def test_elements_in_another_order_fail_where_tensors_are_kept(flow: Flow) -> None:
