@@ -6,11 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.graph.differences import relative_differences, share_of_allowed
 from pytest_npudump.graph.tensor_graph import TensorGraph
-from pytest_npudump.graph.walk import nearest, walked_back
+from pytest_npudump.graph.walk import fed_first, nearest, walked_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -111,6 +113,7 @@ def find_sources(
     wrong = {verdict.key for verdict in comparison.failing if verdict.status == FAIL}
     graph = TensorGraph.of(comparison, edges) if wrong else None
     failing = [at for at, key in enumerate(graph.keys) if key in wrong] if graph is not None else []
+    ends = frozenset(failing)
     if graph is None or not any(graph.parents[at] or graph.known[at] for at in failing):
         return None
     differences = relative_differences(comparison)
@@ -125,15 +128,15 @@ def find_sources(
         return nearest(position, graph.parents, comparison.differing) if repeats else graph.parents[position]
 
     def back(position: int) -> list[int]:
-        return walked_back(position, fed_by, shares, any_change=any_change)
+        return walked_back(position, fed_by, shares, any_change=any_change, ends=ends)
 
     origins = explained(failing, graph, back)
     upstream = sources_upstream(origins.sources, graph, comparison.differing | set(failing))
-    reached = [sum(upstream[at] >> number & 1 for at in failing) for number in range(len(origins.sources))]
+    reached = numbers_of_bits([upstream[at] for at in failing], len(origins.sources))
     found = []
     for number, at in enumerate(origins.sources):
         before = upstream[at] & ~(1 << number)
-        begins = back(at)[-1]
+        begins = at if (last := back(at)[-1]) in ends else last
         found.append(
             Source(
                 key=graph.keys[at],
@@ -235,9 +238,9 @@ def sources_upstream(sources: Sequence[int], graph: TensorGraph, changed: Collec
     found = [0] * len(graph.keys)
     for number, at in enumerate(sources):
         found[at] = 1 << number
-    order = sorted(changed)
+    order = [at for at in fed_first(sorted(changed), graph.parents) if at in changed]
     moving = True
-    while moving:  # twice, unless something stands before what feeds it
+    while moving:  # twice, unless something feeds itself
         moving = False
         for at in order:
             before = found[at]
@@ -246,6 +249,15 @@ def sources_upstream(sources: Sequence[int], graph: TensorGraph, changed: Collec
                     found[at] |= found[parent]
             moving |= found[at] != before
     return found
+
+
+def numbers_of_bits(words: Iterable[int], width: int) -> list[int]:
+    """Return for each of ``width`` bits in how many words it is set."""
+    found = np.zeros(width, np.intp)
+    for word in words:
+        octets = np.frombuffer(word.to_bytes(-(-width // 8), "little"), np.uint8)
+        found += np.unpackbits(octets, count=width, bitorder="little")
+    return found.tolist()
 
 
 def _lowest(bits: int) -> int:

@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.graph.edges import UNKNOWN, Edges, Node, Port
-from pytest_npudump.graph.sources import explained, find_sources, sources_upstream
+from pytest_npudump.graph.sources import explained, find_sources, numbers_of_bits, sources_upstream
 from pytest_npudump.graph.tensor_graph import TensorGraph
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def test_a_cycle_is_said(make_table: Make) -> None:
     fed = {"a": "", "b": "a d", "c": "b", "d": "c", "e": "d"}
     found = sources(make_table, {"b": 3.0, "c": 3.0, "d": 3.0, "e": 3.0}, fed)
     assert [(source.key.layer, source.explains, source.cycle) for source in found.found] == [("b", 4, True)]
+    assert found.found[0].begins is None  # what feeds it fails itself, and is no passing tensor upstream
 
 
 def test_dumped_inputs_are_what_feeds_an_output(make_table: Make) -> None:
@@ -256,3 +257,8 @@ def test_every_failing_tensor_follows_from_a_source_whatever_the_graph(
     assert found.sources
     upstream = sources_upstream(found.sources, graph, set(range(count)))
     assert all(upstream[at] for at in failing)
+
+
+@given(st.lists(st.integers(0, 2**19 - 1)), st.integers(19, 30))
+def test_bits_are_counted_by_their_numbers(words: list[int], width: int) -> None:
+    assert numbers_of_bits(words, width) == [sum(word >> bit & 1 for word in words) for bit in range(width)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_npudump.graph.walk import nearest, walked_back
+from pytest_npudump.graph.walk import fed_first, nearest, walked_back
 
 PARENTS = [[], [0], [1], [1, 2], [3]]
 
@@ -44,3 +46,18 @@ def test_the_nearest_changed_tensors_are_found_through_unchanged_ones() -> None:
     assert nearest(4, PARENTS, {0, 2}) == [2, 0]
     assert nearest(4, PARENTS, {3, 1}) == [3]
     assert nearest(4, PARENTS, set()) == []
+
+
+def test_nothing_is_looked_for_behind_an_end() -> None:
+    path = walked_back(4, PARENTS.__getitem__, [1.0] * 5, any_change=lambda _: True, ends={1, 4})
+    assert path == [4, 3, 1]
+
+
+@given(st.lists(st.sets(st.integers(0, 11), max_size=3), min_size=12, max_size=12), st.permutations(range(12)))
+def test_what_is_fed_stands_behind_what_feeds_it(feeds: list[set[int]], names: list[int]) -> None:
+    parents: list[list[int]] = [[] for _ in names]
+    for at, fed_by in enumerate(feeds):
+        parents[names[at]] = [names[parent] for parent in fed_by if parent < at]
+    order = fed_first(range(12), parents)
+    assert sorted(order) == list(range(12))
+    assert all(order.index(parent) < order.index(at) for at in range(12) for parent in parents[at])

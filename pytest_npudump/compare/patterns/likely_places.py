@@ -109,7 +109,8 @@ def places(evidence: Evidence) -> Iterator[Place]:
     first, last = evidence.run
     if last + 1 - first < size:
         found.append(Place(shape, run=(first, last + 1)))
-    found = [place for place in found if place.surprising(evidence.failing)]
+    # Lines are told from a sample, and a run of memory from all elements that fail.
+    found = [place for place in found if place.surprising(at.size if place.lines else evidence.failing)]
     yield from sorted(found, key=lambda place: place.count * (_RUN if place.run is not None else 1))
     yield Place(shape)
 
