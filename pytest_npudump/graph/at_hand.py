@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.graph.edges import Edges
@@ -15,7 +16,7 @@ from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.graph.same_values import same_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from pytest_npudump.dump.table import StatsTable
@@ -34,6 +35,7 @@ def edges_at_hand(models: Iterable[Path], root: Path, table: StatsTable) -> tupl
     Args:
         models: files of models that ran. Of each, the file with its name that knows most of the layers
             counts: the om itself, ATC's JSON of it (``.json``), GE's graph (``.txt``) or the ONNX model.
+            What feeds a layer that more models have than such files know is unknown.
         root: the dump path, where MindSpore leaves its graphs.
         table: the run's tensors.
     """
@@ -43,11 +45,26 @@ def edges_at_hand(models: Iterable[Path], root: Path, table: StatsTable) -> tupl
         edges = read_mindspore(root)
     except NpudumpError as error:
         edges, notes = Edges(), [_unread(error)]
+    told: Counter[str] = Counter(edges.feeds)
     for path in dict.fromkeys(models):
         found, failed = _of_model(path, layers)
         edges = edges.joined(found)
+        told.update(found.feeds.keys())
         notes += failed
+    edges = edges.unknown(
+        {layer for layer, models in _models_by_layer(table).items() if len(models) > told[layer]}
+    )
     return edges.completed(same_values(table)), tuple(notes)
+
+
+def _models_by_layer(table: StatsTable) -> Mapping[str, Collection[str]]:
+    """Return the names of the models that have a layer, for each layer of a dump that tells them."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for text in table.keys:
+        if "model=" in text:
+            key = TensorKey.parse(text).sanitised
+            found[key.layer].add(key.model)
+    return found
 
 
 def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:

@@ -63,13 +63,17 @@ class Edges:
     def of(cls, nodes: Iterable[Node], told_by: str) -> Edges:
         """Return the edges of a graph.
 
-        Operators that go by one name in file names, and are fed by different ones, are fed by unknown ones.
+        Operators that go by one name in file names are fed by unknown ones, and so is what they feed.
         """
         feeds: dict[str, tuple[Port | None, ...]] = {}
+        raw: dict[str, str] = {}
+        alike: set[str] = set()
         for node in nodes:
             name = sanitise(node.name)
-            feeds[name] = node.inputs if feeds.get(name, node.inputs) == node.inputs else (UNKNOWN,)
-        return cls(feeds, told_by)
+            if raw.setdefault(name, node.name) != node.name or feeds.get(name, node.inputs) != node.inputs:
+                alike.add(name)
+            feeds[name] = node.inputs
+        return cls(_unknown_from(alike, feeds) if alike else feeds, told_by)
 
     def joined(self, other: Edges) -> Edges:
         """Return the edges of two graphs; where they disagree on an operator, nothing is known of it."""
@@ -94,6 +98,10 @@ class Edges:
         spelt = {sanitise(layer): layer for layer in layers}
         found = {name: self._nearest(name, spelt) for name in spelt if name in self.feeds}
         return Edges(found, self.told_by)
+
+    def unknown(self, layers: Collection[str]) -> Edges:
+        """Return these edges without what feeds some layers, by their names in file names."""
+        return Edges({**self.feeds, **dict.fromkeys(self.feeds.keys() & layers, (UNKNOWN,))}, self.told_by)
 
     def _nearest(self, name: str, kept: Mapping[str, str]) -> tuple[Port | None, ...]:
         own: list[Port | None] = []
@@ -121,3 +129,17 @@ class Edges:
             fed = [other for other in self.feeds.get(layer, (UNKNOWN,)) if other not in seen]
             seen.update(fed)
             waiting += reversed(fed)
+
+
+def _unknown_from(
+    alike: Collection[str], feeds: Mapping[str, tuple[Port | None, ...]]
+) -> dict[str, tuple[Port | None, ...]]:
+    """Return what feeds operators where nobody can tell some of them from each other."""
+    return {
+        name: (UNKNOWN,)
+        if name in alike
+        else tuple(
+            [UNKNOWN if port is not None and sanitise(port.layer) in alike else port for port in ports]
+        )
+        for name, ports in feeds.items()
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.text import EDGES
 from pytest_npudump.graph import lines
@@ -31,21 +32,22 @@ def edges_to_keep(
 
     Args:
         case: the test.
-        previous: the golden that is replaced; what only that knows stays.
+        previous: the golden that is replaced; what only that knows stays, if it has the same layers.
         dump: of the run.
         table: what is recorded of it.
     """
     edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, table)
-    edges = edges.completed(_told(previous))
+    if previous is not None and _same_layers(previous.table, table):
+        edges = edges.completed(_told(previous))
     text = lines.render(edges, dict.fromkeys(map(layer_of, table.keys)))
     return ({EDGES: text} if text else {}), notes
 
 
 def edges_of(case: Case, previous: Golden | None, dump: Dump, table: StatsTable) -> str:
-    """Return the lines of a run that may become the golden: the golden's, or those at hand without one."""
-    if previous is None:
-        return edges_to_keep(case, None, dump, table)[0].get(EDGES, "")
-    return lines.render(_told(previous), dict.fromkeys(map(layer_of, table.keys)))
+    """Return the lines of a run that may become the golden: at hand, or the golden's of the same layers."""
+    if previous is not None and _same_layers(previous.table, table):
+        return previous.blocks.get(EDGES, "")
+    return edges_to_keep(case, previous, dump, table)[0].get(EDGES, "")
 
 
 def sources_of(
@@ -57,7 +59,10 @@ def sources_of(
     *,
     same: bool,
 ) -> tuple[Sources | None, tuple[str, ...]]:
-    """Return the sources of a failure, by the golden's edges or else by those at hand, and notes.
+    """Return the sources of a failure, and notes.
+
+    Edges are the golden's. Those at hand count where it has none, or is of another graph: where the run has
+    other layers, some may be fed by others than they were.
 
     Args:
         case: the test.
@@ -70,11 +75,20 @@ def sources_of(
     if not comparison.count(FAIL):
         return None, ()
     edges, notes = _told(golden), tuple[str, ...]()
-    if not edges.feeds and dump is not None:
-        edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual)
+    other_graph = not _same_layers(golden.table, comparison.actual)
+    if (other_graph or not edges.feeds) and dump is not None:
+        at_hand, notes = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual)
+        edges = at_hand if at_hand.feeds else edges
     return find_sources(comparison, edges, tolerances, repeats=same and bool(comparison.repeats)), notes
 
 
 def _told(golden: Golden | None) -> Edges:
     text = golden.blocks.get(EDGES, "") if golden is not None else ""
     return lines.parse(text, golden.path.name) if golden is not None and text else Edges()
+
+
+def _same_layers(one: StatsTable, other: StatsTable) -> bool:
+    if one.keys == other.keys:
+        return True
+    here, there = ({sanitise(layer_of(key)) for key in table.keys} for table in (one, other))
+    return here == there

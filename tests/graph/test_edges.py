@@ -85,3 +85,15 @@ def test_restricted_edges_are_the_paths_through_what_is_left_out(data: st.DataOb
     for at in kept:
         ports = {port for port in found[str(at)] if port not in (None, SEVERAL)}
         assert ports == {Port(str(p)) for fed in parents[at] for p in behind(fed)}
+
+
+def test_what_two_operators_of_one_file_name_feed_is_unknown() -> None:
+    nodes = [Node("x", "Data", ()), Node("a/b", "Relu", (Port("x"),)), Node("a_b", "Relu", (Port("x"),))]
+    edges = Edges.of(
+        [*nodes, Node("c", "Relu", (Port("a/b"),)), Node("d", "Add", (Port("x"), None))], "model"
+    )
+    assert edges.feeds == {"x": (), "a_b": (UNKNOWN,), "c": (UNKNOWN,), "d": (Port("x"), None)}
+
+
+def test_nothing_is_said_of_what_feeds_layers_that_are_unknown() -> None:
+    assert CHAIN.unknown({"b", "z"}).feeds == {**CHAIN.feeds, "b": (UNKNOWN,)}

@@ -53,7 +53,9 @@ def test_nothing_is_looked_for_behind_an_end() -> None:
     assert path == [4, 3, 1]
 
 
-@given(st.lists(st.sets(st.integers(0, 11), max_size=3), min_size=12, max_size=12), st.permutations(range(12)))
+@given(
+    st.lists(st.sets(st.integers(0, 11), max_size=3), min_size=12, max_size=12), st.permutations(range(12))
+)
 def test_what_is_fed_stands_behind_what_feeds_it(feeds: list[set[int]], names: list[int]) -> None:
     parents: list[list[int]] = [[] for _ in names]
     for at, fed_by in enumerate(feeds):

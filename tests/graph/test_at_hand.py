@@ -1,0 +1,42 @@
+"""Edges of the models of a run, from the files beside them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.graph.edges import UNKNOWN, Port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_npudump.dump.table import StatsTable
+
+BASE: dict[str, Any] = {"count": 4, "max": 2.0, "min": -1.0, "avg": 0.5}
+
+
+def model(folder: Path, name: str, *operators: tuple[str, list[str]]) -> Path:
+    """An om that cannot be read, beside ATC's JSON of it."""
+    listed = [{"name": layer, "type": "Relu", "input": inputs} for layer, inputs in operators]
+    (folder / f"{name}.json").write_text(json.dumps({"graph": [{"op": listed}]}))
+    return folder / f"{name}.om"
+
+
+def test_layers_of_two_models_are_fed_as_both_say(
+    tmp_path: Path, make_table: Callable[..., StatsTable]
+) -> None:
+    table = make_table(
+        *[
+            (f"{layer}#model={name}:output.0", "float32", (4,), BASE)
+            for name in ("cls", "det")
+            for layer in ("conv", "relu")
+        ]
+    )
+    one = model(tmp_path, "cls", ("conv", []), ("relu", ["conv:0"]))
+    edges, notes = edges_at_hand([one], tmp_path, table)
+    assert (edges.feeds, notes) == ({"conv": (UNKNOWN,), "relu": (UNKNOWN,)}, ())  # det's may be others
+    two = model(tmp_path, "det", ("conv", []), ("relu", ["conv:0"]))
+    edges, notes = edges_at_hand([one, two], tmp_path, table)
+    assert (edges.feeds, notes) == ({"conv": (), "relu": (Port("conv"),)}, ())
