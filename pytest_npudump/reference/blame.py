@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2, with_failing
+from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2, SPECIAL, with_failing
+from pytest_npudump.dump.table import MEASURED, STATISTICS
+from pytest_npudump.reference.rounding import FARTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +33,9 @@ USELESS = 0.14
 
 FLAT = 0.05
 """The other bound of msit and msprobe (preset ``om-net``), where rounding alone is beyond :data:`USELESS`."""
+
+COUNTS = STATISTICS[MEASURED:]
+"""Numbers of elements that are NaN, or infinite."""
 
 DEVICE = "device"
 DTYPE = "dtype"
@@ -120,7 +125,7 @@ def _judged(reason: Reason, rounding: Rounding) -> tuple[Reason | None, bool]:
     """Return why a statistic still fails, None where it does not, and whether rounding explains it."""
     known, apart = rounding.of_statistic(reason.statistic), reason.difference
     if known is None or apart is None:
-        return reason, bool(rounding.special)
+        return reason, _overflows(reason, rounding)
     error, scale = known
     floor, factor = reason.allowed or 0.0, rounding.factor(reason.statistic)
     allowed = floor + factor * error
@@ -133,6 +138,15 @@ def _judged(reason: Reason, rounding: Rounding) -> tuple[Reason | None, bool]:
         return replace(reason, allowed=allowed, rule=rule), False
     rule = f"rounding on the CPU does as much ({error:.3g}), and {100 * limit:.3g} % is the limit"
     return replace(reason, allowed=useless, rule=rule), True
+
+
+def _overflows(reason: Reason, rounding: Rounding) -> bool:
+    """Whether a reason is that there are NaN or infinities, and rounding makes about as many of them."""
+    if reason.statistic in COUNTS:
+        return abs(reason.difference or 0.0) <= FARTHEST * rounding.special
+    return rounding.special > 0 and (
+        reason.statistic == SPECIAL or rounding.of_statistic(reason.statistic) is not None
+    )
 
 
 def _limit(statistic: str, rounding: Rounding) -> float:

@@ -105,6 +105,22 @@ def test_nan_of_the_device_is_never_explained() -> None:
     assert blame.whose == DEVICE
 
 
+@pytest.mark.parametrize(("count", "whose"), [(1, DTYPE), (8, DTYPE), (400, DEVICE)])
+def test_rounding_that_overflows_explains_about_as_many_nan_and_infinities(count: int, whose: str) -> None:
+    rounded, device = EXACT + 0.002 * NOISE, EXACT.copy()
+    rounded[:2] = np.inf
+    device[:count] = np.nan
+    _, (blame,) = judged(device, rounded)
+    assert blame.whose == whose
+
+
+def test_no_rounding_changes_the_number_of_elements() -> None:
+    rounded = EXACT.copy()
+    rounded[0] = np.inf
+    _, (blame,) = judged(EXACT[:-1], rounded)
+    assert blame.whose == DEVICE
+
+
 def test_a_tensor_of_unknown_rounding_keeps_its_verdict() -> None:
     tolerances = Tolerances("same")
     comparison = compare_tables(table(EXACT), table(EXACT * np.float32(1.1)), tolerances)
