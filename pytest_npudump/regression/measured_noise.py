@@ -173,8 +173,13 @@ def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats) -> tuple[str, .
     layers = ", ".join(repeats.not_deterministic[:_SHOWN])
     culprit = f"not deterministic: {layers}" if layers else "what the test feeds its model differs already"
     beyond = f", {int(outside.sum())} of them by more than their tolerance" if outside.any() else ""
+    way_out = (
+        "no run is changed that differs as much"
+        if not beyond
+        else "later runs will fail for it: give the test a seed, or measure with --npudump-calibrate"
+    )
     note = (
         f"{int(differs.sum())} of {len(differs)} tensors are not the same in {repeats.runs} runs alike"
-        f"{beyond} ({culprit}): their spread is in the golden's column noise, and no run fails for as much"
+        f"{beyond} ({culprit}): their spread is in the golden's column noise; {way_out}"
     )
     return (note,)

@@ -41,7 +41,7 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         told["first_within"] = str(comparison.first_within) if comparison.changed else None
     if outcome.sources is not None:
         told["sources"] = small_sources(outcome.sources)
-    if outcome.measured is not None:
+    if outcome.measured is not None and outcome.measured.widens:
         told["calibrated"] = len(outcome.measured.noise)
     if outcome.numerics is not None:
         told["bounds"] = outcome.numerics.bounds

@@ -44,11 +44,12 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
     if not widest or measured is None:
         yield "no tensor has noise: all bounds are the preset's"
         return
-    yield f"bounds that were measured ({measured.source}), in % of each statistic's scale, widest first:"
+    what = "bounds that were measured" if measured.widens else "differences that are no change"
+    yield f"{what} ({measured.source}), in % of each statistic's scale, widest first:"
     yield from columns([_row(measured, row) for row in widest[: limit or None]], _HEADER)
     if limit and len(widest) > limit:
         yield f"... and {len(widest) - limit} more"
-    if blind := [key for key, _ in widest if measured.sees_nothing(key)]:
+    if blind := [key for key, _ in widest if measured.widens and measured.sees_nothing(key)]:
         yield (
             f"sees nothing: max and avg of {len(blind)} tensors may change by all of their scale (first: "
             f"{blind[0]})"

@@ -1,4 +1,8 @@
-"""Bounds that were measured: a golden's column ``noise``, times a factor, where that is wider than a preset.
+"""What was measured with a golden: its column ``noise``, times a factor.
+
+The spread of recording runs only says what is no change: two runs of an operator that draws random numbers
+would otherwise let all that follows from it pass. A calibration, which somebody asked for and whose members
+were held out, gives bounds where they are wider than a preset's.
 
 A deviation is in the scale of its statistic (magnitude for max and min, root mean square or magnitude for
 avg, the l2norm for itself and for projections), so a bound is a rule whose ``rtol`` is the factor times it.
@@ -33,12 +37,14 @@ class Calibrated:
         factor: what a deviation is multiplied by.
         source: what was measured, in words, which a verdict quotes.
         repeats: whether runs alike are known to give the same digits, but for tensors whose noise says no.
+        widens: whether a bound replaces a preset's that is tighter: of calibrations.
     """
 
     noise: Mapping[str, Noise]
     factor: float
     source: str
     repeats: bool = False
+    widens: bool = True
 
     @classmethod
     def of(
@@ -49,10 +55,11 @@ class Calibrated:
         factor: float = FACTOR,
         source: str = "",
         repeats: bool = False,
+        widens: bool = True,
     ) -> Calibrated:
         """Return what a column says; it has a cell for each key, or none at all."""
         noise = {key: parse_noise(cell) for key, cell in zip(keys, cells, strict=False) if cell != "-"}
-        return cls(noise, factor, source, repeats)
+        return cls(noise, factor, source, repeats, widens)
 
     def rtol(self, key: str, statistic: str) -> float:
         """Return the bound that was measured, in the scale of the statistic; 0 where none was.
@@ -67,12 +74,18 @@ class Calibrated:
 
     def describe(self) -> str:
         """How many tensors have bounds of their own, and how these were measured, in one line."""
-        return f"{len(self.noise)} tensors have measured bounds ({self.source})"
+        what = "measured bounds" if self.widens else "a spread that is no change"
+        return f"{len(self.noise)} tensors have {what} ({self.source})"
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON data."""
-        blind = [key for key in self.noise if self.sees_nothing(key)]
-        told = {"tensors": len(self.noise), "factor": self.factor, "repeats": self.repeats}
+        blind = [key for key in self.noise if self.widens and self.sees_nothing(key)]
+        told = {
+            "tensors": len(self.noise),
+            "factor": self.factor,
+            "repeats": self.repeats,
+            "widens": self.widens,
+        }
         return {**told, "source": self.source, "sees_nothing": blind}
 
     def varies(self, key: str) -> bool:
@@ -104,4 +117,6 @@ def calibrated_of(golden: Golden) -> Calibrated | None:
     else:
         runs = repeats.runs if repeats is not None else "several"
         source = f"spread of {runs} recording runs, factor {factor:g}"
-    return Calibrated.of(table.keys, table.noise, factor=factor, source=source, repeats=known)
+    return Calibrated.of(
+        table.keys, table.noise, factor=factor, source=source, repeats=known, widens=calibration is not None
+    )

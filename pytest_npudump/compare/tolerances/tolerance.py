@@ -150,7 +150,7 @@ class Tolerances:
     def _measured(self, dtype: str, statistic: str, key: str, by: tuple[str, ...]) -> Rule:
         """The preset's rule for a statistic, or what was measured of those of ``by`` where that is wider."""
         rule = _preset_rule(self.preset, dtype, statistic)
-        if self.measured is None:
+        if self.measured is None or not self.measured.widens:
             return rule
         rtol = max(self.measured.rtol(key, name) for name in by)
         about = statistic if by == (statistic,) else ANY
