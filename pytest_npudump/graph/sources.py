@@ -257,7 +257,7 @@ def numbers_of_bits(words: Iterable[int], width: int) -> list[int]:
     for word in words:
         octets = np.frombuffer(word.to_bytes(-(-width // 8), "little"), np.uint8)
         found += np.unpackbits(octets, count=width, bitorder="little")
-    return found.tolist()
+    return list(map(int, found))
 
 
 def _lowest(bits: int) -> int:

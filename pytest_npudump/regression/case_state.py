@@ -52,6 +52,11 @@ class CaseState:
         return len(self.attempts) > 1
 
     @property
+    def measures(self) -> bool:
+        """Whether further runs measure how far the test strays, rather than explain a failure."""
+        return self.plan is not None and self.plan.measures > 0
+
+    @property
     def wants_second_run(self) -> bool:
         """Whether the test has to run again: with tensors in its dump, or to be measured once more."""
         further = self.plan.further if self.plan is not None else 0

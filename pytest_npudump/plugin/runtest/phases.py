@@ -42,6 +42,12 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         test = item.stash.get(TEST, None)
         if test is None or not test.state.wants_second_run or not may_run_again(item):
             return first
+        if test.state.measures and _abandoned(first):
+            test.abandon_second_run("its first run did not pass")
+            conclude(item, test)
+            for report in first:
+                report.user_properties[:] = item.user_properties
+            return first + _left(item, nextitem)
         with interruptible():
             _attempt(item, nextitem, properties, second)
             while test.state.wants_second_run and may_run_again(item) and second[0].passed:
@@ -54,6 +60,12 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
             item.ihook.pytest_runtest_logreport(report=report)
         raise
     return _abandoned(first) + _with_failed_setup(item, second)
+
+
+def _left(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    """Tear down what the test's first run kept for a second one; the report of what fails there."""
+    call = pytest.CallInfo.from_call(lambda: _compat.leave_nodes(item, nextitem), "teardown")
+    return [item.ihook.pytest_runtest_makereport(item=item, call=call)] if call.excinfo is not None else []
 
 
 def _abandoned(first: Sequence[pytest.TestReport]) -> list[pytest.TestReport]:
@@ -119,6 +131,7 @@ def _attempt(
                 _compat.show_setup(item)
             if not only_setup(item):
                 reports.append(_compat.run_phase(item, "call"))
+                _measure_what_passes(item, reports[-1])
                 called()
         following = item.parent if will_run_again(item) else nextitem
         if item.session.shouldfail or item.session.shouldstop:
@@ -128,6 +141,13 @@ def _attempt(
             reports.append(_compat.run_phase(item, "teardown", nextitem=following))
     finally:
         _compat.end_attempt(item)
+
+
+def _measure_what_passes(item: pytest.Item, body: pytest.TestReport) -> None:
+    """Let a test whose report another plugin fails run once: of what does not pass nothing is measured."""
+    test = item.stash.get(TEST, None)
+    if test is not None and test.state.measures and test.state.wants_second_run and body.failed:
+        test.abandon_second_run("its body did not pass")
 
 
 def _failed_call(item: pytest.Item, test: CaseSession) -> pytest.TestReport:

@@ -51,7 +51,7 @@ def interrupted(project: Project, body: str, marker: str = "", before: str = "")
         f"@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{project.body}\n"
         f"    if again():{lines}\n\ndef test_other():\n    pass\n"
     )
-    project.record(DUMPS)
+    project.record(DUMPS, "--npudump-repeats=1")
     project.model(change=0.01)
 
 
