@@ -33,8 +33,8 @@ class Source:
         explains: how many failing tensors its change reaches through tensors that changed, itself included.
         begins: the passing tensor upstream where its change begins; None where that is itself.
         share: the largest difference of that by what it may differ by.
-        behind: an earlier source whose change reaches this one through tensors that changed and pass; None
-            where there is none, so that the two have nothing to do with each other.
+        behind: an earlier source whose change reaches this one through tensors that pass; None where there is
+            none, so that the two have nothing to do with each other.
         known: whether all that feeds it is known; where it is not, it may have a cause that is not seen.
         cycle: whether it is fed by what it feeds, so that none of these is before the others.
     """
@@ -127,16 +127,17 @@ def find_sources(
     def fed_by(position: int) -> Sequence[int]:
         return nearest(position, graph.parents, comparison.differing) if repeats else graph.parents[position]
 
-    def back(position: int) -> list[int]:
-        return walked_back(position, fed_by, shares, any_change=any_change, ends=ends)
+    def back(position: int, parents: Callable[[int], Sequence[int]] = fed_by) -> list[int]:
+        return walked_back(position, parents, shares, any_change=any_change, ends=ends)
 
-    origins = explained(failing, graph, back)
+    origins = explained(failing, graph, lambda position: back(position, graph.parents.__getitem__))
     upstream = sources_upstream(origins.sources, graph, comparison.differing | set(failing))
     reached = numbers_of_bits([upstream[at] for at in failing], len(origins.sources))
     found = []
     for number, at in enumerate(origins.sources):
-        before = upstream[at] & ~(1 << number)
-        begins = at if (last := back(at)[-1]) in ends else last
+        begins = back(at)[-1]
+        before = (upstream[at] | upstream[begins]) & ~(1 << number)
+        begins = at if begins in ends else begins
         found.append(
             Source(
                 key=graph.keys[at],

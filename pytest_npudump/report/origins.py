@@ -30,7 +30,7 @@ def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
     lines = [f"sources:    {count}: {words}"]
     if reached:
         named = _several(reached, 1 if brief else None, lambda source: str(source.key))
-        lines[0] += f"; then outside again, behind tensors that changed and pass: {named}"
+        lines[0] += f"; then outside again, behind tensors that pass: {named}"
     walked = [source for source in alone if source.begins is not None]
     if walked:
         lines.append(f"begins:     {_several(walked, limit, _begins)}")

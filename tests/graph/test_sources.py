@@ -133,6 +133,19 @@ def test_what_passes_between_two_failing_tensors_joins_them(make_table: Make) ->
     assert [source.explains for source in found.found] == [2, 1]
 
 
+def test_a_fault_behind_what_did_not_change_is_a_source_of_its_own(make_table: Make) -> None:
+    found = sources(make_table, {"b": 50, "c": 0.0, "d": 30}, repeats=True)
+    assert [(source.key.layer, source.explains) for source in found.found] == [("b", 1), ("d", 1)]
+    assert [str(source.behind) for source in found.found] == ["None", "b:output.0"]
+
+
+def test_what_an_unknown_tensor_may_feed_is_not_said_to_follow_from_another(make_table: Make) -> None:
+    known = edges(FED).feeds | {"d": (Port("c"), UNKNOWN)}
+    found = sources(make_table, {"b": 50, "c": 0.0, "d": 30}, known=Edges(known, "golden"), repeats=True)
+    assert layers(found) == ["b"]
+    assert [key.layer for key in found.unplaced] == ["d"]
+
+
 def test_operators_that_only_move_values_are_looked_through() -> None:
     keys = [TensorKey(name, "output", 0) for name in "abc"]
     for op_type, expected in (
