@@ -36,8 +36,8 @@ def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
         lines.append(f"begins:     {_several(walked, limit, _begins)}")
     if sources.unplaced:
         lines.append(
-            f"unplaced:   {len(sources.unplaced)} of {sources.failing}, as it is not known what feeds them "
-            f"(first: {sources.unplaced[0]})"
+            f"unplaced:   {len(sources.unplaced)} of {sources.failing}, as not all is known that feeds "
+            f"{'them, first' if sources.unplaced[1:] else 'it'}: {sources.unplaced[0]}"
         )
     return lines
 

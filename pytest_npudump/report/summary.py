@@ -32,7 +32,9 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "") ->
     parts += [f"{counts[word]} {word}" for word in counts if word != "passed"]
     unjudged = sum(result.get("unjudged", 0) for result in results)
     if unjudged:
-        parts.append(f"{unjudged} tensors without finite statistics (values not judged)")
+        parts.append(
+            f"{unjudged} tensor{'' if unjudged == 1 else 's'} without finite statistics (values not judged)"
+        )
     if changed := [result for result in results if result.get("changed")]:
         count = sum(result["changed"] for result in changed)
         first = changed[0]["first_within"]

@@ -41,6 +41,10 @@ BAD = {**GOOD, "status": "failed", "compared": 8, "first": "net/conv:output.0"}
             "npudump: *, 3 tensors without finite statistics (values not judged) (acl)",
         ),
         (
+            [{**GOOD, "unjudged": 1}],
+            "npudump: *, 1 tensor without finite statistics (values not judged) (acl)",
+        ),
+        (
             [GOOD, {**GOOD, "runtime": "emulator"}],
             "npudump: 2 of 2 tests good, 20 of 20 tensors * (acl/emulator)",
         ),

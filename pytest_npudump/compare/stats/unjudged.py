@@ -47,7 +47,8 @@ def doubts_of(
         agree: (n,), the tensors that pass.
         hidden: (n,), those of which :func:`hidden_by_print` holds.
         digests: what their hashes say: where they are equal there is no doubt.
-        projected: (n,), those whose projections were judged, which see all elements that are finite.
+        projected: (n,), those whose projections were judged, which see all elements that are finite, and not
+            0: of a mask of 0 and -Inf they see nothing.
         small: (n,), those that differ, and have no value beyond the absolute tolerance.
         positions: (n,), where the tensors are in the comparison's alignment.
     """
@@ -55,10 +56,11 @@ def doubts_of(
     settled = empty | digests.equal | projected
     bare = agree & ~judged.any(axis=1) & ~settled
     odd, blind = _not_finite(pairs)
+    seen = empty | digests.equal | (projected & _any_projection(pairs))
     none = np.zeros_like(bare)
     found = (
         (bare, bare, _BARE, ""),
-        (odd & ~settled, agree & blind, _ODD, _ODD_ADVICE),
+        (odd & ~seen, agree & blind, _ODD, _ODD_ADVICE),
         (hidden & ~settled, agree, _HIDDEN, ""),
         (digests.differ & agree, none, _DIGEST, ""),
         (small & agree, none, BELOW_ATOL, ATOL_ADVICE),
@@ -73,6 +75,14 @@ def doubts_of(
         for rows, passing, text, advice in found
         if rows.any()
     )
+
+
+def _any_projection(pairs: Pairs) -> NDArray[np.bool_]:
+    """Pairs, (m,), of which the golden has a projection that is not 0."""
+    sums = pairs.golden.projections
+    if sums is None:
+        return np.zeros(len(pairs.here), dtype=np.bool_)
+    return np.asarray((sums[pairs.here] != 0).any(axis=1))
 
 
 def _not_finite(pairs: Pairs) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -239,3 +239,14 @@ def test_huge_values_are_no_false_alarm_and_infinite_sums_no_pass() -> None:
     odd = replace(sums, stats=replace(sums.stats, projections=(math.inf, *sums.stats.projections[1:])))  # type: ignore[index]
     assert not compare_tables(approved(sums), StatsTable.from_records([odd]), Tolerances("same")).ok
     assert compare_tables(approved(odd), StatsTable.from_records([odd]), Tolerances("same")).ok
+
+
+def test_a_mask_of_zeros_and_infinities_is_said_not_to_be_seen() -> None:
+    mask = np.where(noise(64, 64) > 0, np.float32(0), np.float32(-np.inf))
+    found = judged(mask, mask[::-1])
+    assert found.ok
+    [note] = found.notes
+    assert "which then say little of all other elements" in note
+    mask[0, 0] = 1
+    assert not judged(mask, mask[::-1]).ok
+    assert judged(mask, mask).notes == ()

@@ -121,6 +121,20 @@ def test_a_golden_without_edges_is_helped_out_by_the_model(project: Project) -> 
     assert project.report()["sources"]["told_by"] == "small.onnx"  # type: ignore[index]
 
 
+def test_edges_of_a_golden_of_other_layers_are_not_believed(project: Project) -> None:
+    write(project)
+    project.marked()
+    project.record()
+    lines = project.golden.read_text().splitlines()
+    lines = [line for line in lines if "right/reshape" not in line or " < " in line]
+    text = "\n".join(lines).replace("  right/b < right/a:output.0", "  right/b < left/b:output.0")
+    project.golden.write_text(text + "\n")
+    write(project, left_a=0.1, right_b=0.1)
+    failed(project)
+    assert [key for key, _ in found(project)] == ["left/a:output.0", "right/b:output.0"]
+    assert project.report()["sources"]["told_by"] == "small.onnx"  # type: ignore[index]
+
+
 def test_layers_that_are_not_dumped_are_looked_through(project: Project) -> None:
     write(project)
     project.marked('layers=["*/a", "both"]')
