@@ -7,12 +7,16 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import TensorKey
@@ -52,6 +56,8 @@ class TensorGraph:
         within = edges.restricted({key.layer for key in keys})
         places = _Places(keys)
         found = [_fed_by(key, within.feeds.get(sanitise(key.layer)), places) for key in keys]
+        for position, first in _dumped_again(keys, op_types, comparison):
+            found[position] = (first,), True
         return cls(keys, op_types, [parents for parents, _ in found], [known for _, known in found])
 
     def moves_only(self, position: int) -> bool:
@@ -84,6 +90,23 @@ class _Places:
                 return None
             place = turns[0]
         return self._slots[place].get(port.slot)
+
+
+def _dumped_again(
+    keys: Sequence[TensorKey], op_types: Sequence[str], comparison: Comparison
+) -> Iterator[tuple[int, int]]:
+    """Yield positions of inputs of a graph that stand there before, and where.
+
+    GE dumps such an input once for each operator that reads it, as one more turn of the same values.
+    """
+    firsts: dict[TensorKey, int] = {}
+    values, rows = comparison.actual.values, comparison.alignment.actual
+    for position, (key, op_type) in enumerate(zip(keys, op_types, strict=True)):
+        if op_type != GRAPH_INPUT or rows[position] == ABSENT:
+            continue
+        first = firsts.setdefault(replace(key.sanitised, turn=0), position)
+        if first != position and np.array_equal(values[rows[first]], values[rows[position]], equal_nan=True):
+            yield position, first
 
 
 def _fed_by(

@@ -121,6 +121,15 @@ def test_a_golden_without_edges_is_helped_out_by_the_model(project: Project) -> 
     assert project.report()["sources"]["told_by"] == "small.onnx"  # type: ignore[index]
 
 
+def test_an_input_that_is_dumped_once_for_each_reader_is_one_source(project: Project) -> None:
+    write(project)
+    project.marked()
+    project.record()
+    project.marked(body=project.body.replace("linspace(-1, 1", "linspace(-1, 2"))
+    failed(project).stdout.no_fnmatch_line("*other source*")
+    assert found(project) == [("image:output.0", 9)]
+
+
 def test_edges_of_a_golden_of_other_layers_are_not_believed(project: Project) -> None:
     write(project)
     project.marked()
