@@ -136,7 +136,7 @@ def find_sources(
     found = []
     for number, at in enumerate(origins.sources):
         begins = back(at)[-1]
-        before = (upstream[at] | upstream[begins]) & ~(1 << number)
+        before = (upstream[at] | (upstream[begins] if begins < at else 0)) & ~(1 << number)
         begins = at if begins in ends else begins
         found.append(
             Source(
@@ -258,7 +258,7 @@ def numbers_of_bits(words: Iterable[int], width: int) -> list[int]:
     for word in words:
         octets = np.frombuffer(word.to_bytes(-(-width // 8), "little"), np.uint8)
         found += np.unpackbits(octets, count=width, bitorder="little")
-    return list(map(int, found))
+    return [int(number) for number in found]
 
 
 def _lowest(bits: int) -> int:
