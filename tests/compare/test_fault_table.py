@@ -1,5 +1,7 @@
 """The fault table in short: one model, 84 faults in each of two formats, and what rules make of them.
 
+Of bfloat16 only the runs without a fault are in it, which may not fail.
+
 The floors are a little below what was measured; ``python tests/benchmarks/verdicts/run.py`` prints all of it.
 """
 
@@ -24,20 +26,23 @@ FLOORS = [
     # format, rule, found, and of those found named right, in per cent: 3 less than measured
     ("float32", "same, 3 statistics", 87, 70),
     ("float32", "same, 4 in full", 89, 77),
+    ("float32", "same, 3 statistics, calibrated", 87, 70),
     ("float32", "other, 3 statistics", 87, 70),
     ("float32", "other, 4 in full", 89, 77),
     ("float32", "same, 4 and 8 projections", 91, 91),
     ("float32", "other, 4 and 8 projections", 91, 91),
-    ("float32", "identical, 3 statistics", 95, 82),
-    ("float32", "identical, 4 in full", 97, 86),
-    ("float32", "identical, 4 and 8 projections", 99, 99),
+    ("float32", "change, 3 statistics", 95, 82),
+    ("float32", "change, 4 in full", 97, 86),
+    ("float32", "change, 4 and 8 projections", 99, 99),
     ("float32", "hf32, 4 and 8 projections", 35, 78),
     ("float16", "same, 3 statistics", 84, 29),
+    ("float16", "same, 4 in full", 84, 31),
     ("float16", "same, 4 and 8 projections", 87, 67),
     ("float16", "other, 4 in full", 33, 38),
     ("float16", "other, 4 and 8 projections", 38, 75),
-    ("float16", "identical, 3 statistics", 95, 81),
-    ("float16", "identical, 4 and 8 projections", 99, 99),
+    ("float16", "change, 3 statistics", 95, 81),
+    ("float16", "change, 4 in full", 97, 84),
+    ("float16", "change, 4 and 8 projections", 99, 99),
 ]
 
 CALM = [
@@ -46,7 +51,12 @@ CALM = [
     ("float32", "same, 3 statistics", "graph optimised"),
     *(
         ("float32", rule, kind)
-        for rule in ("other, 3 statistics", "other, 4 in full", "other, 4 and 8 projections")
+        for rule in (
+            "other, 3 statistics",
+            "other, 4 in full",
+            "other, 4 and 8 projections",
+            "same, 3 statistics, calibrated",
+        )
         for kind in (
             "sums in another order",
             "operators in float64",
@@ -55,18 +65,24 @@ CALM = [
             "graph optimised",
         )
     ),
+    ("float32", "change, 4 and 8 projections", "two threads"),
     ("float32", "same, 4 in full", "sums in another order"),
     ("float32", "same, 4 and 8 projections", "sums in another order"),
     ("float32", "same, 4 and 8 projections", "graph optimised"),
     ("float32", "hf32, 4 in full", "HF32 operands"),
     ("float32", "hf32, 4 and 8 projections", "HF32 operands"),
     ("float32", "hf32, 4 and 8 projections", "TF32 operands"),
-    ("float16", "other, 4 in full", "fused"),
-    ("float16", "other, 4 in full", "batch normalisation folded"),
-    ("float16", "other, 4 and 8 projections", "sums in another order"),
-    ("float16", "other, 4 and 8 projections", "operators in float64"),
-    ("float16", "other, 4 and 8 projections", "fused"),
-    ("float16", "other, 4 and 8 projections", "batch normalisation folded"),
+    *(
+        (dtype, rule, kind)
+        for dtype in ("float16", "bfloat16")
+        for rule in ("other, 3 statistics", "other, 4 in full", "other, 4 and 8 projections")
+        for kind in (
+            "sums in another order",
+            "operators in float64",
+            "batch normalisation folded",
+            "fused",
+        )
+    ),
 ]
 
 
@@ -82,14 +98,17 @@ def network() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def tallies(network: Any) -> Any:
+    from verdicts.calibration import calibrated_rule
     from verdicts.experiment import Bench, Results
     from verdicts.rules import RULES
 
-    used = {rule for _, rule, *_ in (*FLOORS, *CALM)}
-    rules, results = [rule for rule in RULES if rule.name in used], Results()
-    for dtype in ("float32", "float16"):
-        bench = Bench(network, dtype, rules, results)
-        bench.inject(FAULTS, SEED)
+    results = Results()
+    measured = calibrated_rule(network, "same", members=10)
+    for dtype in ("float32", "float16", "bfloat16"):
+        used = {rule for of, rule, *_ in (*FLOORS, *CALM) if of == dtype}
+        bench = Bench(network, dtype, [rule for rule in (*RULES, measured) if rule.name in used], results)
+        if dtype != "bfloat16":
+            bench.inject(FAULTS, SEED)
         bench.calm(MEMBERS)
     return results.tallies
 
@@ -132,7 +151,11 @@ def test_faults_are_found_and_named(tallies: Any, dtype: str, rule: str, found: 
         # as above: the first source and where its change begins; the same where the golden repeats
         ("float32", "same, 3 statistics", 71, 82),
         ("float32", "same, 4 in full", 81, 85),
+        ("float32", "same, 3 statistics, calibrated", 71, 82),
+        ("float32", "same, 4 and 8 projections", 97, 99),
         ("float16", "same, 3 statistics", 34, 81),
+        ("float16", "same, 4 and 8 projections", 92, 99),
+        ("float16", "other, 4 and 8 projections", 97, 99),
     ],
 )
 def test_sources_are_named_no_worse_than_what_fails_first(
@@ -146,6 +169,19 @@ def test_sources_are_named_no_worse_than_what_fails_first(
     assert tally.sourced["one"] >= 0.9 * found
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_first_change_is_that_of_the_fault_but_where_printed_statistics_stay(
+    tallies: Any, dtype: str
+) -> None:
+    kinds = ("0.01", "0.001", "0.0001", "1e-05", "structure", "one element")
+    printed, projected = (
+        tallies[dtype][f"change, {told}"] for told in ("3 statistics", "4 and 8 projections")
+    )
+    assert printed.detected(*kinds) == 1
+    assert printed.right(0, *kinds) >= 0.96
+    assert projected.right(0, "permutation") == 1
+
+
 @pytest.mark.parametrize(("dtype", "rule", "kind"), CALM)
 def test_other_numerics_are_no_fault(tallies: Any, dtype: str, rule: str, kind: str) -> None:
     tally = tallies[dtype][rule]
@@ -154,8 +190,8 @@ def test_other_numerics_are_no_fault(tallies: Any, dtype: str, rule: str, kind: 
 
 
 def test_equality_of_other_numerics_is_no_use(tallies: Any) -> None:
-    identical = tallies["float32"]["identical, 3 statistics"]
-    assert identical.alarms["sums in another order"] == MEMBERS
+    change = tallies["float32"]["change, 3 statistics"]
+    assert change.alarms["sums in another order"] == MEMBERS
 
 
 def test_projections_name_what_statistics_do_not(tallies: Any) -> None:

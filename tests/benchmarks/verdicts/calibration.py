@@ -21,6 +21,7 @@ from pytest_npudump.regression.calibration.members import variation_of
 from pytest_npudump.regression.measured_noise import calibrated
 from verdicts.numerics import Numerics
 from verdicts.observed import observe
+from verdicts.rules import Product, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,21 +54,41 @@ class Trial:
 def trial(network: Network, preset: str, members: int, others: int) -> Trial:
     """Calibrate with some members, and judge others with further seeds by the bounds."""
     floor = Tolerances(preset)
-    (golden,) = _tables(network, [Variation()])
-    seen = [variation_of(number, varies=True) for number in range(1, members + 1)]
-    unseen = [variation_of(members + 1 + number, varies=True) for number in range(others)]
-    measured = [deviations(compare_tables(golden, table, floor), floor) for table in _tables(network, seen)]
-    held = hold_out(measured)
-    if held.factor is None:
+    golden, bounds = _calibrated(network, floor, members)
+    if bounds is None:
         return Trial(len(golden), None)
-    cells = calibrated(measured, measured[:1], held.factor, ()).cells
-    bounds = Calibrated.of(golden.keys, cells, factor=held.factor)
+    unseen = [variation_of(members + 1 + number, varies=True) for number in range(others)]
     tables = [*_tables(network, unseen)]
     failing = [len(compare_tables(golden, t, floor.with_measured(bounds)).failing) for t in tables]
     alone = [len(compare_tables(golden, t, floor).failing) for t in tables]
-    wider = [key for key, noise in bounds.noise.items() if held.factor * max(noise.largest) > 2e-5]
+    wider = [key for key, noise in bounds.noise.items() if bounds.factor * max(noise.largest) > 2e-5]
     blind = [key for key in bounds.noise if bounds.sees_nothing(key)]
-    return Trial(len(golden), held.factor, tuple(failing), sum(map(bool, alone)), len(wider), len(blind))
+    return Trial(len(golden), bounds.factor, tuple(failing), sum(map(bool, alone)), len(wider), len(blind))
+
+
+def calibrated_rule(network: Network, preset: str, members: int) -> Rule:
+    """A rule that judges default dumps of a network by what its calibration allows.
+
+    Raises:
+        ValueError: no factor makes the bounds hold for members that are left out.
+    """
+    floor = Tolerances(preset)
+    _, bounds = _calibrated(network, floor, members)
+    if bounds is None:
+        raise ValueError(f"{members} members calibrate nothing on the preset {preset}")
+    return Rule(f"{preset}, 3 statistics, calibrated", Product(floor.with_measured(bounds)))
+
+
+def _calibrated(network: Network, floor: Tolerances, members: int) -> tuple[StatsTable, Calibrated | None]:
+    """The golden, and the bounds that its members give; None for these where they hold under no factor."""
+    (golden,) = _tables(network, [Variation()])
+    seen = [variation_of(number, varies=True) for number in range(1, members + 1)]
+    measured = [deviations(compare_tables(golden, table, floor), floor) for table in _tables(network, seen)]
+    held = hold_out(measured)
+    if held.factor is None:
+        return golden, None
+    cells = calibrated(measured, measured[:1], held.factor, ()).cells
+    return golden, Calibrated.of(golden.keys, cells, factor=held.factor)
 
 
 def _tables(network: Network, variations: Iterable[Variation]) -> Iterator[StatsTable]:

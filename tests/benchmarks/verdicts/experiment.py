@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from pytest_npudump.graph.walk import walked_back
 from verdicts.blame import alone, by_projections
@@ -100,9 +101,16 @@ class Bench:
         self._parents, self._edges = network.parents(), network.edges()
 
     def inject(self, count: int, seed: int) -> None:
-        """Judge runs with one fault each; faults that do not change the operator's output are none."""
+        """Judge runs with one fault each.
+
+        Faults that do not change the operator's output are none, nor are those of a size that the model
+        computes, with which it does not run.
+        """
         for fault in faults(self._network, count, seed):
-            tensors = self._runner.faulty(self.tensors, fault.node, fault.after)
+            try:
+                tensors = self._runner.faulty(self.tensors, fault.node, fault.after)
+            except Fail:
+                continue
             name = fault.node.outputs[0]
             if not np.array_equal(tensors[name], self.tensors[name], equal_nan=True):
                 self._judge_fault(fault, tensors)

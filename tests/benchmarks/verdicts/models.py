@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,13 +67,23 @@ def _drawn(text: str, size: int) -> np.ndarray:
     return (sum(np.roll(dots, move, axis) for axis in (0, 1) for move in (-1, 1)) + 2 * dots) / 6
 
 
-def sources() -> list[Source]:
-    """Every model that is there: the classifier always, detection and recognition as the wheel has them."""
+def sources(folder: Path | None = None) -> list[Source]:
+    """Every model that is there: the classifier always, detection and recognition as the wheel has them.
+
+    Args:
+        folder: files of detection and recognition instead of the wheel's, and no classifier.
+    """
     classifier = find_model()
-    found = [Source("PP-OCR cls v2", classifier, (1, 3, 48, 192), 1)]
+    found = [Source("PP-OCR cls v2", classifier, (1, 3, 48, 192), 1)] if folder is None else []
     for kind, shape, lines in (("det", (1, 3, 96, 192), 2), ("rec", (1, 3, 48, 192), 1)):
         found += [
-            Source(f"PP-OCR {kind} {path.stem.split('_')[0].removeprefix('PP-OCR')}", path, shape, lines)
-            for path in sorted(classifier.parent.glob(f"*_{kind}_*.onnx"))
+            Source(f"PP-OCR {kind} {_version(path)}", path, shape, lines)
+            for path in sorted((folder or classifier.parent).glob(f"*_{kind}_*.onnx"))
         ]
     return found
+
+
+def _version(path: Path) -> str:
+    """The version in the name of a file: ``v6`` of ``PP-OCRv6_det_small.onnx``."""
+    found = re.search(r"v\d+", path.stem)
+    return path.stem if found is None else found.group()

@@ -20,6 +20,7 @@ def tables(results: Results) -> Iterator[str]:
         yield from _noise(dtype, kinds)
     for dtype, tallies in results.tallies.items():
         yield from _faults(dtype, tallies)
+        yield from _first(dtype, tallies)
         yield from _alarms(dtype, tallies)
         yield from _isolated(dtype, results.isolated[dtype])
 
@@ -56,6 +57,15 @@ def _faults(dtype: str, tallies: dict[str, Tally]) -> Iterator[str]:
         projections = len(shares) - 2
         cells = [f"{100 * share:.1f}" for share in shares]
         yield _row(name, *(c if at < told or at == projections else "-" for at, c in enumerate(cells)))
+
+
+def _first(dtype: str, tallies: dict[str, Tally]) -> Iterator[str]:
+    yield f"\n{dtype}: of the faults found, those whose operator fails first, in per cent\n"
+    yield from _head("rule", *_COLUMNS, "all but permutation")
+    others = _COLUMNS[:-1]
+    for name, tally in tallies.items():
+        shares = [*(tally.right(0, column) for column in _COLUMNS), tally.right(0, *others)]
+        yield _row(name, *(f"{100 * share:.1f}" for share in shares))
 
 
 def _isolated(dtype: str, found: list[tuple[float, float]]) -> Iterator[str]:
