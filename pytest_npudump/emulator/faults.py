@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from pytest_npudump.emulator.machine.fault_injection import Failure, Trampling
+import math
+
+from pytest_npudump.emulator.machine.fault_injection import Distortion, Failure, Trampling
 from pytest_npudump.emulator.process.state import process
 
 
@@ -28,6 +30,31 @@ def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int =
     if first < 0 or elements < 1:
         raise ValueError(f"first={first}, elements={elements}: expected at least 0 and at least 1")
     process().faults.tramplings.append(Trampling(model, by, victim, first, elements))
+
+
+def distort(model: str, operator: str, *, factor: float = 1.0, offset: float = 0.0) -> None:
+    """Let an operator compute wrongly in models of that name loaded from now on.
+
+    It stands for a kernel with an error. Its floating-point outputs are ``factor`` times what they should be,
+    plus ``offset``, and whatever follows goes on with them, dumped or not. The last call for an operator
+    counts, so that a test may make it each time it runs. Loading a model fails with ACL's
+    100000 or 500002 as for any file that cannot be run, where it has no such operator, or one without such
+    outputs. Single operators (``acl.op``) and models with gears are not distorted.
+
+    Args:
+        model: its file's stem, or its graph's name.
+        operator: the raw name.
+        factor: 1 for none.
+        offset: 0 for none.
+
+    Raises:
+        ValueError: a name is empty, or the fault would change nothing, or is not finite.
+    """
+    if not model or not operator or not (math.isfinite(factor) and math.isfinite(offset)):
+        raise ValueError(f"{model=}, {operator=}, {factor=}, {offset=}: expected names and finite numbers")
+    if (factor, offset) == (1.0, 0.0):
+        raise ValueError("factor=1.0, offset=0.0: expected something that changes values")
+    process().faults.distort(Distortion(model, operator, factor, offset))
 
 
 def fail(operator: str, *, model: str | None = None, first: int = 0) -> None:

@@ -19,6 +19,7 @@ from pytest_npudump.reference.name_map import NameMap
 from pytest_npudump.reference.notes import notes_of, remarks_of
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.result import ReferenceResult
+from pytest_npudump.reference.suspects import Bench
 from pytest_npudump.reference.three_way import Twin, coarsest, only_wide, three_ways
 from pytest_npudump.reference.tolerances import ReferenceTolerances, reference_tolerances
 from pytest_npudump.request import is_glob
@@ -148,6 +149,23 @@ class Reference:
         tolerances = self.tolerances.among(dtypes) if flat else self.tolerances.same()
         return self._compared(records, tolerances, dumped=dumped, patterns=patterns)
 
+    def bench(self, *, plain: bool) -> Bench:
+        """Return what operators are recomputed with, alone; ``plain`` as in :class:`Bench`.
+
+        Raises:
+            NpudumpError: the model or the mapping file cannot be read.
+        """
+        model, mapping = self._read()
+        return Bench(model, mapping, plain=plain)
+
+    def _read(self) -> tuple[ReferenceModel, NameMap]:
+        if self._model is None:
+            self._model = ReferenceModel.read(self.path)
+        if self._mapping is None:
+            known = _known(self._model)
+            self._mapping = NameMap.read(self.map_path, known) if self.map_path else NameMap()
+        return self._model, self._mapping
+
     def _compared(
         self,
         records: Sequence[TensorRecord],
@@ -156,14 +174,8 @@ class Reference:
         dumped: Sequence[TensorRecord] = (),
         patterns: int = 0,
     ) -> Compared:
-        if self._model is None:
-            self._model = ReferenceModel.read(self.path)
-        model = self._model
-        if self._mapping is None:
-            self._mapping = NameMap.read(self.map_path, _known(model)) if self.map_path else NameMap()
-        return compare(
-            records, model, self._mapping, self.inputs, tolerances, dumped=dumped, patterns=patterns
-        )
+        model, mapping = self._read()
+        return compare(records, model, mapping, self.inputs, tolerances, dumped=dumped, patterns=patterns)
 
     def _problems(
         self,

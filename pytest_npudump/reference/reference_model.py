@@ -15,7 +15,7 @@ from pytest_npudump.onnxmodels.precision import fits, holds_halves, to_float32
 from pytest_npudump.onnxmodels.tensor_types import from_array, from_ort_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.onnxmodels.graph import Operator
@@ -137,6 +137,16 @@ class ReferenceModel:
                 tensor = found.pop(name)
                 numeric = BY_NAME[tensor.dtype.name].kind != "opaque"
                 yield name, tensor.data.reshape(tensor.shape) if numeric else None
+
+    def ports(self, tensors: Collection[str]) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Return type and shape of tensors as the model has them, -1 for a dimension that varies.
+
+        Raises:
+            ModelError: onnxruntime refuses the model.
+        """
+        session = self._session([name for name in tensors if name not in self.inputs])
+        found = sessions.ports((*session.get_inputs(), *session.get_outputs()))
+        return {name: (dtype.name, shape) for name, dtype, shape in found if name in tensors}
 
     def _session(self, names: Sequence[str]) -> Any:
         key = tuple(names)

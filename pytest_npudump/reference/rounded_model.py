@@ -31,7 +31,7 @@ ROUNDED: Mapping[str, tuple[Any, int]] = MappingProxyType(
 """Types that are rounded to, and their numbers in ``TensorProto.DataType``."""
 
 _FLOAT = 1
-_EXACT_INPUTS = frozenset({"Resize", "Upsample", "Range", "QuantizeLinear", "DequantizeLinear"})
+EXACT_INPUTS = frozenset({"Resize", "Upsample", "Range", "QuantizeLinear", "DequantizeLinear"})
 """Operators with constants that say where, not how much: rounded, they would make other shapes or codes."""
 _CASTS_BFLOAT16 = 13
 """The first version of ONNX's operators in which ``Cast`` knows bfloat16."""
@@ -50,7 +50,7 @@ def rounded_model(model: ReferenceModel, dtypes: Mapping[str, str], default: str
         ModelError: a weight in another file cannot be read, or onnxruntime refuses the model.
     """
     proto = _castable(model, {default, *dtypes.values()})
-    exact = {name for node in proto.graph.node if node.op_type in _EXACT_INPUTS for name in node.input[1:]}
+    exact = {name for node in proto.graph.node if node.op_type in EXACT_INPUTS for name in node.input[1:]}
     floats = _float_tensors(model)
     shapes = _computed_from_shapes(proto.graph)
     nodes = []

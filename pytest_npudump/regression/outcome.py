@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.reference.suspects import Isolated
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.snapshot import Snapshot
 
@@ -157,6 +158,7 @@ class Escalation:
         notes: what a reader of the report should know.
         drawing: layers that draw the same random numbers in every run of the process, so that two runs of
             it agree whatever differs from the golden.
+        isolated: what operators under suspicion gave, held against what their own inputs give.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -166,6 +168,7 @@ class Escalation:
     problem: str = ""
     notes: tuple[str, ...] = ()
     drawing: tuple[str, ...] = ()
+    isolated: tuple[Isolated, ...] = ()
 
     @property
     def reproduced(self) -> bool | None:
@@ -183,6 +186,7 @@ class Escalation:
             "directory": str(self.directory) if self.directory else None,
             "notes": list(self.notes),
             "findings": [_finding_json(finding) for finding in self.findings],
+            "isolated": [isolated.to_json() for isolated in self.isolated],
         }
 
 

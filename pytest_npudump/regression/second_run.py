@@ -32,6 +32,7 @@ from pytest_npudump.regression.record import (
 )
 from pytest_npudump.regression.second_run_patterns import with_patterns
 from pytest_npudump.regression.second_run_reference import failing_keys, with_reference
+from pytest_npudump.regression.suspected import isolate_suspects, with_graph_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -93,16 +94,26 @@ def _measured(case: Case, first: FirstRun, dump: Dump) -> Measured:
 
 
 def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Escalation:
-    second = _second(first, plan, attempt, _read(case, first, attempt))
+    dump = _read(case, first, attempt)
+    second = _second(first, plan, attempt, dump)
     golden = case.goldens.read_if_any()
     tensors = read_tensors(golden) if golden is not None else {}
     findings = _findings(case, first, plan, second.records, tensors)
     findings = with_patterns(findings, second.records, tensors)
     findings, notes = with_reference(case, first, findings, second.records)
+    at_hand = with_graph_inputs(second.records.values(), plan.layers, dump)
+    isolated, told = isolate_suspects(case, first, plan.suspects, at_hand)
+    notes += told
     layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
     drawing = drawing_alike(case, first.dump) if first.dump is not None else ()
     return Escalation(
-        findings, layers, plan.omitted, second.directory, notes=plan.notes + notes, drawing=drawing
+        findings,
+        layers,
+        plan.omitted,
+        second.directory,
+        notes=plan.notes + notes,
+        drawing=drawing,
+        isolated=isolated,
     )
 
 

@@ -10,16 +10,17 @@ from pytest_npudump.dump.selection import both_spellings, resolve_raw_names
 from pytest_npudump.errors import DumpError
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.measured_noise import further_runs
-from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome
+from pytest_npudump.regression.outcome import Escalation, FirstRun
 from pytest_npudump.regression.record import needs_processes
 from pytest_npudump.regression.second_run_reference import failing_layers, known_keys
+from pytest_npudump.regression.suspected import feeders_of, suspects_of
 from pytest_npudump.regression.unwritten import read_probe
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.regression.case import Case
 
 
@@ -33,6 +34,7 @@ class Plan:
         omitted: failing layers left out because of the size limit.
         notes: what a reader of the report should know.
         skipped: the escalation to report where no second run can say anything; None where one runs.
+        suspects: outputs of operators that are to be judged by their inputs.
         accompanies: whether it takes place for the other ranks' sake, with nothing to find out.
         measures: how many runs, each as the first one, measure how far the test strays; 0 for none.
     """
@@ -42,6 +44,7 @@ class Plan:
     omitted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     skipped: Escalation | None = None
+    suspects: tuple[TensorKey, ...] = ()
     accompanies: bool = False
     measures: int = 0
 
@@ -75,8 +78,17 @@ def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
         return plan
     if not (case.settings.escalate and case.request.escalate):
         return None
-    wanted = _sources_first(outcome, failing_layers(outcome))
-    return _plan(case, first, dump, wanted) if wanted else None
+    return _plan_explanation(case, first, dump)
+
+
+def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
+    """Plan for the layers that fail, those under suspicion first, and for what these read."""
+    failing = failing_layers(first.outcome)
+    if not failing:
+        return None
+    suspects = suspects_of(first.outcome)
+    wanted = _nearest_first(suspects, feeders_of(case, first.outcome, dump, suspects), failing)
+    return replace(_plan(case, first, dump, wanted, frozenset(wanted) - set(failing)), suspects=suspects)
 
 
 def _tells_repetition(case: Case, dump: Dump) -> bool:
@@ -90,27 +102,38 @@ def _layers_to_keep(case: Case, dump: Dump) -> tuple[str, ...]:
     return tuple(layer for layer in layers if matches_any(patterns, layer))
 
 
-def _sources_first(outcome: Outcome, layers: tuple[str, ...]) -> tuple[str, ...]:
-    """Put the layers of sources before those that follow from them: not all may fit."""
-    sources = outcome.sources.independent if outcome.sources is not None else ()
-    named = {sanitise(source.key.layer) for source in sources}
-    return tuple(sorted(layers, key=lambda layer: sanitise(layer) not in named))
+def _nearest_first(
+    suspects: tuple[TensorKey, ...], feeders: tuple[str, ...], failing: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the layers to dump: suspects, what feeds them, and all others that fail: not all may fit."""
+    by_file_name: dict[str, str] = {}
+    for layer in (*failing, *(key.layer for key in suspects), *feeders):
+        by_file_name.setdefault(sanitise(layer), layer)
+    nearest = (*(key.layer for key in suspects), *feeders, *failing)
+    return tuple(dict.fromkeys(by_file_name[sanitise(layer)] for layer in nearest))
 
 
-def _plan(case: Case, first: FirstRun, dump: Dump, wanted: tuple[str, ...]) -> Plan:
+def _plan(
+    case: Case, first: FirstRun, dump: Dump, wanted: tuple[str, ...], beside: frozenset[str] = frozenset()
+) -> Plan:
+    """Plan for ``wanted`` layers, of which those ``beside`` the failing ones are left out where need be."""
     sizes = _sizes(dump)
-    chosen, omitted = _within_limit(wanted, sizes, case.settings.dump_limit)
+    chosen, left_out = _within_limit(wanted, sizes, case.settings.dump_limit)
+    omitted = tuple(layer for layer in left_out if layer not in beside)
     notes = []
-    if omitted:
+    if left_out:
         notes.append(
             f"the tensors of {len(wanted)} layers exceed --npudump-dump-limit "
-            f"({case.settings.dump_limit} bytes): only {len(chosen)} are dumped, sources first, else in "
-            f"execution order"
+            f"({case.settings.dump_limit} bytes): only {len(chosen)} are dumped, sources and what "
+            f"feeds them first, else in execution order"
         )
     if not chosen:
         problem = f"not run: {notes[0]}"
         return Plan(wanted, omitted=omitted, skipped=Escalation(omitted=omitted, problem=problem))
     raw, unresolved = _raw_layers(case, first, dump, chosen)
+    if nameless := beside.intersection(unresolved):
+        chosen = tuple(layer for layer in chosen if layer not in nameless)
+        raw, unresolved = _raw_layers(case, first, dump, chosen)
     if case.request.scene == "op":
         return Plan(chosen, (), omitted, (*notes, "acl.json cannot select single operators: all were dumped"))
     if unresolved and sum(sizes.values()) > case.settings.dump_limit:

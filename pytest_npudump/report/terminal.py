@@ -9,6 +9,7 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.report.isolated import isolated_lines
 from pytest_npudump.report.origins import more_sources, source_lines
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
@@ -179,6 +180,7 @@ def _escalation_lines(result: Result, escalation: Escalation, limit: int | None)
         return [f"second run: {escalation.problem}"]
     findings = escalation.findings
     lines = [f"second run: {_reproduction(result, escalation)} ({_layers(escalation)} dumped as tensors)"]
+    lines += isolated_lines(escalation.isolated, brief=limit is not None)
     for finding in _most_telling(findings, result.outcome.sources)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed("note", escalation.notes, limit)

@@ -139,7 +139,16 @@ def test_a_dump_of_all_layers_beyond_the_limit_is_not_made(flow: Flow) -> None:
 
 
 def test_a_golden_that_has_the_raw_names_tells_them(flow: Flow) -> None:
-    assert _printed(flow, names="net/").raw_layers == ("net/BatchNormalization@0",)
+    assert _printed(flow, names="net/").raw_layers == ("net/BatchNormalization@0", "net/Conv@0")
+
+
+def test_what_feeds_a_source_is_dumped_behind_it_and_does_not_push_it_out(flow: Flow) -> None:
+    plan = _printed(flow, names="net/")
+    assert plan.layers == ("net/BatchNormalization@0", "net_Conv@0")
+    assert [str(key) for key in plan.suspects] == ["net/BatchNormalization@0:output.0"]
+    tight = _printed(flow, names="net/", dump_limit=150_000)
+    assert (tight.layers, tight.omitted) == (("net/BatchNormalization@0",), ())
+    assert "sources and what feeds them first" in tight.notes[0]
 
 
 def test_a_marker_that_has_the_raw_names_tells_them(flow: Flow) -> None:

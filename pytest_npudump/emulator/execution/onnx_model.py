@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.values.dtypes import BY_GE
 from pytest_npudump.emulator.dumps import recorder
 from pytest_npudump.emulator.dumps.plan import Plan, plan
+from pytest_npudump.emulator.execution.distorted_model import distorted_model
 from pytest_npudump.emulator.execution.dynamic_shapes import SHAPE_DATA, gears_of
 from pytest_npudump.emulator.execution.failed_operator import Graph, injected_failure, real_failure
 from pytest_npudump.emulator.machine.fault_injection import Faults
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
     from pytest_npudump.emulator.dumps.writer import Deliver
     from pytest_npudump.emulator.execution.dynamic_shapes import Gears, Option
+    from pytest_npudump.emulator.machine.fault_injection import Distortion
     from pytest_npudump.emulator.machine.streams import Context
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
@@ -150,7 +152,8 @@ class Model:
 
     def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if self._session is None:
-            self._session = sessions.plain_session(self.source)
+            names = (self.name, self.graph_name)
+            self._session = _plain_session(self.source, self.faults.distorting(names))
         return sessions.run(self._session, feeds, [port.name for port in self.outputs])
 
     def _run_dumped(
@@ -198,7 +201,7 @@ def load(
     """
     known = Faults() if faults is None else faults
     varies = Varying() if varying is None else varying
-    model = _load_plain(source) if settings is None else _load_dumped(source, settings, known, varies)
+    model = _load_plain(source, known) if settings is None else _load_dumped(source, settings, known, varies)
     model.faults, model.varying = known, varies
     option = options.get(model.name) or options.get(model.graph_name)
     if option is None:
@@ -217,12 +220,21 @@ def _in_largest(ports: Sequence[Port], shapes: Sequence[tuple[int, ...]]) -> tup
     return tuple(replace(port, largest=shape) for port, shape in zip(ports, shapes, strict=True))
 
 
-def _load_plain(source: Path | bytes) -> Model:
+def _load_plain(source: Path | bytes, faults: Faults) -> Model:
     session = sessions.plain_session(source)
     graph_name = session.get_modelmeta().graph_name
     name = source.stem if isinstance(source, Path) else graph_name
+    if distorting := faults.distorting((name, graph_name)):
+        session = _plain_session(source, distorting)
     inputs, outputs = _ports(session.get_inputs()), _ports(session.get_outputs())
     return Model(source, name, inputs, outputs, graph_name=graph_name, _session=session)
+
+
+def _plain_session(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
+    if not faults:
+        return sessions.plain_session(source)
+    proto = distorted_model(source, faults)
+    return sessions.exposed_session(source, proto, (), threads=0, optimised=True)
 
 
 def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, varying: Varying) -> Model:
@@ -231,7 +243,12 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, v
     data = prepared.inputs
     files = plan(settings, names, prepared.operators, data, faults.trampling(names))
     inner = [tensor for tensor in files.tensors if tensor not in data]
-    session = prepared.session(inner, varying.variation)
+    variation = varying.variation
+    if distorting := faults.distorting(names):
+        how: dict[str, Any] = {"threads": variation.threads, "optimised": variation.optimised}
+        session = sessions.exposed_session(source, distorted_model(source, distorting), inner, **how)
+    else:
+        session = prepared.session(inner, variation)
     inputs = _ports(session.get_inputs())
     outputs = _ports(session.get_outputs()[: prepared.outputs])
     return Model(source, names[0], inputs, outputs, plan=files, graph_name=names[1], _exposed=session)

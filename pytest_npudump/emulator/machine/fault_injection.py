@@ -48,17 +48,35 @@ class Failure:
     first: int
 
 
+@dataclass(frozen=True, slots=True)
+class Distortion:
+    """An operator that computes wrongly.
+
+    Attributes:
+        model: name of the model, as in dumps.
+        operator: its raw name.
+        factor: what its floating-point outputs are multiplied by.
+        offset: what is added to them then.
+    """
+
+    model: str
+    operator: str
+    factor: float
+    offset: float
+
+
 @dataclass(slots=True)
 class Faults:
     """All faults of a machine.
 
     Attributes:
-        tramplings, failures: what is injected.
+        tramplings, failures, distortions: what is injected.
         calls: how often each type of single operator was called.
     """
 
     tramplings: list[Trampling] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    distortions: list[Distortion] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
 
     def failing(self, models: Collection[str], execution: int) -> tuple[Failure, ...]:
@@ -81,6 +99,16 @@ class Faults:
     def trampling(self, models: Collection[str]) -> tuple[Trampling, ...]:
         """Return what is injected in a model known by the names ``models``."""
         return tuple(fault for fault in self.tramplings if fault.model in models)
+
+    def distort(self, fault: Distortion) -> None:
+        """Inject a fault in place of an earlier one of that operator."""
+        name = (fault.model, fault.operator)
+        self.distortions = [known for known in self.distortions if (known.model, known.operator) != name]
+        self.distortions.append(fault)
+
+    def distorting(self, models: Collection[str]) -> tuple[Distortion, ...]:
+        """Return what computes wrongly in a model known by the names ``models``."""
+        return tuple(fault for fault in self.distortions if fault.model in models)
 
 
 def trampled(tensor: Tensor, faults: Sequence[Trampling]) -> Tensor:

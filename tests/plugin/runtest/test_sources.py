@@ -82,7 +82,7 @@ def test_the_second_run_dumps_sources_before_what_follows_from_them(project: Pro
             "second run: the failure reproduced (2 layers dumped as tensors)",
             "  left/a:output.0: *",
             "  right/b:output.0: *",
-            "note: *: only 2 are dumped, sources first, else in execution order",
+            "note: *: only 2 are dumped, sources and what feeds them first, else in execution order",
         ]
     )
 

@@ -1,0 +1,113 @@
+"""The operators under suspicion: the sources of a failure, what feeds them, and each of them alone."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
+from pytest_npudump.graph.onnx_edges import read_onnx
+from pytest_npudump.reference.name_map import NameMap
+from pytest_npudump.reference.reference_model import ReferenceModel
+from pytest_npudump.reference.suspects import Bench
+from pytest_npudump.regression.second_run_reference import failing_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
+    from pytest_npudump.reference.suspects import Isolated
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.outcome import FirstRun, Outcome
+
+_ADVICE = "reference= names the ONNX model by which an operator can be judged alone"
+
+
+def suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
+    """Return the outputs to be judged by their inputs, in order of execution.
+
+    They are each independent source and where its change begins; the first failure where no source is known.
+    """
+    found: list[TensorKey] = []
+    for source in outcome.sources.independent if outcome.sources is not None else ():
+        found += [source.key] if source.begins is None else [source.key, source.begins]
+    outputs = [key for key in dict.fromkeys(found or failing_keys(outcome)) if key.io == "output"]
+    return tuple(outputs if found else outputs[:1])
+
+
+def feeders_of(case: Case, outcome: Outcome, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers whose outputs are what the suspects read, as far as that is known, nearest first.
+
+    Args:
+        case: the test.
+        outcome: of its first run.
+        dump: that run's; what it has not dumped is left out.
+        suspects: the outputs under suspicion.
+    """
+    table = outcome.comparison.actual if outcome.comparison is not None else None
+    table = StatsTable.from_records(dump.records) if table is None else table
+    edges, _ = edges_at_hand(case.runtime.activity.models, dump.root, table)
+    if case.reference is not None:
+        with suppress(NpudumpError):  # judging by it has told
+            edges = edges.completed(read_onnx(case.reference.path))
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    ports = (port for key in suspects for port in edges.feeds.get(sanitise(key.layer), ()))
+    layers = (sanitise(port.layer) for port in ports if port not in (None, UNKNOWN, SEVERAL))
+    return tuple(dict.fromkeys(dumped[layer] for layer in layers if layer in dumped))
+
+
+def isolate_suspects(
+    case: Case, first: FirstRun, suspects: tuple[TensorKey, ...], records: Sequence[TensorRecord]
+) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
+    """Judge the suspects by the inputs that the second run dumped.
+
+    The ONNX model is the test's reference, or else the one that ran, or that lies beside what ran.
+
+    Args:
+        case: the test.
+        first: its first run.
+        suspects: the outputs under suspicion.
+        records: the second run's tensors.
+
+    Returns:
+        The verdicts, and a note where there can be none.
+    """
+    plain = case.runtime.name == "emulator"
+    present = {record.key.layer for record in first.dump.records} if first.dump is not None else set[str]()
+    files = _onnx_files(case)
+    if not suspects or (case.reference is None and not files):
+        return (), ()
+    if case.reference is None and len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        return (), (f"no operator was judged alone: several models ran ({names}); {_ADVICE}",)
+    try:
+        if case.reference is not None:
+            bench = case.reference.bench(plain=plain)
+        else:
+            bench = Bench(ReferenceModel.read(files[0]), NameMap(), own=True, plain=plain)
+        return bench.isolate(suspects, records, present), ()
+    except NpudumpError as error:
+        return (), (f"no operator was judged alone: {error}",)
+
+
+def with_graph_inputs(
+    records: Iterable[TensorRecord], layers: Iterable[str], dump: Dump
+) -> tuple[TensorRecord, ...]:
+    """Return ``records`` and all inputs of graphs among ``layers``.
+
+    CANN dumps one with each operator that reads it, under one name.
+    """
+    wanted = {sanitise(layer) for layer in layers}
+    inputs = (r for r in dump.records if r.op_type == GRAPH_INPUT and sanitise(r.key.layer) in wanted)
+    return (*(record for record in records if record.op_type != GRAPH_INPUT), *inputs)
+
+
+def _onnx_files(case: Case) -> list[Path]:
+    files = (path.with_suffix(".onnx") for path in case.runtime.activity.models)
+    return [file for file in dict.fromkeys(files) if file.is_file()]

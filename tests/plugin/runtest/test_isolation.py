@@ -1,0 +1,87 @@
+"""The operator alone: what a failure says of the kernel, the weights, and of what only passes a change on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.plugin.runtest.test_sources import write
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+DUMPS = "--npudump-dump-dir=dumps"
+FAULTY = """
+    from pytest_npudump.emulator import faults
+    faults.distort("small", "left/a", factor=1.001)
+    faults.distort("small", "right/b", offset=0.01)
+"""
+
+
+def isolated(project: Project) -> dict[str, dict[str, Any]]:
+    escalation: Any = project.report()["escalation"]
+    return {found["key"]: found for found in escalation["isolated"]}
+
+
+@pytest.fixture
+def recorded(project: Project) -> Project:
+    """A project with a golden of the model as it should be, which is the reference as well."""
+    write(project)
+    project.path.joinpath("reference.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    project.marked()
+    project.record()
+    return project
+
+
+def test_wrong_kernels_in_independent_branches_are_both_convicted(recorded: Project) -> None:
+    recorded.marked(body=FAULTY + recorded.body)
+    result = recorded.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "sources:    2 sources: left/a:output.0 *, right/b:output.0 *",
+            "alone:      left/a:output.0 is CONVICTED: * by small.onnx: 0.001 off *; its kernel did it",
+            "alone:      right/b:output.0 is CONVICTED: *",
+        ]
+    )
+    found = isolated(recorded)
+    assert {key: one["verdict"] for key, one in found.items()} == {
+        "left/a:output.0": "convicted",
+        "right/b:output.0": "convicted",
+    }
+    one = found["left/a:output.0"]
+    assert one["relative_l2"] == pytest.approx(1e-3, rel=1e-3)
+    assert (one["model"], one["own_model"], one["op_type"], one["why"]) == ("small.onnx", True, "Mul", None)
+
+
+def test_a_changed_weight_is_not_blamed_on_the_kernel_by_the_model_that_ran(recorded: Project) -> None:
+    write(recorded, left_b=0.1)
+    result = recorded.run(DUMPS)
+    result.stdout.fnmatch_lines(
+        ["alone:      left/b:output.0 computes what small.onnx, the model that ran, says (0 off): *"]
+    )
+    assert isolated(recorded)["left/b:output.0"]["verdict"] == "acquitted"
+
+
+def test_a_changed_weight_is_convicted_by_the_unchanged_reference(recorded: Project) -> None:
+    recorded.marked("reference='reference.onnx'")
+    write(recorded, left_b=0.1)
+    result = recorded.run(DUMPS)
+    result.stdout.fnmatch_lines(
+        [
+            "alone:      left/b:output.0 is CONVICTED: * by reference.onnx: 0.1 off *; its kernel, weights or attributes did it"
+        ]
+    )
+    found = isolated(recorded)
+    assert list(found) == ["left/b:output.0"]
+    assert found["left/b:output.0"]["own_model"] is False
+
+
+def test_inputs_beyond_the_limit_are_said_to_be_missing(recorded: Project) -> None:
+    recorded.marked(body=FAULTY + recorded.body)
+    recorded.run(DUMPS, "--npudump-dump-limit=600")
+    assert {one["why"] for one in isolated(recorded).values()} == {
+        "of its inputs the second run has not dumped 'image'",
+        "of its inputs the second run has not dumped 'right/a'",
+    }

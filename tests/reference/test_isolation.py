@@ -1,0 +1,136 @@
+"""Verdicts on one operator alone, against numpy in float64."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.reference.isolation import (
+    ACQUITTED,
+    CONVICTED,
+    HEALTHY,
+    MARGIN,
+    UNKNOWN,
+    healthy,
+    judge_alone,
+    noise_of,
+)
+
+RNG = np.random.default_rng(5)
+LEFT, RIGHT = RNG.normal(size=(64, 300)), RNG.normal(size=(300, 48))
+EXACT = LEFT @ RIGHT
+WIDE = EXACT.astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_another_order_of_summation_convicts_nobody(dtype: str) -> None:
+    kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    left, right = LEFT.astype(kind).astype(np.float32), RIGHT.astype(kind).astype(np.float32)
+    backwards = sum(np.outer(left[:, k], right[k]) for k in reversed(range(300)))
+    device = np.asarray(backwards, np.float32).astype(kind)
+    found = judge_alone("MatMul", dtype, device, [left @ right])
+    assert found.verdict == ACQUITTED
+    assert found.apart <= HEALTHY[dtype].usual * MARGIN
+
+
+@given(st.floats(1e-5, 0.5))
+def test_what_is_off_by_a_factor_is_measured_and_convicted(size: float) -> None:
+    found = judge_alone("Softmax", "float32", (EXACT * (1 + size)).astype(np.float32), [WIDE])
+    assert found.verdict == CONVICTED
+    assert found.apart == pytest.approx(size, rel=2e-2)
+    assert found.allowed == MARGIN * HEALTHY["float32"].usual
+
+
+@pytest.mark.parametrize(
+    ("op_type", "dtype", "size", "plain", "verdict"),
+    [
+        ("MatMul", "float32", 5e-4, False, UNKNOWN),
+        ("MatMul", "float32", 5e-4, True, CONVICTED),
+        ("Softmax", "float32", 5e-4, False, CONVICTED),
+        ("MatMul", "float32", 1e-2, False, CONVICTED),
+        ("ReduceMean", "float16", 5e-3, False, UNKNOWN),
+        ("ReduceMean", "float16", 5e-3, True, CONVICTED),
+        ("ReduceMean", "float16", 5e-2, False, CONVICTED),
+        ("ReduceMean", "bfloat16", 1e-2, False, CONVICTED),
+    ],
+)
+def test_between_float32_and_what_a_device_may_use_instead_nothing_is_claimed(
+    op_type: str, dtype: str, size: float, plain: bool, verdict: str
+) -> None:
+    kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    noise = 1 + size * np.sign(RNG.normal(size=EXACT.shape))
+    found = judge_alone(op_type, dtype, (EXACT * noise).astype(kind), [WIDE], plain=plain)
+    assert found.verdict == verdict
+    assert bool(found.why) is (verdict == UNKNOWN)
+
+
+def test_a_sum_that_cancels_may_be_as_far_off_as_its_inputs_make_it() -> None:
+    values = RNG.normal(size=(8, 4096)).astype(np.float32)
+    values -= values.mean(axis=1, keepdims=True)
+    exact = values.astype(np.float64).sum(axis=1)
+    wide = values.sum(axis=1)
+    moved = (values * (1 + np.finfo(np.float32).eps * RNG.uniform(-1, 1, values.shape))).astype(np.float32)
+    noise = noise_of({"y": wide}, {"y": moved.sum(axis=1)}, "y")
+    assert noise > 1e-5
+    bounds = healthy("ReduceSum", "float32", noise, plain=True)
+    assert bounds is not None
+    off = np.linalg.norm(exact - wide) / np.linalg.norm(wide)
+    found = judge_alone("ReduceSum", "float32", exact.astype(np.float32), [wide], noise=noise)
+    assert (found.verdict, found.apart) == (ACQUITTED, pytest.approx(off, rel=1e-3))
+    assert judge_alone("ReduceSum", "float32", exact.astype(np.float32), [wide]).verdict == CONVICTED
+
+
+def test_what_float16_cannot_hold_may_be_infinite_or_its_largest_number() -> None:
+    expected = np.array([7e4, -7e4, 1.0], np.float32)
+    for device in ([np.inf, -np.inf, 1.0], [65504, -65504, 1.0]):
+        assert judge_alone("Mul", "float16", np.array(device, np.float16), [expected]).verdict == ACQUITTED
+    swapped = np.array([-np.inf, np.inf, 1.0], np.float16)
+    assert judge_alone("Mul", "float16", swapped, [expected]).verdict == CONVICTED
+
+
+def test_nan_where_the_inputs_give_numbers_convicts_unless_they_hold_nan_themselves() -> None:
+    device = WIDE.copy()
+    device[3, 4] = np.nan
+    found = judge_alone("Relu", "float32", device, [WIDE])
+    assert (found.verdict, math.isinf(found.apart)) == (CONVICTED, True)
+    assert judge_alone("Relu", "float32", device, [WIDE], finite=False).verdict == UNKNOWN
+    assert judge_alone("Relu", "float32", device, [device]).verdict == ACQUITTED
+
+
+def test_the_nearest_way_to_hold_the_weights_counts() -> None:
+    halves = (LEFT @ RIGHT.astype(np.float16).astype(np.float64)).astype(np.float32)
+    device = halves.astype(np.float16)
+    assert judge_alone("MatMul", "float16", device, [WIDE, halves]).verdict == ACQUITTED
+    assert judge_alone("MatMul", "float16", device, [WIDE], plain=True).verdict == CONVICTED
+
+
+@pytest.mark.parametrize(
+    ("op_type", "wrong", "verdict"),
+    [
+        ("Shape", 0, ACQUITTED),
+        ("Shape", 1, CONVICTED),
+        ("ArgMax", 5, UNKNOWN),
+        ("QuantizeLinear", 1, UNKNOWN),
+        ("QuantizeLinear", 2, CONVICTED),
+    ],
+)
+def test_integers_are_exact_but_for_ties_and_rounding(op_type: str, wrong: int, verdict: str) -> None:
+    expected = np.arange(12, dtype=np.int64)
+    device = expected.copy()
+    device[7] += wrong
+    assert judge_alone(op_type, "int32", device.astype(np.int32), [expected]).verdict == verdict
+
+
+def test_other_shapes_and_types_that_were_not_measured_are_said_to_be_unknown() -> None:
+    turned = judge_alone("Transpose", "float32", WIDE.T, [WIDE])
+    assert (turned.verdict, turned.why) == (UNKNOWN, "its shape is [48, 64], these inputs give [64, 48]")
+    eight = judge_alone("Relu", "float8_e4m3fn", WIDE, [WIDE])
+    assert (eight.verdict, eight.why) == (
+        UNKNOWN,
+        "how far a healthy operator is off in float8_e4m3fn is not known",
+    )
