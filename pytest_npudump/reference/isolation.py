@@ -175,9 +175,13 @@ def _distance(actual: Array, expected: Array, largest: float) -> float:
         same = held | (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     if not np.all(same | (finite & np.isfinite(actual))):
         return math.inf
-    difference = float(np.linalg.norm(np.where(same, 0.0, actual - np.where(finite, expected, 0.0))))
-    scale = float(np.linalg.norm(np.where(finite, expected, 0.0)))
+    difference = _norm(np.where(same, 0.0, actual - np.where(finite, expected, 0.0)))
+    scale = _norm(np.where(finite, expected, 0.0))
     return difference / scale if scale else math.inf if difference else 0.0
+
+
+def _norm(array: Array) -> float:
+    return math.sqrt(float(np.sum(np.square(array))))
 
 
 def noise_of(outputs: Mapping[str, Array], moved: Mapping[str, Array], name: str) -> float:

@@ -239,7 +239,7 @@ def _fed(record: TensorRecord, dtype: str, shape: tuple[int, ...]) -> Array:
         raise _NotAtHandError(f"{record.key} has {array.ndim} axes, the model has {len(shape)} there")
     kinds = ("f", "iub")
     wanted = np.dtype(dtype).kind
-    numeric = array.dtype.kind if array.dtype.isbuiltin == 1 else "f"
+    numeric = array.dtype.kind if array.dtype.kind in "iub" else "f"
     if not any(wanted in kind and numeric in kind for kind in kinds):
         raise _NotAtHandError(f"{record.key} is {record.dtype}, the model has {dtype} there")
     return array.astype(dtype)

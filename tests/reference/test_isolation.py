@@ -60,7 +60,7 @@ def test_what_is_off_by_a_factor_is_measured_and_convicted(size: float) -> None:
     ],
 )
 def test_between_float32_and_what_a_device_may_use_instead_nothing_is_claimed(
-    op_type: str, dtype: str, size: float, plain: bool, verdict: str
+    op_type: str, dtype: str, size: float, *, plain: bool, verdict: str
 ) -> None:
     kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
     noise = 1 + size * np.sign(RNG.normal(size=EXACT.shape))
