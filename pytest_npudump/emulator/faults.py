@@ -37,9 +37,8 @@ def distort(model: str, operator: str, *, factor: float = 1.0, offset: float = 0
 
     It stands for a kernel with an error. Its floating-point outputs are ``factor`` times what they should be,
     plus ``offset``, and whatever follows goes on with them, dumped or not. The last call for an operator
-    counts, so that a test may make it each time it runs. Loading a model fails with ACL's
-    100000 or 500002 as for any file that cannot be run, where it has no such operator, or one without such
-    outputs. Single operators (``acl.op``) and models with gears are not distorted.
+    counts, so that a test may make it each time it runs. A model that has no such operator, or one without
+    such outputs, is refused when it is loaded. Single operators (``acl.op``) are not distorted.
 
     Args:
         model: its file's stem, or its graph's name.

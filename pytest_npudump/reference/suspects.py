@@ -43,7 +43,9 @@ class Isolated:
         key: its output.
         op_type: ONNX's type; "" where it has no counterpart.
         model: name of the ONNX file it was recomputed with.
-        own: whether that is the model that ran, and not a reference: its weights are those of the run.
+        own: whether that is the model that ran, or lies beside it, and not a reference: its weights are
+            those of the run.
+        converted: whether it lies beside what ran, which was made of it as far as is known.
         alone: the verdict.
     """
 
@@ -52,6 +54,7 @@ class Isolated:
     model: str
     own: bool
     alone: Alone
+    converted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; what was not measured, or is infinite, is null."""
@@ -66,6 +69,7 @@ class Isolated:
             "why": self.alone.why or None,
             "model": self.model,
             "own_model": self.own,
+            "converted": self.converted,
         }
 
 
@@ -76,13 +80,15 @@ class Bench:
     Attributes:
         model: the ONNX model.
         mapping: names that it does not know.
-        own: whether it is the model that ran.
+        own: whether it is the model that ran, or lies beside it.
+        converted: whether it lies beside what ran.
         plain: whether the device is known to compute with float32 operands and accumulators.
     """
 
     model: ReferenceModel
     mapping: NameMap
     own: bool = False
+    converted: bool = False
     plain: bool = False
 
     def isolate(
@@ -115,7 +121,8 @@ class Bench:
             except NpudumpError as error:
                 alone = Alone(UNKNOWN, why=str(error))
             op_type = node.operator.op_type if node is not None else ""
-            judged.append(Isolated(key, op_type, self.model.path.name, self.own, alone))
+            name = self.model.path.name
+            judged.append(Isolated(key, op_type, name, self.own, alone, self.converted))
         return tuple(judged)
 
     def _fed_by(self, node: Node) -> tuple[str, ...]:

@@ -90,7 +90,9 @@ def isolate_suspects(
         if case.reference is not None:
             bench = case.reference.bench(plain=plain)
         else:
-            bench = Bench(ReferenceModel.read(files[0]), NameMap(), own=True, plain=plain)
+            converted = not plain and files[0] not in case.runtime.activity.models
+            model = ReferenceModel.read(files[0])
+            bench = Bench(model, NameMap(), own=True, converted=converted, plain=plain)
         return bench.isolate(suspects, records, present), ()
     except NpudumpError as error:
         return (), (f"no operator was judged alone: {error}",)

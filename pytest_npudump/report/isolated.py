@@ -36,11 +36,12 @@ def _sentence(one: Isolated) -> str:
     apart = "" if math.isnan(alone.apart) else f"{alone.apart:.2g} off"
     if alone.verdict == CONVICTED:
         given = "kernel" if one.own else "kernel, weights or attributes"
+        given += " or its conversion" * one.converted
         off = alone.why or f"{apart} (relative L2), and a healthy operator no more than {alone.allowed:.2g}"
         return f"is CONVICTED: not what its inputs give by {one.model}: {off}; its {given} did it"
     if alone.verdict == ACQUITTED and one.own:
         return (
-            f"computes what {one.model}, the model that ran, says ({apart}): its weights, its attributes or "
+            f"computes what {one.model}, the run's own model, says ({apart}): its weights, its attributes or "
             f"what came in have changed; reference= can tell which"
         )
     if alone.verdict == ACQUITTED:

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
 from pytest_npudump.emulator.execution.onnx_model import load
-from pytest_npudump.emulator.faults import trample
+from pytest_npudump.emulator.faults import distort, trample
+from pytest_npudump.emulator.process.state import process
+from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.tensor_types import from_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +43,6 @@ def run_half(
     path = save_graph(helper.make_graph(nodes, "half", [x], [y]), "half.onnx")
 
     def run(values: list[float]) -> dict[str, Path]:
-        from pytest_npudump.dump.values.dtypes import BY_NAME
-        from pytest_npudump.onnxmodels.tensor_types import from_array
-
         model = load(path, _settings(tmp_path / "dump", all_models=True, overflow=True))
         clock = iter(range(1795239189932086, 1795239189932999)).__next__
         model.run([from_array(BY_NAME["float32"], np.array(values, np.float32))], clock)
@@ -110,3 +111,56 @@ def test_a_trampling_changes_the_bits_from_the_operator_on(
 def test_a_trampling_of_nothing_is_refused(first: int, elements: int) -> None:
     with pytest.raises(ValueError, match="at least"):
         trample("m", by="a", victim="b", first=first, elements=elements)
+
+
+@pytest.fixture
+def chain(save_graph: Callable[[onnx.GraphProto, str], Path]) -> Path:
+    """x -> Neg -> Shape and Abs, in float32."""
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"], name="neg"),
+        helper.make_node("Shape", ["a"], ["s"], name="shape"),
+        helper.make_node("Abs", ["a"], ["y"], name="abs"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    outputs = [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [2]),
+        helper.make_tensor_value_info("s", TensorProto.INT64, [1]),
+    ]
+    return save_graph(helper.make_graph(nodes, "graph", [x], outputs), "chain.onnx")
+
+
+@pytest.mark.parametrize("dumped", [False, True])
+def test_what_follows_a_distorted_operator_goes_on_with_that(
+    chain: Path, acl: Any, tmp_path: Path, *, dumped: bool
+) -> None:
+    assert acl.init() == 0
+    distort("chain", "neg", factor=7.0)
+    distort("chain", "neg", factor=2.0, offset=0.5)
+    settings = _settings(tmp_path / "dump", all_models=True) if dumped else None
+    model = load(chain, settings, faults=process().faults)
+    fed = from_array(BY_NAME["float32"], np.array([1.0, -3.0], np.float32))
+    y, shape = model.run([fed], iter(range(1795239189932086, 1795239189932999)).__next__)
+    assert y.data.tolist() == [1.5, 6.5]
+    assert shape.data.tolist() == [2]
+    assert len([f for f in (tmp_path / "dump").rglob("Neg.*") if f.is_file()]) == dumped
+
+
+@pytest.mark.parametrize(
+    ("operator", "words"),
+    [("gone", "chain has no operator 'gone'"), ("shape", "shape gives int64, expected float16")],
+)
+def test_a_distortion_that_cannot_be_is_refused_when_the_model_is_loaded(
+    chain: Path, acl: Any, operator: str, words: str
+) -> None:
+    assert acl.init() == 0
+    distort("chain", operator, factor=2.0)
+    with pytest.raises(ModelError, match=words):
+        load(chain, None, faults=process().faults)
+
+
+@pytest.mark.parametrize(
+    "fault", [{}, {"factor": float("nan")}, {"offset": float("inf")}, {"factor": 2.0, "operator": ""}]
+)
+def test_a_distortion_has_to_change_something(fault: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        distort("chain", **{"operator": "neg", **fault})

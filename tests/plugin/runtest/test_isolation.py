@@ -59,7 +59,7 @@ def test_a_changed_weight_is_not_blamed_on_the_kernel_by_the_model_that_ran(reco
     write(recorded, left_b=0.1)
     result = recorded.run(DUMPS)
     result.stdout.fnmatch_lines(
-        ["alone:      left/b:output.0 computes what small.onnx, the model that ran, says (0 off): *"]
+        ["alone:      left/b:output.0 computes what small.onnx, the run's own model, says (0 off): *"]
     )
     assert isolated(recorded)["left/b:output.0"]["verdict"] == "acquitted"
 
@@ -69,9 +69,7 @@ def test_a_changed_weight_is_convicted_by_the_unchanged_reference(recorded: Proj
     write(recorded, left_b=0.1)
     result = recorded.run(DUMPS)
     result.stdout.fnmatch_lines(
-        [
-            "alone:      left/b:output.0 is CONVICTED: * by reference.onnx: 0.1 off *; its kernel, weights or attributes *"
-        ]
+        ["alone:      left/b:output.0 is CONVICTED: * by reference.onnx: 0.1 off *; its kernel, weights *"]
     )
     found = isolated(recorded)
     assert list(found) == ["left/b:output.0"]
