@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNBROKEN = 2**31 - 1
 
+_MARKER = re.compile(r"^(?:<<<<<<<|>>>>>>>|\|\|\|\|\|\|\|) ", re.MULTILINE)
 _DEPTH = 32
 _VALUES = 100_000
 """A list of as many numbers takes half a second; the overflows of 30,000 operators are fewer values."""
@@ -67,6 +68,7 @@ def load_mapping(text: str) -> Document:
         YamlError: the text is not YAML, not a mapping, larger or deeper than anything that is read here, or
             uses tags, anchors, aliases, directives, merge keys or a key twice.
     """
+    _refuse_conflicts(text)
     _refuse_breaks(text)
     try:
         events: Iterable[Any] = yaml.parse(text, Loader=_LOADER)
@@ -74,7 +76,7 @@ def load_mapping(text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise YamlError(line, _conflict(text) or f"not YAML: {error.problem or error.context}") from None
+        raise YamlError(line, f"not YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise YamlError(
             _line_of(text, getattr(error, "position", 0)), f"not YAML: {error}".split("\n")[0]
@@ -248,10 +250,14 @@ def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
-def _conflict(text: str) -> str:
-    if text.startswith("<<<<<<< ") or "\n<<<<<<< " in text or "\n>>>>>>> " in text:
-        return "the conflict markers of a git merge are still in the file, resolve them"
-    return ""
+def _refuse_conflicts(text: str) -> None:
+    """Name the first marker that a merge of git has left: no plain key and no line of a block begins so."""
+    found = _MARKER.search(text)
+    if found:
+        raise YamlError(
+            _line_of(text, found.start()),
+            "the conflict markers of a git merge are still in the file, resolve them",
+        )
 
 
 def _line_of(text: str, position: int) -> int:

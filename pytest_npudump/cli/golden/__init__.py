@@ -38,6 +38,18 @@ _SHOW = (
     "whatever they hold."
 )
 
+_VERIFY = (
+    "Read golden files, and the tensors beside them, as a test would: whether each can be read, has no "
+    "conflict markers of git, belongs to the tensors beside it, and claims a test of its own. Exit 0: all "
+    "are sound; 1: some are not; 2: there is nothing to look at."
+)
+
+_MERGE = (
+    "Join two approvals of a golden that touch different layers, as git's merge driver: OURS becomes the "
+    "joined golden. What both have changed has conflict markers around it. Exit 0; 1 where there are "
+    "conflicts; 2 where a file cannot be read or written."
+)
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's verbs; :data:`VERBS` has what adds the arguments of each."""
@@ -51,6 +63,27 @@ def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noise", action="store_true", help="the widest bounds that were measured")
     parser.add_argument("-n", "--limit", type=int, default=20, help="most tensors shown (default 20; 0: all)")
     add_json_option(parser)
+
+
+def _verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        default=[Path("golden")],
+        metavar="PATH",
+        help="golden files, and folders of them; default: golden",
+    )
+    add_json_option(parser)
+
+
+def _merge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "base", type=Path, metavar="BASE", help="the golden that both were made of (git's %%O)"
+    )
+    parser.add_argument("ours", type=Path, metavar="OURS", help="our golden, which is replaced (%%A)")
+    parser.add_argument("theirs", type=Path, metavar="THEIRS", help="their golden (%%B)")
+    parser.add_argument("name", type=Path, nargs="?", metavar="NAME", help="its name in messages (%%P)")
 
 
 def _add_tests(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +149,8 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "accept": ("make these runs the goldens, without running again", _ACCEPT, _accept),
     "review": ("decide about these runs one by one", _REVIEW, _review),
     "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
+    "verify": ("whether golden files can be read and belong together", _VERIFY, _verify),
+    "merge": ("join two approvals of a golden, as git's merge driver", _MERGE, _merge),
     "show": ("what a golden says of its origin and of its noise", _SHOW, _show),
 }
 """By the name of a module of this folder with ``run(arguments) -> exit code``: summary, description, and what

@@ -1,0 +1,55 @@
+"""``npudump golden merge``: git's merge driver for golden files."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output import to_stderr
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.merge import merge
+from pytest_npudump.storage.atomic import write_whole
+from pytest_npudump.storage.regular_file import read_regular
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+_SHOWN = 5
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the joined golden into OURS; 1 where there are conflicts, which have markers in it.
+
+    Raises:
+        OSError: a file cannot be read or written; OURS is as it was.
+    """
+    name = arguments.name or arguments.ours
+    try:
+        texts = [_text(path, name) for path in (arguments.base, arguments.ours, arguments.theirs)]
+        merged = merge(name, *texts)
+    except GoldenError as error:
+        _merge_lines(arguments)
+        to_stderr(f"npudump: {error}; its lines are merged by git itself: look at all of it")
+        return 1
+    write_whole(arguments.ours, [merged.text.encode()])
+    if not merged.conflicts:
+        return 0
+    rest = len(merged.conflicts) - _SHOWN
+    shown = ", ".join(merged.conflicts[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    to_stderr(f"npudump: {name}: both sides have changed {shown}")
+    return 1
+
+
+def _text(path: Path, name: Path) -> str:
+    try:
+        return read_regular(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GoldenError(f"{name}: byte {error.start} is not UTF-8") from None
+
+
+def _merge_lines(arguments: argparse.Namespace) -> None:
+    """Have git put its markers into OURS: a file without any would look as if nothing of THEIRS were lost."""
+    command = ["git", "merge-file", "-L", "ours", "-L", "base", "-L", "theirs"]
+    files = [str(path) for path in (arguments.ours, arguments.base, arguments.theirs)]
+    subprocess.run([*command, "--", *files], check=False)  # noqa: S603 - the git that has called this

@@ -1,0 +1,40 @@
+"""``npudump golden verify``: whether golden files can be read and belong together, for a pre-commit hook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output import emit, write_json
+from pytest_npudump.errors import RequestError
+from pytest_npudump.golden.integrity import faults, files_below
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say what is wrong; 1 where anything is.
+
+    Raises:
+        RequestError: there is nothing to look at.
+    """
+    files = [file for path in arguments.paths for file in _files(path)]
+    found = [*faults(dict.fromkeys(files))]
+    if arguments.json:
+        write_json([{"path": str(fault.path), "reason": fault.reason} for fault in found], arguments.json)
+    if arguments.json != "-":
+        bad = len({fault.path for fault in found})
+        emit([*(fault.reason for fault in found), f"{len(files) - bad} of {len(files)} files are sound"])
+    return 1 if found else 0
+
+
+def _files(path: Path) -> Sequence[Path]:
+    if not path.is_dir():
+        if path.exists():
+            return [path]
+        raise RequestError(f"{path}: no such file or folder: name the folder of the goldens, or golden files")
+    if found := files_below(path):
+        return found
+    raise RequestError(f"{path}: holds no golden file: name the folder of the goldens")

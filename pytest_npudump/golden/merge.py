@@ -1,0 +1,230 @@
+"""Joining two approvals of one golden that touch different layers: by tensor, not by the lines around it.
+
+Lines are compared in the columns of all three files. A tensor's projections are those of the side whose
+statistics it has. Where a line is in conflict the text has the markers of git around that line, and around
+nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pytest_npudump.dump.table import PROJECTIONS, StatsTable
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden import rows
+from pytest_npudump.golden.projection_rows import render_projections
+from pytest_npudump.golden.text import BLOCKS, EDGES, OP_TYPES, REASON, Golden, parse, render
+from pytest_npudump.golden.three_way import Conflict, joined, joined_order
+from pytest_npudump.storage import safeyaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+_VERSION = "npudump-golden"
+_NO_KEY = "'': []\n"
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge has come to.
+
+    Attributes:
+        text: of the golden file; with markers where there are conflicts.
+        conflicts: what is in conflict: keys of the head, tensors, and layers of edges.
+    """
+
+    text: str
+    conflicts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides(Generic[T]):
+    """Something of the base, of ours and of theirs."""
+
+    base: T
+    ours: T
+    theirs: T
+
+    def map(self, function: Callable[[T], U]) -> _Sides[U]:
+        return _Sides(function(self.base), function(self.ours), function(self.theirs))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter((self.base, self.ours, self.theirs))
+
+
+def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
+    """Join two golden files that were made of one.
+
+    Args:
+        path: named in errors.
+        base: text of the file that both were; "" where both made it.
+        ours: text of the side that is merged into.
+        theirs: text of the other side.
+
+    Raises:
+        GoldenError: one of them is no golden file.
+    """
+    theirs_read = parse(theirs, path)
+    ours_read = parse(ours, path)
+    nothing = replace(ours_read, test="", producer={}, table=StatsTable.from_records([]), extra={}, blocks={})
+    sides = _Sides(parse(base, path) if base.strip() else nothing, ours_read, theirs_read)
+    if any(OP_TYPES in golden.blocks for golden in sides):
+        raise GoldenError(f"{path}: the record of a run, expected a golden file, which people approve")
+    try:
+        return _Merge(sides).result(path)
+    except ValueError as error:
+        raise GoldenError(f"{path}: the two sides cannot be written as one golden: {error}") from error
+
+
+class _Merge:
+    def __init__(self, sides: _Sides[Golden]) -> None:
+        self._sides = sides
+        self._columns = _columns(sides)
+        self._lines = sides.map(lambda golden: _table_lines(golden.table, self._columns))
+        self._conflicts: list[str] = []
+
+    def result(self, path: Path) -> Merged:
+        head = "".join(self._head())
+        order = self._order()
+        table = self._block(self._rows(order))
+        names = _flat(order)
+        blocks = {
+            PROJECTIONS: self._block(self._projections(names)),
+            EDGES: self._block(self._edges(names)),
+        }
+        texts = [f"{name}: |\n{blocks[name]}" for name in BLOCKS if blocks.get(name)]
+        text = "".join((head, "tensors: |\n", table, *texts))
+        if self._conflicts:
+            return Merged(text, tuple(dict.fromkeys(self._conflicts)))
+        return Merged(render(parse(text, path)), ())
+
+    def _head(self) -> Iterator[str]:
+        heads = self._sides.map(lambda golden: _head(golden, self._columns))
+        for key in dict.fromkeys([*heads.ours, *heads.theirs]):
+            found = joined(*_at(heads, key))
+            if key == REASON and isinstance(found, Conflict):
+                found = "; ".join(dict.fromkeys(str(one) for one in (found.ours, found.theirs) if one))
+            yield from self._told(key, _mapped(found, partial(_yaml, key)))
+        yield _yaml("columns", " ".join(self._columns))
+
+    def _told(self, name: str, found: str | Conflict[str]) -> Iterator[str]:
+        if not isinstance(found, Conflict):
+            yield found
+            return
+        self._conflicts.append(name)
+        yield f"<<<<<<< ours\n{found.ours}=======\n{found.theirs}>>>>>>> theirs\n"
+
+    def _order(self) -> list[list[str] | Conflict[list[str]]]:
+        """Return the tensors in the order of execution, without those that a side has removed in peace."""
+        base, ours, theirs = self._lines
+        gone = {key for key in base if key not in ours or key not in theirs}
+        peace = {key for key in gone if joined(base[key], ours.get(key), theirs.get(key)) is None}
+        kept = [[key for key in side if key not in peace] for side in (ours, theirs)]
+        return joined_order([key for key in base if key not in gone], *kept)
+
+    def _rows(self, order: Sequence[list[str] | Conflict[list[str]]]) -> Iterator[tuple[str, Any]]:
+        rows_of = {key: joined(*_at(self._lines, key)) for key in _flat(order)}
+        for chunk in order:
+            if not isinstance(chunk, Conflict):
+                yield from ((key, rows_of[key]) for key in chunk)
+                continue
+            texts = [
+                "".join(f"  {_side(rows_of[key], is_ours=is_ours)}\n" for key in keys)
+                for keys, is_ours in ((chunk.ours, True), (chunk.theirs, False))
+            ]
+            yield " ".join((chunk.ours + chunk.theirs)[:1]), Conflict(*texts)
+
+    def _projections(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        blocks = self._sides.map(lambda golden: _by_name(render_projections(golden.table)))
+        for key in names:
+            before, ours, theirs = _at(blocks, key)
+            row = _at(self._lines, key)
+            if row.ours == row.theirs:
+                yield key, joined(before, ours, theirs)
+            elif row.base in {row.ours, row.theirs}:
+                yield key, theirs if row.ours == row.base else ours
+            else:
+                yield key, ours if ours == theirs else Conflict(ours, theirs)
+
+    def _edges(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """Yield what feeds the layers of the result; nothing of a layer that is fed by one that has gone."""
+        blocks = self._sides.map(lambda golden: _by_name(golden.blocks.get(EDGES, "")))
+        kept = dict.fromkeys(map(_layer, names))
+        gone = {_layer(key) for side in self._lines for key in side} - kept.keys()
+        for layer in dict.fromkeys([*kept, *blocks.ours, *blocks.theirs]):
+            line = joined(*_at(blocks, layer))
+            told = f"{line.ours} {line.theirs}" if isinstance(line, Conflict) else line or ""
+            if layer not in gone and gone.isdisjoint(map(_layer, told.split())):
+                yield layer, line
+
+    def _block(self, lines: Iterable[tuple[str, Any]]) -> str:
+        """Return a block's text; lines without a value are left out, and those in conflict have markers."""
+        shown = ((name, _mapped(line, _indented)) for name, line in lines)
+        return "".join(text for name, line in shown for text in self._told(name, line))
+
+
+def _at(sides: _Sides[Any], key: str) -> _Sides[Any]:
+    return sides.map(lambda side: side.get(key))
+
+
+def _mapped(found: Any, function: Callable[[Any], str]) -> str | Conflict[str]:
+    """Return the text of a value, or of both sides of a conflict; "" for None."""
+    if isinstance(found, Conflict):
+        ours, theirs = (_mapped(side, function) for side in (found.ours, found.theirs))
+        return Conflict(ours, theirs)  # type: ignore[arg-type]
+    return "" if found is None else function(found)
+
+
+def _indented(text: str) -> str:
+    return text if text.startswith("  ") or not text else f"  {text}\n"
+
+
+def _yaml(key: str, value: Any) -> str:
+    """Return the lines of one key, as they are among others: alone, a scalar's would be in braces."""
+    return safeyaml.dump_mapping({key: value, "": []}).removesuffix(_NO_KEY)
+
+
+def _columns(sides: _Sides[Golden]) -> tuple[str, ...]:
+    """Return the columns that hold what any of the files says."""
+    used = {column for golden in sides for column in rows.columns_for(golden.table)}
+    if len({rows.common_digits(golden.table) for golden in sides if len(golden.table)}) > 1:
+        used.add("digits")
+    return next(layout for layout in sorted(rows.LAYOUTS, key=len) if used <= set(layout))
+
+
+def _table_lines(table: StatsTable, columns: Sequence[str]) -> dict[str, str]:
+    absent = ("",) * len(table) if "digest" in columns else ()
+    noise = ("-",) * len(table) if "noise" in columns else ()
+    full = replace(table, digests=table.digests or absent, noise=table.noise or noise)
+    return dict(zip(table.keys, rows.render_rows(full, columns), strict=True))
+
+
+def _head(golden: Golden, columns: Sequence[str]) -> dict[str, Any]:
+    if not golden.test:
+        return {}
+    digits = rows.common_digits(golden.table)
+    told = {"digits": digits} if digits and "digits" not in columns else {}
+    return {_VERSION: 1, "test": golden.test, "producer": {**golden.producer, **told}, **golden.extra}
+
+
+def _layer(key: str) -> str:
+    """Return the layer's name in a tensor's key, as edges spell it."""
+    return key.rpartition(":")[0].partition("#")[0]
+
+
+def _by_name(block: str) -> dict[str, str]:
+    return {line.partition(" ")[0]: line for line in block.splitlines()}
+
+
+def _flat(order: Iterable[list[str] | Conflict[list[str]]]) -> list[str]:
+    chunks = ([*chunk.ours, *chunk.theirs] if isinstance(chunk, Conflict) else chunk for chunk in order)
+    return [*dict.fromkeys(name for chunk in chunks for name in chunk)]
+
+
+def _side(row: Any, *, is_ours: bool) -> str:
+    return str((row.ours if is_ours else row.theirs) if isinstance(row, Conflict) else row)

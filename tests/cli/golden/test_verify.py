@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import yaml
+
+from pytest_npudump.golden.kept_tensors import KeptTensors
+from pytest_npudump.golden.pair import stage_pair
+from pytest_npudump.golden.store import read_golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Repository
+
+Run = Any
+
+
+@pytest.fixture
+def with_tensors(repository: Repository) -> Path:
+    """A golden with a tensor beside it."""
+    repository.approve("test_t", {"conv": 1.0})
+    golden = read_golden(repository.golden("test_t"))
+    kept = KeptTensors({"conv:output.0": (np.ones(2, np.float32), "float32")})
+    stage_pair(golden, kept.tensors, kept.metadata(golden)).commit()
+    return golden.path
+
+
+@pytest.mark.usefixtures("with_tensors")
+def test_sound_goldens_are_counted(repository: Repository, run: Run) -> None:
+    repository.approve("test_x", {"conv": 1.0})
+    done = run("golden", "verify")
+    assert (done.code, done.out, done.err) == (0, "3 of 3 files are sound\n", "")
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (
+            lambda text: text.replace("  conv", "<<<<<<< HEAD\n  conv"),
+            "line 6: the conflict markers of a git merge",
+        ),
+        (lambda text: "<<<<<<< HEAD\n" + text, "line 1: the conflict markers of a git merge"),
+        (
+            lambda text: text.replace("test: ", "<<<<<<< a: b\ntest: x\n=======\ntest: "),
+            "line 2: the conflict",
+        ),
+        (lambda text: text[:-9], "line 6: "),
+        (lambda text: text + text.splitlines(keepends=True)[-1], "stands here a second time"),
+        (lambda text: text.replace("columns: ", "repeats: 3\ncolumns: "), "repeats"),
+        (
+            lambda text: text.replace("columns: ", "golden_tensors: {recording: ab}\ncolumns: "),
+            "are not beside it",
+        ),
+        (lambda text: text + "edges: |\n  conv >\n", "is no edge"),
+        (lambda text: text[:0], "line 1: the file is empty"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(
+    repository: Repository, run: Run, damage: Callable[[str], str], told: str
+) -> None:
+    repository.approve("test_x", {"conv": 1.0})
+    repository.approve("test_y", {"conv": 1.0})
+    path = repository.golden("test_x")
+    path.write_text(damage(path.read_text()))
+    done = run("golden", "verify", "golden")
+    assert done.code == 1
+    assert told in done.out
+    assert "1 of 2 files are sound" in done.out
+
+
+def test_tensors_of_another_recording_are_told(with_tensors: Path, run: Run) -> None:
+    text = with_tensors.read_text()
+    with_tensors.write_text(text.replace("float32 2 1 1", "float32 2 3 3").replace(" 1.0 1.0", " 3.0 3.0"))
+    assert with_tensors.read_text() != text
+    done = run("golden", "verify")
+    assert done.code == 1
+    assert "was recorded with other statistics" in done.out
+
+
+def test_tensors_that_are_cut_are_told(with_tensors: Path, run: Run) -> None:
+    tensors = with_tensors.with_suffix(".safetensors")
+    tensors.write_bytes(tensors.read_bytes()[:-3])
+    done = run("golden", "verify", with_tensors)
+    assert done.code == 1
+    assert "not a file of golden tensors" in done.out
+
+
+def test_tensors_whose_golden_is_gone_or_forgot_them_are_told(with_tensors: Path, run: Run) -> None:
+    lines = with_tensors.read_text().splitlines(keepends=True)
+    with_tensors.write_text("".join(line for line in lines if not line.startswith("golden_tensors")))
+    assert "belongs to no recording that" in run("golden", "verify").out
+    with_tensors.unlink()
+    done = run("golden", "verify", "--json", "-")
+    assert done.code == 1
+    assert [entry["reason"] for entry in done.json if "tensors without a golden" in entry["reason"]]
+
+
+def test_two_files_that_claim_one_test_are_told_and_variants_of_one_are_not(
+    repository: Repository, run: Run
+) -> None:
+    repository.approve("test_x", {"conv": 1.0})
+    path = repository.golden("test_x")
+    path.with_name("test_x@ascend310p.yaml").write_text(path.read_text())
+    assert run("golden", "verify").code == 0
+    path.with_name("test_old.yaml").write_text(path.read_text())
+    done = run("golden", "verify")
+    assert done.code == 1
+    assert "claims the test 'test_a.py::test_x'" in done.out
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty"])
+def test_nothing_to_look_at_is_no_verdict(repository: Repository, run: Run, name: str) -> None:
+    (repository.path / "empty").mkdir()
+    assert run("golden", "verify", name).code == 2
+
+
+def test_the_hook_names_the_command() -> None:
+    from pathlib import Path
+
+    root = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
+    (hook,) = yaml.safe_load((root / ".pre-commit-hooks.yaml").read_text())
+    assert hook["entry"] == "npudump golden verify"
+    assert hook["pass_filenames"] is False
