@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import rows
+from pytest_npudump.golden.joins import Conflict, joined, joined_order
 from pytest_npudump.golden.projection_rows import render_projections
 from pytest_npudump.golden.text import BLOCKS, EDGES, OP_TYPES, REASON, Golden, parse, render
-from pytest_npudump.golden.three_way import Conflict, joined, joined_order
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
