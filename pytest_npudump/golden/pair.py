@@ -58,7 +58,7 @@ def recorded_tensors(golden: Golden) -> Path | None:
     named = _facts(golden).get(_RECORDING)
     if named is None:
         return path if path.exists() and _recording(path) is None else None
-    places = [place for place in (path, _waiting(path)) if place.exists()]
+    places = [place for place in (path, waiting_path(path)) if place.exists()]
     for place in places:
         with suppress(GoldenError):
             if _recording(place) == named:
@@ -123,7 +123,7 @@ class Recording:
 
     def _is_lost(self, target: Path) -> bool:
         staged = has_digest(self.path, self.digest) if self.staged is None else self.staged.exists()
-        return not staged or bool(self.tensors and _recording_if_any(_waiting(target)) != self.tensors)
+        return not staged or bool(self.tensors and _recording_if_any(waiting_path(target)) != self.tensors)
 
     def _counts(self, target: Path) -> bool:
         """Whether another run has recorded the same."""
@@ -132,7 +132,7 @@ class Recording:
 
     def _place_tensors(self, target: Path) -> None:
         try:
-            move_file(_waiting(target), target)
+            move_file(waiting_path(target), target)
         except GoldenError as error:
             raise MisplacedTensorsError(
                 f"{self.path} is recorded and counts, but {error}; move it there before both are committed"
@@ -145,7 +145,7 @@ class Recording:
                 self.staged.unlink(missing_ok=True)
             if self.tensors:
                 with locked(tensors_path(self.path)) as target:
-                    _settle(self.path, target, _waiting(target))
+                    _settle(self.path, target, waiting_path(target))
 
 
 def stage_pair(
@@ -172,7 +172,7 @@ def stage_pair(
     golden = replace(golden, extra={**golden.extra, KEY: facts})
     with locked(tensors_path(golden.path)) as target:
         refuse_others(target)
-        waiting = _waiting(target)
+        waiting = waiting_path(target)
         _settle(golden.path, target, waiting)
         save_tensors(waiting, tensors, {**metadata, _RECORDING: recording})
         try:
@@ -207,7 +207,7 @@ def _remove(path: Path) -> None:
         ) from error
 
 
-def _waiting(tensors: Path) -> Path:
+def waiting_path(tensors: Path) -> Path:
     """Return where new tensors lie until they take the place of those at ``tensors``."""
     target = Path(os.path.realpath(tensors))
     digest = blake2b(os.fsencode(target.name), digest_size=8).hexdigest()

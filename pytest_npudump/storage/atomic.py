@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Chunk = bytes | memoryview
 
 _LOCK_SECONDS = 60
-_STALE_SECONDS = 24 * 3600
+STALE_SECONDS = 24 * 3600
 _ATTEMPTS = 10
 _PREFIX = ".npudump-"
 _SUFFIX = ".tmp"
@@ -212,7 +212,7 @@ def _sync_directory(directory: Path) -> None:
 
 def _sweep(target: Path) -> None:
     """Remove what killed writers left: of this target at once, as its lock is held; of others by age."""
-    own, before = _own_prefix(target), time.time() - _STALE_SECONDS
+    own, before = _own_prefix(target), time.time() - STALE_SECONDS
     for path in target.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError):
             if path.name.startswith(own) or path.lstat().st_mtime < before:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.cli.common.collection import collect
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.doctor.dump_path import default_place
 from pytest_npudump.errors import RequestError
@@ -78,42 +76,10 @@ def _shown(test: Mapping[str, Any], target: str | None) -> Any:
 
 
 def _collect(test: str | None, target: str | None) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
-        file = Path(folder) / "collected.json"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "--collect-only",
-            "-q",
-            "-p",
-            "pytest_npudump.plugin.collected",
-            f"--npudump-describe-to={file}",
-            f"--npudump-describe-temporary={default_place()}",
-        ]
-        runtime = ["--npudump-runtime=mindspore"] if target == "mindspore" else []
-        command += [*runtime, *([test] if test else [])]
-        done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
-            command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
-        )
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    if found.get("problems"):
-        raise RequestError(
-            f"{test or 'the tests'} cannot be collected: {_cause(found['problems'][0], test or '')}"
-        )
-    usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-    if usage:
-        raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
-    if not found:
-        last = _last_words(done.stdout + done.stderr)
-        raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
-    return found
-
-
-def _last_words(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()]
-    internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
-    return (internal or lines or ["no output"])[-1]
+    runtime = ["--npudump-runtime=mindspore"] if target == "mindspore" else []
+    temporary = f"--npudump-describe-temporary={default_place()}"
+    plugin = "pytest_npudump.plugin.collected"
+    return collect(plugin, "--npudump-describe-to", [temporary, *runtime], test)
 
 
 def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
@@ -132,14 +98,6 @@ def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
 
 def _unmarked(names: list[str]) -> str:
     return f"{names[0]} is without" if len(names) == 1 else f"all {len(names)} tests are without"
-
-
-def _cause(text: str, test: str) -> str:
-    """Return the line of a failed collection that has the reason: the exception's, or the one on ``test``."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    raised = [line[1:].strip() for line in lines if line.startswith("E ")]
-    named = [line for line in lines if f"{test}:" in line]
-    return (raised or named or lines or ["no reason given"])[0]
 
 
 def _errors(dump: Mapping[str, Any]) -> Iterator[str]:

@@ -50,6 +50,18 @@ _MERGE = (
     "conflicts; 2 where a file cannot be read or written."
 )
 
+_LIST = "Collect the tests of this folder, as pytest does, and list the goldens that they have."
+_STALE = (
+    "Collect the tests of this folder, as pytest does, and list the goldens that none of them has, tensors "
+    "without a golden, and what updates that were killed have left. What cannot be judged is listed apart: "
+    "goldens of test files that were not collected. Exit 0: nothing is stale; 1: something is; 2: a test "
+    "file cannot be collected, so that nothing is known."
+)
+_PRUNE = (
+    "Remove the files that 'npudump golden stale' lists, goldens before their tensors; without --yes say "
+    "which. Exit 0; 1 where files wait for --yes; 2: nothing is known, or a file cannot be removed."
+)
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's verbs; :data:`VERBS` has what adds the arguments of each."""
@@ -84,6 +96,27 @@ def _merge(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ours", type=Path, metavar="OURS", help="our golden, which is replaced (%%A)")
     parser.add_argument("theirs", type=Path, metavar="THEIRS", help="their golden (%%B)")
     parser.add_argument("name", type=Path, nargs="?", metavar="NAME", help="its name in messages (%%P)")
+
+
+def _stale(parser: argparse.ArgumentParser) -> None:
+    _add_variants(parser)
+    add_json_option(parser)
+
+
+def _prune(parser: argparse.ArgumentParser) -> None:
+    _add_variants(parser)
+    parser.add_argument("--yes", action="store_true", help="remove them")
+
+
+def _add_variants(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--variant",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a variant that runs select, as its file spells it; may be repeated: files of others are stale; "
+        "default: none is",
+    )
 
 
 def _add_tests(parser: argparse.ArgumentParser) -> None:
@@ -151,6 +184,9 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
     "verify": ("whether golden files can be read and belong together", _VERIFY, _verify),
     "merge": ("join two approvals of a golden, as git's merge driver", _MERGE, _merge),
+    "list": ("the goldens of the tests of this folder", _LIST, add_json_option),
+    "stale": ("files of goldens that no test reads", _STALE, _stale),
+    "prune": ("remove the files that no test reads", _PRUNE, _prune),
     "show": ("what a golden says of its origin and of its noise", _SHOW, _show),
 }
 """By the name of a module of this folder with ``run(arguments) -> exit code``: summary, description, and what

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.golden.pair import _waiting
+from pytest_npudump.golden.pair import waiting_path
 from pytest_npudump.golden.tensors import load_tensors
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def test_what_is_no_file_where_new_golden_tensors_wait_is_not_waited_for(
 ) -> None:
     project.marked("golden_tensors=['*']")
     project.record()
-    waiting = _waiting(project.golden.with_suffix(".safetensors"))
+    waiting = waiting_path(project.golden.with_suffix(".safetensors"))
     make(waiting)
     project.run().assert_outcomes(passed=1)
     project.golden.with_suffix(".safetensors").unlink()

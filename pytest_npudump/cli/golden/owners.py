@@ -1,0 +1,43 @@
+"""The files of goldens, and the tests that a collection finds for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.collection import collect
+from pytest_npudump.golden.census import Census, Collection, census
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_npudump.golden.census import Finding
+
+
+def take_census(variants: Sequence[str] = ()) -> Census:
+    """Collect the tests of the current folder, and judge the files of their goldens.
+
+    Raises:
+        RequestError: something cannot be collected: nothing is judged.
+        OSError: a folder cannot be looked at.
+    """
+    found = collect("pytest_npudump.plugin.golden_owners", "--npudump-owners-to", [])
+    goldens = {Path(path): test for path, test in found["goldens"].items()}
+    collection = Collection(
+        *(Path(found["root"]), Path(found["rootdir"]), goldens),
+        *(frozenset(found["files"]), frozenset(found["unclear"])),
+    )
+    return census(collection, variants)
+
+
+def lines(findings: Sequence[Finding], heading: str) -> Iterator[str]:
+    """Yield a heading and a line for each file; nothing where there are none."""
+    if findings:
+        yield heading
+    for finding in findings:
+        yield f"  {finding.path}: {finding.why.removeprefix(f'{finding.path}: ')}"
+
+
+def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return findings as plain JSON data."""
+    return [{"path": str(finding.path), "why": finding.why} for finding in findings]

@@ -1,0 +1,197 @@
+"""Goldens without a test, by a real collection; what is not known to be left over is never told to be."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_npudump.golden.store import write_golden
+from pytest_npudump.golden.text import Golden
+
+from .conftest import table
+
+Run = Any
+
+TESTS = """
+import pytest
+
+pytestmark = pytest.mark.npu_dump
+
+@pytest.mark.parametrize("kind", ["a", "b"])
+def test_x(kind): pass
+
+class TestY:
+    def test_z(self): pass
+"""
+
+
+class Project:
+    """A folder with tests and goldens."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def golden(self, test: str, name: str = "", *, folder: str = "test_a", tensors: bool = False) -> Path:
+        name = name or test.partition("::")[2].replace("::", ".")
+        path = self.path / "golden" / folder / f"{name}.yaml"
+        write_golden(path, Golden(test, {"runtime": "acl"}, table({"conv": 1.0}), path))
+        if tensors:
+            path.with_suffix(".safetensors").write_bytes(b"")
+        return path
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(
+        "PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:flaky -p no:hypothesispytest"
+    )
+    monkeypatch.delenv("CI", raising=False)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nnpudump_runtime = emulator\n")
+    (tmp_path / "test_a.py").write_text(TESTS)
+    found = Project(tmp_path)
+    for test in ("test_x[a]", "test_x[b]"):
+        found.golden(f"test_a.py::{test}")
+    found.golden("test_a.py::TestY::test_z", "TestY.test_z-" + "0" * 10)
+    return found
+
+
+@pytest.fixture
+def stale(project: Project, run: Run) -> Any:
+    """The names of what is stale, and of what is not judged."""
+
+    def call(*words: str) -> tuple[list[str], list[str]]:
+        done = run("golden", "stale", "--json", "-", *words)
+        names = [[Path(one["path"]).name for one in done.json[key]] for key in ("stale", "unjudged")]
+        assert done.code == (1 if names[0] else 0)
+        return names[0], names[1]
+
+    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
+    return call
+
+
+def test_goldens_of_tests_that_are_there_are_in_use(stale: Any, run: Run) -> None:
+    assert stale() == ([], [])
+    assert "test_a.py::test_x[b]" in run("golden", "list").out
+
+
+def test_a_parameter_a_test_and_a_file_that_are_gone_leave_stale_goldens(
+    project: Project, stale: Any
+) -> None:
+    project.golden("test_a.py::test_x[c]")
+    project.golden("test_a.py::test_gone")
+    project.golden("test_b.py::test_x", folder="test_b", name="other")
+    assert stale() == (["test_gone.yaml", "test_x[c].yaml", "other.yaml"], [])
+
+
+def test_a_test_without_the_marker_has_no_golden(project: Project, stale: Any) -> None:
+    (project.path / "test_a.py").write_text(TESTS.replace("pytestmark =", "other ="))
+    assert stale() == (["test_x[a].yaml", "test_x[b].yaml"], [])
+
+
+@pytest.mark.parametrize("words", ["-k nothing", "-m other", "--deselect test_a.py::test_x", "-n 2"])
+def test_tests_that_addopts_deselects_keep_their_goldens(
+    stale: Any, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", os.environ["PYTEST_ADDOPTS"] + f" {words}")
+    assert stale() == ([], [])
+
+
+def test_a_hook_that_removes_tests_removes_no_golden(project: Project, stale: Any) -> None:
+    (project.path / "conftest.py").write_text(
+        "import pytest\n@pytest.hookimpl(tryfirst=True)\n"
+        "def pytest_collection_modifyitems(items): items.clear()\n"
+    )
+    assert stale() == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "ini"),
+    [
+        ("import pytest\npytest.importorskip('no_such_module')\n", ""),
+        ("import pytest\npytest.skip('no NPU', allow_module_level=True)\n", ""),
+        (TESTS.replace('["a", "b"]', "[]"), ""),
+        (TESTS, "testpaths = elsewhere\n"),
+        (TESTS, "addopts = --ignore=test_a.py\n"),
+    ],
+)
+def test_goldens_of_what_was_not_collected_are_not_judged(
+    project: Project, stale: Any, text: str, ini: str
+) -> None:
+    (project.path / "elsewhere").mkdir()
+    (project.path / "elsewhere" / "test_o.py").write_text("def test_o(): pass\n")
+    (project.path / "test_a.py").write_text(text)
+    with (project.path / "pytest.ini").open("a") as file:
+        file.write(ini)
+    assert stale() == ([], ["test_x[a].yaml", "test_x[b].yaml"])
+
+
+@pytest.mark.parametrize(
+    ("addopts", "told"),
+    [("--lf", "--lf"), ("test_a.py::TestY", "single tests"), ("-p no:npudump", "npudump")],
+)
+def test_options_that_hide_tests_are_refused(project: Project, run: Run, addopts: str, told: str) -> None:
+    with (project.path / "pytest.ini").open("a") as file:
+        file.write(f"addopts = {addopts}\n")
+    done = run("golden", "stale")
+    assert done.code == 2
+    assert told in done.err
+
+
+@pytest.mark.parametrize("verb", [["list"], ["stale"], ["prune", "--yes"]])
+def test_nothing_is_known_where_a_file_cannot_be_collected(
+    project: Project, run: Run, verb: list[str]
+) -> None:
+    (project.path / "test_b.py").write_text("import no_such_module\n")
+    golden = project.golden("test_a.py::test_gone")
+    done = run("golden", *verb)
+    assert done.code == 2
+    assert "no_such_module" in done.err
+    assert golden.exists()
+
+
+def test_a_golden_that_cannot_be_read_is_not_judged(project: Project, stale: Any) -> None:
+    path = project.golden("test_a.py::test_gone", tensors=True)
+    path.write_text("<<<<<<< HEAD\n")
+    assert stale() == ([], ["test_gone.yaml", "test_gone.safetensors"])
+
+
+def test_variants_are_in_use_unless_those_that_are_selected_are_named(project: Project, stale: Any) -> None:
+    for variant in ("ascend310p", "ascend910b", "rank0of2"):
+        project.golden("test_a.py::test_x[a]", f"test_x[a]@{variant}")
+    assert stale() == ([], [])
+    assert stale("--variant", "ascend910b") == (["test_x[a]@ascend310p.yaml"], [])
+
+
+def test_tensors_without_a_golden_are_stale_and_those_of_stale_goldens(project: Project, stale: Any) -> None:
+    project.golden("test_a.py::test_gone", tensors=True)
+    (project.path / "golden" / "alone.safetensors").write_bytes(b"")
+    assert stale() == (["test_gone.yaml", "alone.safetensors", "test_gone.safetensors"], [])
+
+
+def test_what_an_update_left_is_stale_once_it_is_a_day_old(project: Project, stale: Any) -> None:
+    names = [".npudump-0123456789abcdef-0.tmp", ".npudump-0123456789abcdef.safetensors"]
+    for name in names:
+        (project.path / "golden" / name).write_bytes(b"")
+    assert stale() == ([], names)
+    before = time.time() - 2 * 24 * 3600
+    for name in names:
+        os.utime(project.path / "golden" / name, (before, before))
+    assert stale() == (names, [])
+
+
+def test_prune_removes_what_stale_lists_and_nothing_else(project: Project, stale: Any, run: Run) -> None:
+    project.golden("test_a.py::test_gone", tensors=True)
+    files = sorted(project.path.rglob("golden/**/*.*"))
+    assert run("golden", "prune").code == 1
+    assert sorted(project.path.rglob("golden/**/*.*")) == files
+    done = run("golden", "prune", "--yes")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "2 of 2 files removed")
+    gone = sorted(set(files) - set(project.path.rglob("golden/**/*.*")))
+    assert [path.name for path in gone] == ["test_gone.safetensors", "test_gone.yaml"]
+    assert stale() == ([], [])
+    assert run("golden", "prune").out == "nothing is stale\n"

@@ -1,0 +1,103 @@
+"""Files of goldens that no test has: removed whole, in an order that leaves no golden without its tensors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.census import Collection, census
+from pytest_npudump.golden.integrity import faults, files_below
+from pytest_npudump.golden.pair import stage_pair, tensors_path, waiting_path
+from pytest_npudump.golden.text import Golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.dump.table import StatsTable
+
+
+@pytest.fixture
+def golden(make_table: Callable[..., StatsTable], tmp_path: Path) -> Callable[[str], Path]:
+    """Write a golden with a tensor beside it, whose test is gone."""
+
+    def make(name: str) -> Path:
+        table = make_table(("conv:output.0", "float32", (2,), {"max": 1.0}))
+        path = tmp_path / "golden" / name
+        recording = Golden(f"test_gone.py::{name}", {"scene": "model"}, table, path)
+        stage_pair(recording, {"conv:output.0": (np.ones(2, np.float32), "float32")}, {}).commit()
+        return path
+
+    return make
+
+
+def of(root: Path) -> Collection:
+    return Collection(root / "golden", root, {}, frozenset())
+
+
+def test_a_file_that_was_written_meanwhile_stays(golden: Callable[[str], Path], tmp_path: Path) -> None:
+    path = golden("a.yaml")
+    found = census(of(tmp_path)).stale
+    text = path.read_text()
+    path.write_text(text + "\n")
+    with pytest.raises(GoldenError, match="was written meanwhile"):
+        found[0].remove()
+    assert path.read_text() == text + "\n"
+
+
+def test_tensors_that_wait_for_their_place_are_in_use(golden: Callable[[str], Path], tmp_path: Path) -> None:
+    path = golden("a.yaml")
+    waiting = tensors_path(path).rename(waiting_path(tensors_path(path)))
+    os.utime(waiting, (0, 0))
+    found = census(Collection(tmp_path / "golden", tmp_path, {path: "t"}, frozenset()))
+    assert ([one.path for one in found.used], found.stale, found.unjudged) == ([path], (), ())
+
+
+def test_a_folder_without_goldens_has_none(tmp_path: Path) -> None:
+    found = census(of(tmp_path))
+    assert (found.used, found.stale, found.unjudged) == ((), (), ())
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from pytest_npudump.golden.census import Collection, census
+root, left = Path(sys.argv[1]), [int(sys.argv[2])]
+stale = census(Collection(root / "golden", root, {}, frozenset())).stale
+def hook(event, arguments):
+    if event == "os.remove":
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), 9)
+sys.addaudithook(hook)
+for one in stale:
+    one.remove()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
+def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(
+    golden: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "test_here.py").write_text("")
+    for step in range(1, 20):
+        paths = [golden("a.yaml"), golden("b.yaml")]
+        done = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path), str(step)], check=False)
+        for path in filter(Path.exists, paths):
+            assert [*faults([path])] == []
+        for one in census(of(tmp_path)).stale:
+            one.remove()
+        assert files_below(tmp_path / "golden") == []
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+    else:
+        pytest.fail("it was killed each time")
+    assert step > 4
