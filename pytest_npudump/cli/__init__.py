@@ -27,7 +27,7 @@ COMMANDS = {
     "check": "judge the results of a session again, by other tolerances or goldens, without running",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
     "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
-    "golden": "show a golden's origin and noise; decide about runs that differ from their goldens",
+    "golden": "show, verify, merge and prune goldens; decide about runs that differ from them",
     "overflow": "say what the overflow records of a dump report, and of which layer",
     "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would, or show a test's",
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",

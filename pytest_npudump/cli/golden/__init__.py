@@ -62,6 +62,11 @@ _PRUNE = (
     "which. Exit 0; 1 where files wait for --yes; 2: nothing is known, or a file cannot be removed."
 )
 
+_LOG = (
+    "Tell a golden's history from git, the latest first: commit, date, author, reason, and what changed, "
+    "tensor by tensor. Exit 0; 2 where git does not know the file."
+)
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's verbs; :data:`VERBS` has what adds the arguments of each."""
@@ -117,6 +122,15 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         help="a variant that runs select, as its file spells it; may be repeated: files of others are stale; "
         "default: none is",
     )
+
+
+def _log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("golden", type=Path, metavar="GOLDEN", help="a golden file")
+    parser.add_argument("layer", nargs="?", metavar="LAYER", help="a layer's name or glob; default: all")
+    parser.add_argument(
+        "-n", "--limit", type=int, default=20, help="most lines of a revision (default 20; 0: all)"
+    )
+    add_json_option(parser)
 
 
 def _add_tests(parser: argparse.ArgumentParser) -> None:
@@ -184,6 +198,7 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
     "verify": ("whether golden files can be read and belong together", _VERIFY, _verify),
     "merge": ("join two approvals of a golden, as git's merge driver", _MERGE, _merge),
+    "log": ("a golden's history from git, layer by layer", _LOG, _log),
     "list": ("the goldens of the tests of this folder", _LIST, add_json_option),
     "stale": ("files of goldens that no test reads", _STALE, _stale),
     "prune": ("remove the files that no test reads", _PRUNE, _prune),

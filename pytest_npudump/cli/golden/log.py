@@ -1,0 +1,124 @@
+"""``npudump golden log``: a golden's history, from git, layer by layer."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import emit, write_json
+from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.table import layer_of
+from pytest_npudump.errors import GoldenError, RequestError
+from pytest_npudump.golden.revisions import Change, changes
+from pytest_npudump.golden.text import REASON, parse
+from pytest_npudump.request import matches_any
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from pytest_npudump.golden.text import Golden
+
+_COMMIT = "\x01"
+_FORMAT = f"--format={_COMMIT}%h%x00%as%x00%an%x00%s"
+
+
+@dataclass(frozen=True, slots=True)
+class _Revision:
+    """The golden as one commit has it; None where it is gone or cannot be read, and why."""
+
+    commit: str
+    date: str
+    author: str
+    subject: str
+    golden: Golden | None
+    why: str = ""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print it, or write JSON, the latest first; 0.
+
+    Raises:
+        RequestError: git does not know the file, or no tensor of the history is of the layer.
+    """
+    told = [*_told(arguments.golden, arguments.layer)]
+    if not told:
+        layers = f"; no revision touches {arguments.layer}" if arguments.layer else ""
+        raise RequestError(f"{arguments.golden}: no history{layers}: name a golden that is committed")
+    if arguments.json:
+        write_json([_as_json(*one) for one in told], arguments.json)
+    if arguments.json != "-":
+        emit(line for one in told for line in _lines(*one, arguments.limit))
+    return 0
+
+
+def _told(path: Path, layer: str | None) -> Iterator[tuple[_Revision, tuple[Change, ...]]]:
+    """Yield each revision with what it changed, of one layer where one is named."""
+    patterns = both_spellings([layer] if layer else [])
+    for revision, before in pairwise([*_revisions(path), None]):
+        assert revision is not None  # noqa: S101 - only the last one is
+        if revision.golden is None:
+            found: tuple[Change, ...] = ()
+        else:
+            found = changes(before.golden if before else None, revision.golden)
+        if patterns and revision.golden is not None:
+            first = before is None or before.golden is None
+            named = [Change(key, "recorded") for key in revision.golden.table.keys] if first else found
+            found = tuple(one for one in named if one.key and matches_any(patterns, layer_of(one.key)))
+        if found or not patterns:
+            yield revision, found
+
+
+def _revisions(path: Path) -> Iterator[_Revision]:
+    log = _git(path, "log", "--follow", _FORMAT, "--name-only", "--", path.name)
+    for entry in log.split(_COMMIT)[1:]:
+        facts, _, name = entry.strip().partition("\n\n")
+        commit, date, author, subject = facts.split("\0")
+        try:
+            text = _git(path, "show", f"{commit}:{name.strip()}")
+            yield _Revision(commit, date, author, subject, parse(text, Path(f"{commit}:{name.strip()}")))
+        except (GoldenError, RequestError) as error:
+            yield _Revision(commit, date, author, subject, None, str(error))
+
+
+def _git(path: Path, *words: str) -> str:
+    command = [
+        "git",
+        "-c",
+        "core.quotePath=off",
+        "--literal-pathspecs",
+        "-C",
+        str(path.absolute().parent),
+        *words,
+    ]
+    done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", errors="replace")  # noqa: S603 - the user's own git
+    if done.returncode:
+        raise RequestError(f"{path}: git tells nothing of it: {done.stderr.strip() or done.returncode}")
+    return done.stdout
+
+
+def _lines(revision: _Revision, found: tuple[Change, ...], limit: int) -> Iterator[str]:
+    yield f"{revision.commit} {revision.date} {revision.author}: {revision.subject}"
+    if revision.golden is None:
+        yield f"  cannot be read: {revision.why}"
+    elif reason := revision.golden.extra.get(REASON):
+        yield f"  reason: {reason}"
+    for change in found[: limit or None]:
+        yield f"  {change.key + ': ' if change.key else ''}{change.words}"
+    if limit and len(found) > limit:
+        yield f"  ... and {len(found) - limit} more"
+
+
+def _as_json(revision: _Revision, found: tuple[Change, ...]) -> dict[str, Any]:
+    return {
+        "commit": revision.commit,
+        "date": revision.date,
+        "author": revision.author,
+        "subject": revision.subject,
+        "reason": revision.golden.extra.get(REASON) if revision.golden else None,
+        "unreadable": revision.why or None,
+        "changes": [{"key": one.key or None, "words": one.words} for one in found],
+    }

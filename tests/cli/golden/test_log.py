@@ -1,0 +1,101 @@
+"""A golden's history, as git has it."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .conftest import Repository
+
+
+@pytest.fixture
+def commit(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Approve a golden, and commit it."""
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, "/dev/null")
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=Ada", "-c", "user.email=a@example.org", *words], check=True)
+
+    git("init", "-q")
+
+    def call(subject: str, values: dict[str, float], **extra: Any) -> None:
+        repository.approve("test_x", values, **extra)
+        git("add", ".")
+        git("commit", "-qm", subject)
+
+    return call
+
+
+def test_each_commit_says_what_it_changed_and_why(
+    repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
+) -> None:
+    commit("first", {"conv": 1.0, "fc": 2.0})
+    commit("new weights", {"conv": 1.5, "fc": 2.0, "out": 3.0}, reason="trained longer", runtime="emulator")
+    commit("no head", {"conv": 1.5, "fc": 2.0}, runtime="emulator")
+    done = run("golden", "log", repository.golden("test_x"))
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert [line.partition(" ")[2].partition(" ")[2] for line in lines if line[0] != " "] == [
+        "Ada: no head",
+        "Ada: new weights",
+        "Ada: first",
+    ]
+    assert [line for line in lines if line[0] == " "] == [
+        "  out:output.0: gone",
+        "  reason: trained longer",
+        "  runtime acl -> emulator",
+        "  conv:output.0: max 1 -> 1.5, min 1 -> 1.5, avg 1 -> 1.5",
+        "  out:output.0: new",
+        "  recorded, 2 tensors",
+    ]
+
+
+def test_one_layer_has_the_commits_that_touch_it(
+    repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
+) -> None:
+    commit("first", {"conv": 1.0, "fc": 2.0})
+    commit("conv", {"conv": 1.5, "fc": 2.0})
+    commit("fc", {"conv": 1.5, "fc": 2.5})
+    done = run("golden", "log", repository.golden("test_x"), "conv", "--json", "-")
+    assert [(one["subject"], [change["key"] for change in one["changes"]]) for one in done.json] == [
+        ("conv", ["conv:output.0"]),
+        ("first", ["conv:output.0"]),
+    ]
+
+
+def test_a_renamed_golden_has_its_history_and_an_unreadable_revision_says_so(
+    repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
+) -> None:
+    values = {f"conv{number}": 1.0 for number in range(20)}
+    commit("first", values)
+    path = repository.golden("test_x")
+    text = path.read_text()
+    path.write_text(text.replace("npudump-golden: 1", "npudump-golden: 77"))
+    subprocess.run(
+        ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-qam", "odd"], check=True
+    )
+    path.write_text(text)
+    new = path.with_name("test [é].yaml")
+    subprocess.run(["git", "mv", path, new], check=True)
+    subprocess.run(
+        ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-qam", "moved"], check=True
+    )
+    done = run("golden", "log", new)
+    assert "A: moved\n  recorded, 20 tensors" in done.out
+    assert "A: odd\n  cannot be read: " in done.out
+    assert "Ada: first\n  recorded, 20 tensors" in done.out
+
+
+def test_a_file_that_git_does_not_know_has_no_history(
+    repository: Repository, run: Callable[..., Any]
+) -> None:
+    repository.approve("test_x", {"conv": 1.0})
+    done = run("golden", "log", repository.golden("test_x"))
+    assert done.code == 2
+    assert "git tells nothing of it" in done.err
