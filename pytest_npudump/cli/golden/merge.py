@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import to_stderr
-from pytest_npudump.errors import GoldenError
+from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.approval_merge import merge
 from pytest_npudump.storage.atomic import write_whole
 from pytest_npudump.storage.regular_file import read_regular
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SHOWN = 5
+_FAILED = 128
+"""Exit code of git from which on it has failed; below it is the number of conflicts."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -23,6 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         OSError: a file cannot be read or written; OURS is as it was.
+        RequestError: neither this nor git can merge it; OURS is as it was.
     """
     name = arguments.name or arguments.ours
     try:
@@ -52,4 +55,6 @@ def _merge_lines(arguments: argparse.Namespace) -> None:
     """Have git put its markers into OURS: a file without any would look as if nothing of THEIRS were lost."""
     command = ["git", "merge-file", "-L", "ours", "-L", "base", "-L", "theirs"]
     files = [str(path) for path in (arguments.ours, arguments.base, arguments.theirs)]
-    subprocess.run([*command, "--", *files], check=False)  # noqa: S603 - the git that has called this
+    done = subprocess.run([*command, "--", *files], check=False)  # noqa: S603 - the git that has called this
+    if not 0 <= done.returncode < _FAILED:
+        raise RequestError(f"{arguments.ours}: git cannot merge it by lines: it is as it was; merge by hand")

@@ -93,3 +93,12 @@ def test_a_file_that_is_missing_is_no_conflict(repository: Repository, run: Call
     before = path.read_bytes()
     assert run("golden", "merge", path, path, "nowhere").code == 2
     assert path.read_bytes() == before
+
+
+def test_what_git_cannot_merge_either_is_told(repository: Repository, run: Callable[..., Any]) -> None:
+    for name in ("base", "ours", "theirs"):
+        (repository.path / name).write_bytes(f"{name}\0\xff".encode("latin-1"))
+    done = run("golden", "merge", "base", "ours", "theirs")
+    assert done.code == 2
+    assert "merge by hand" in done.err
+    assert (repository.path / "ours").read_bytes() == b"ours\0\xff"
