@@ -19,6 +19,7 @@ from pytest_npudump.dump.tree.keys import records_of
 from pytest_npudump.dump.tree.runs import select_run
 from pytest_npudump.dump.tree.torchair import flat_slots
 from pytest_npudump.errors import EmptyDumpError, FormatError
+from pytest_npudump.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,6 @@ _BATCH = 256
 _TABLE_BYTES = 1 << 9
 """What a statistics file has, more or less: so little that threads gain nothing with a batch of them."""
 
-_LISTED = 5
 _Result = tuple[list["Execution"], list[FormatError]]
 
 
@@ -220,7 +220,7 @@ def _read_batch(jobs: Sequence[Job], *, stats: bool, acl: bool, projections: boo
 
 def _nothing(root: Path, tree: Tree) -> str:
     left_out = [*tree.other, *tree.notes]
-    held = f"only {_names(left_out)}" if left_out else "nothing"
+    held = f"only {first_of(left_out)}" if left_out else "nothing"
     return (
         f"{root} holds {held}: no dump file. Likely causes: the model was loaded before the dump was set; "
         "no layer of the model has a name that was asked for; dump_step selects no step that ran; the dump "
@@ -231,15 +231,10 @@ def _nothing(root: Path, tree: Tree) -> str:
 def _left_out(tree: Tree) -> Iterator[str]:
     if tree.overflow:
         paths = [str(file.path) for file in tree.overflow]
-        yield f"{len(paths)} overflow records, which are no tensors of the model: {_names(paths)}"
+        yield f"{len(paths)} overflow records, which are no tensors of the model: {first_of(paths)}"
     if tree.cores:
         paths = [str(file.path) for file in tree.cores]
-        yield f"{len(paths)} cores of kernels that failed, to be opened with msdebug: {_names(paths)}"
+        yield f"{len(paths)} cores of kernels that failed, to be opened with msdebug: {first_of(paths)}"
     other = [name for name in tree.other if not mindspore.is_description(name)]
     if other:
-        yield f"{len(other)} files that are no dump files were not read: {_names(other)}"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+        yield f"{len(other)} files that are no dump files were not read: {first_of(other)}"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.tree.mindspore_names import mindspore_raw_names
 from pytest_npudump.dump.tree.raw_names import find_raw_names
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.request import is_glob, matches_any
 
 _FIELDS = {
@@ -166,7 +167,7 @@ def suggest(name: str, layers: Iterable[str]) -> str:
     close = get_close_matches(name, likely, n=3, cutoff=0.6) or get_close_matches(sanitise(name), likely, n=3)
     if close:
         return f"did you mean {', '.join(close)}?"
-    return f"the dump has {len(known)} layers: {', '.join(known[:5])}{', ...' if len(known) > 5 else ''}"  # noqa: PLR2004 - a short list
+    return f"the dump has {len(known)} layers: {first_of(known)}"
 
 
 def _shared_ends(name: str, layer: str) -> int:

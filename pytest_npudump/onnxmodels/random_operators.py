@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.onnxmodels.graph import every_node
 
 if TYPE_CHECKING:
@@ -75,5 +76,4 @@ def _is_fixed(node: Any) -> bool:
 
 def drawing_words(layers: tuple[str, ...]) -> str:
     """Say which layers draw random numbers."""
-    more = f" and {len(layers) - _SHOWN} more" if len(layers) > _SHOWN else ""
-    return f"{', '.join(layers[:_SHOWN])}{more} draw{'' if len(layers) > 1 else 's'} random numbers"
+    return f"{first_of(layers, _SHOWN)} draw{'' if len(layers) > 1 else 's'} random numbers"

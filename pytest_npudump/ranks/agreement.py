@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.ranks import exchange as exchanges
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ def absence(numbers: Collection[int]) -> str:
 
 def names(numbers: Collection[int]) -> str:
     """Return ``rank 1, 2``."""
-    shown = ", ".join(map(str, [*numbers][:_FEW]))
-    return f"rank {shown}{', ...' if len(numbers) > _FEW else ''}"
+    return f"rank {first_of(numbers, _FEW)}"
 
 
 def stand_aside(exchange: Exchange, test: str, why: str = _NO_COMPARISON) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.ranks.agreement import absence, names
 from pytest_npudump.ranks.exchange import LAST
 
@@ -63,8 +64,7 @@ def _differing(told: Mapping[int, Mapping[str, str]], size: int) -> Iterator[str
     tests = dict.fromkeys(test for failures in told.values() for test, words in failures.items() if words)
     for test in list(tests)[:_TESTS]:
         bad = [(number, found[test]) for number, found in sorted(told.items()) if found.get(test)]
-        words = ", ".join(f"{number} ({what})" for number, what in bad[:_FEW])
-        more = ", ..." if len(bad) > _FEW else ""
-        yield f"{test} fails on {len(bad)} of {size} ranks: {words}{more}"
+        words = first_of((f"{number} ({what})" for number, what in bad), _FEW)
+        yield f"{test} fails on {len(bad)} of {size} ranks: {words}"
     if len(tests) > _TESTS:
         yield f"... and {len(tests) - _TESTS} more tests"

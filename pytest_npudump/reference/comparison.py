@@ -14,6 +14,7 @@ from pytest_npudump.dump.table import MEASURED, StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.dump.values.host_values import GARBLED
 from pytest_npudump.errors import RequestError
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.reference.counterparts import NAME
 from pytest_npudump.reference.coverage import given_tensors
 from pytest_npudump.reference.expected import Expected, expect
@@ -139,16 +140,11 @@ def problem_of(
 def _remedy(records: Sequence[TensorRecord], model: ReferenceModel) -> str:
     layers = list(dict.fromkeys(record.key.layer for record in records if record.op_type != GRAPH_INPUT))
     nodes = [node.name for node in model.nodes]
-    has = f"the dump has {_some(layers)}, the model {_some(nodes)}" if layers else "the dump has inputs only"
+    both = f"the dump has {first_of(map(repr, layers), 3)}, the model {first_of(map(repr, nodes), 3)}"
+    has = both if layers else "the dump has inputs only"
     return (
         f"{model.path.name}: {has}; give the ONNX model that was converted, or map the names in a YAML file "
         f"with reference_map="
-    )
-
-
-def _some(names: Sequence[str], shown: int = 3) -> str:
-    return ", ".join(map(repr, names[:shown])) + (
-        f" and {len(names) - shown} more" if len(names) > shown else ""
     )
 
 

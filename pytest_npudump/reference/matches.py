@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, execution
 from pytest_npudump.dump.files.container.reader import read_container
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.reference.counterparts import JOINED, NAME, Counterpart, Names, Original
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.reference.name_map import NameMap
     from pytest_npudump.reference.reference_model import ReferenceModel
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +87,7 @@ class Matching:
     def types_alone(self) -> str:
         """Say how many layers of which types have no counterpart: ``TransData 5, Cast 3``."""
         counts = Counter(op_type or "of unknown type" for op_type in self.lonely.values())
-        shown = [f"{name} {number}" for name, number in counts.most_common(_SHOWN)]
-        return ", ".join([*shown, *(["..."] if len(counts) > _SHOWN else [])])
+        return first_of((f"{name} {number}" for name, number in counts.most_common()))
 
 
 def match(records: Sequence[TensorRecord], model: ReferenceModel, mapping: NameMap) -> Matching:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import shape_text
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.text import EMPTY
 from pytest_npudump.request import matches_any
 from pytest_npudump.runtime.base import RecordingRuntime
@@ -95,29 +96,23 @@ def changed(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, .
         return ()
     before: Mapping[str, Any] = listed if isinstance(listed, dict) else {}
     names = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
-    shown = "; ".join(f"{name}: {_text(before, name)} -> {_text(now, name)}" for name in names[:_SHOWN])
-    more = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
-    return (f"operators whose tensors hold no element, and which leave no file, differ: {shown}{more}",)
+    shown = first_of((f"{name}: {_text(before, name)} -> {_text(now, name)}" for name in names), _SHOWN, "; ")
+    return (f"operators whose tensors hold no element, and which leave no file, differ: {shown}",)
 
 
 def notes_on(golden: Golden, now: Mapping[str, list[str]] | None) -> tuple[str, ...]:
     """Name the operators without a file that are not compared, as one side does not tell of them."""
     listed = golden.extra.get(EMPTY)
     if now is None and listed:
-        names = _shown(listed)
+        names = first_of(listed, _SHOWN)
         return (f"{names}: not compared, as no tensor of it holds an element, and only the emulator tells",)
     if not now or EMPTY in golden.extra:
         return ()
     note = (
-        f"{_shown(now)}: not compared, as no tensor of it holds an element, and it left no file; approve "
-        f"anew to have the golden list its shapes"
+        f"{first_of(now, _SHOWN)}: not compared, as no tensor of it holds an element, and it left no file; "
+        f"approve anew to have the golden list its shapes"
     )
     return (note,)
-
-
-def _shown(found: Iterable[str]) -> str:
-    names = [*map(str, found)]
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else "")
 
 
 def _text(side: Mapping[str, Any], name: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.noise import (
     CALIBRATION,
     REPEATS,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
 
-_SHOWN = 5
 _INPUT = "input"
 
 
@@ -170,7 +170,7 @@ def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats) -> tuple[str, .
     if not differs.any():
         return ()
     outside: NDArray[np.bool_] = differs & np.any([run.outside for run in alike], axis=0)
-    layers = ", ".join(repeats.not_deterministic[:_SHOWN])
+    layers = first_of(repeats.not_deterministic)
     culprit = f"not deterministic: {layers}" if layers else "what the test feeds its model differs already"
     beyond = f", {int(outside.sum())} of them by more than their tolerance" if outside.any() else ""
     way_out = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.shared_golden import differing, nothing_recorded, why_not_shared
 from pytest_npudump.regression import outcome as status
@@ -94,7 +95,8 @@ def judge_parts(
     changed = [name for name, comparison in compared.items() if comparison is not None and comparison.changed]
     shown = (bad or changed or [*runs])[0]
     outcome = runs[shown].outcome
-    note = f"{_list(bad)} of {len(parts)} differ; shown is {shown}" if bad else f"{len(parts)} ranks agree"
+    differing_ranks = f"{first_of(bad, _FEW)} of {len(parts)} differ; shown is {shown}"
+    note = differing_ranks if bad else f"{len(parts)} ranks agree"
     return replace(runs[shown], outcome=replace(outcome, notes=(note, *outcome.notes)), part=shown)
 
 
@@ -109,7 +111,3 @@ def _record(case: Case, golden: Golden | None, parts: Mapping[str, Dump], record
             path = case.goldens.path
             return FirstRun(Outcome(status.ERROR, path, problems=(problem,), tensors=len(table)))
     return replace(record(case, golden, dump, table), part=first)
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:_FEW]) + (" ..." if len(names) > _FEW else "")

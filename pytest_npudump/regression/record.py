@@ -9,6 +9,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.text import EMPTY, UNWRITTEN
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
@@ -208,15 +209,14 @@ def _why_not(
     if disagreements:
         dumped = first.dump.records if first.dump is not None else ()
         names = {str(record.key.sanitised): str(record.key) for record in dumped}
-        keys = ", ".join([names.get(key, key) for key in disagreements][:_SHOWN])
+        keys = first_of((names.get(key, key) for key in disagreements), _SHOWN)
         return f"two runs of the test disagree in {keys}; make it deterministic first"
     left_out, lost = _not_dumped(case, first, second)
     if not lost and (second.records or not case.request.golden_tensors):
         return ""
-    shown = ", ".join((lost or left_out)[:_SHOWN])
     return (
-        f"the second run has no tensor of {shown}, or cannot tell it from a layer whose name is the same in "
-        f"file names"
+        f"the second run has no tensor of {first_of(lost or left_out, _SHOWN)}, or cannot tell it from a "
+        f"layer whose name is the same in file names"
     )
 
 
@@ -224,10 +224,9 @@ def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
     """Say of which layers a golden has no tensors, as the recording could not tell them apart."""
     if not layers:
         return ()
-    shown = ", ".join(layers[:_SHOWN]) + (f" and {len(layers) - _SHOWN} more" if layers[_SHOWN:] else "")
     note = (
-        f"no golden tensors of {shown}, only statistics: several layers go by this file name, and the second "
-        f"run cannot tell which is which"
+        f"no golden tensors of {first_of(layers, _SHOWN)}, only statistics: several layers go by this "
+        f"file name, and the second run cannot tell which is which"
     )
     return (note,)
 

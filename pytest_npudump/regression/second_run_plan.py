@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings, resolve_raw_names
 from pytest_npudump.errors import DumpError
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.outcome import Escalation, FirstRun
@@ -150,10 +151,9 @@ def _plan(
 
 
 def _unresolved(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")  # noqa: PLR2004 - a few examples
     return (
-        f"the raw operator name behind {shown} is not known (acl.json takes no sanitised names; name the "
-        f"layers in the marker, load the model with npu_dump.load_model, or record the golden again)"
+        f"the raw operator name behind {first_of(names, 3)} is not known (acl.json takes no sanitised names; "
+        f"name the layers in the marker, load the model with npu_dump.load_model, or record the golden again)"
     )
 
 

@@ -18,6 +18,7 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, RequestError
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.text import UNWRITTEN
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
@@ -40,7 +41,6 @@ NOT_LOOKED_FOR = (
 
 _PROBE = "other-memory.stats"
 _PERTURB = "MALLOC_PERTURB_"
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class Unwritten:
         if self.left_out:
             notes.append(
                 f"{len(self.left_out)} tensors are left out of the golden, as no kernel writes them, or not "
-                f"all of them, and they hold what was left over in memory: {_listed(self.left_out)}; to have "
-                f"one judged all the same, write {JUDGED!r} behind it under {UNWRITTEN!r} in the golden, and "
-                f"approve anew"
+                f"all of them, and they hold what was left over in memory: {first_of(self.left_out)}; to "
+                f"have one judged all the same, write {JUDGED!r} behind it under {UNWRITTEN!r} in the "
+                f"golden, and approve anew"
             )
         if self.varying:
             notes.append(
                 f"{len(self.varying)} tensors differ from run to run and were recorded as the first run had "
-                f"them: {_listed(self.varying)}; make the test deterministic, as with mindspore.set_seed()"
+                f"them: {first_of(self.varying)}; make the test deterministic, as with mindspore.set_seed()"
             )
         return tuple(notes)
 
@@ -190,7 +190,7 @@ def unjudged_note(entries: Mapping[str, str], before: Dump, after: Dump) -> tupl
     if not names:
         return ()
     why = "as nothing wrote them when the golden was recorded"
-    return (f"{len(missing)} tensors are not judged, {why}: {_listed(names)}",)
+    return (f"{len(missing)} tensors are not judged, {why}: {first_of(names)}",)
 
 
 def _differing(one: StatsTable, other: StatsTable, tolerances: Tolerances) -> set[str]:
@@ -204,9 +204,3 @@ def _output(key: TensorKey) -> TensorKey:
 
 def _plain(key: str) -> str:
     return str(TensorKey.parse(key).sanitised)
-
-
-def _listed(keys: Iterable[object]) -> str:
-    names = list(map(str, keys))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from pytest_npudump.excerpt import first_of
 
+if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
 
@@ -25,26 +25,21 @@ def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
     limit = _SHOWN if brief else None
     alone = sources.independent
     reached = [source for source in sources.found if source.behind is not None]
-    words = _several(alone, limit, lambda source: _explains(source, sources.failing))
+    words = first_of((_explains(source, sources.failing) for source in alone), limit)
     count = f"{len(alone)} source{'' if len(alone) == 1 else 's'}"
     lines = [f"sources:    {count}: {words}"]
     if reached:
-        named = _several(reached, 1 if brief else None, lambda source: str(source.key))
+        named = first_of((source.key for source in reached), 1 if brief else None)
         lines[0] += f"; then outside again, behind tensors that pass: {named}"
     walked = [source for source in alone if source.begins is not None]
     if walked:
-        lines.append(f"begins:     {_several(walked, limit, _begins)}")
+        lines.append(f"begins:     {first_of(map(_begins, walked), limit)}")
     if sources.unplaced:
         lines.append(
             f"unplaced:   {len(sources.unplaced)} of {sources.failing}, as not all is known that feeds "
             f"{'them, first' if sources.unplaced[1:] else 'it'}: {sources.unplaced[0]}"
         )
     return lines
-
-
-def _several(items: Sequence[Source], limit: int | None, words: Callable[[Source], str]) -> str:
-    more = f" and {len(items) - limit} more" if limit is not None and len(items) > limit else ""
-    return f"{', '.join(map(words, items[:limit]))}{more}"
 
 
 def _explains(source: Source, failing: int) -> str:
@@ -64,9 +59,8 @@ def more_sources(sources: Sources | None, shown: TensorKey) -> str:
     others = [source for source in sources.independent if source.key != shown] if sources else []
     if not others:
         return ""
-    named = ", ".join(source.key.layer for source in others[:_SHOWN])
-    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-    return f"; {len(others)} other source{'' if len(others) == 1 else 's'}: {named}{more}"
+    named = first_of((source.key.layer for source in others), _SHOWN)
+    return f"; {len(others)} other source{'' if len(others) == 1 else 's'}: {named}"
 
 
 def small_sources(sources: Sources) -> dict[str, Any]:

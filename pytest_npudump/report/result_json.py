@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.excerpt import cut
 from pytest_npudump.report.origins import small_sources
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
 def small(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result for JUnit, with the first of its notes, and how many there are."""
     notes = result.get("notes", [])
-    shown = [note if len(note) <= _NOTE else f"{note[: _NOTE - 3]}..." for note in notes[:_NOTES]]
+    shown = [cut(note, _NOTE) for note in notes[:_NOTES]]
     return {**result, "notes": shown} | ({"notes_in_all": len(notes)} if len(notes) > _NOTES else {})
 
 

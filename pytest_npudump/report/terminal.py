@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.first_divergence import explain_first
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.excerpt import cut
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.isolated import isolated_lines
@@ -68,7 +69,7 @@ def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
     """Return the text of a failing test, at most :data:`LINES` lines unless ``verbose``."""
     lines = _body(result, brief=not verbose)
     if not verbose:
-        lines = [_cut(line) for line in lines]
+        lines = [cut(line, WIDTH) for line in lines]
     lines.append(details.problem or f"details:    {shown(details.text)}")
     lines += ways_out(result)
     return "\n".join(map(plain, lines))
@@ -77,22 +78,18 @@ def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
 def verdict_lines(result: Result, *, verbose: bool) -> list[str]:
     """Return the text of a result that no run has left files of."""
     lines = [*_body(result, brief=not verbose), *ways_out(result)]
-    return [plain(line if verbose else _cut(line)) for line in lines]
+    return [plain(line if verbose else cut(line, WIDTH)) for line in lines]
 
 
 def short_lines(result: Result) -> list[str]:
     """Return the two lines of a failure that comes when the budget of the run is spent."""
     way_out = next(iter(ways_out(result)), f"details:    {result.case.directory / 'report.txt'}")
-    return [plain(_cut(headline(result))), plain(way_out)]
+    return [plain(cut(headline(result), WIDTH)), plain(way_out)]
 
 
 def full_lines(result: Result) -> list[str]:
     """Return everything, for a file."""
     return [plain(line) for line in [*_body(result, brief=False), *ways_out(result)]]
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
 
 
 def _body(result: Result, *, brief: bool) -> list[str]:

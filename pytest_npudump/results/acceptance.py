@@ -10,6 +10,7 @@ import numpy as np
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import StatsTable, layer_of
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.store import content_digest, write_golden
 from pytest_npudump.golden.text import EDGES, OP_TYPES, REASON, render
 from pytest_npudump.graph import lines
@@ -85,7 +86,7 @@ def _merged(pending: Pending, golden: Golden, record: Golden, layers: Sequence[s
     patterns = both_spellings(layers)
     failing = comparison.failing if comparison is not None else ()
     if not any(matches_any(patterns, verdict.key.layer) for verdict in failing):
-        names = ", ".join(dict.fromkeys(verdict.key.layer for verdict in failing[:5]))
+        names = first_of(dict.fromkeys(verdict.key.layer for verdict in failing))
         raise ResultsError(
             f"{pending.entry.test}: {', '.join(layers)} names no layer that differs; these do: {names}"
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.tolerances.presets import PRESETS
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import RequestError
+from pytest_npudump.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,14 +75,10 @@ def lines(alternatives: Sequence[Alternative]) -> Iterator[str]:
     """Yield a line for each, in the order they were given."""
     for one in alternatives:
         found = [
-            f"{verb} {len(keys)} ({_some(keys)})"
+            f"{verb} {len(keys)} ({first_of(keys, _SHOWN)})"
             for verb, keys in (("misses", one.missed), ("catches", one.caught))
             if keys
         ]
         yield f"what if {one.name}: {one.failing} would differ" + (
             f"; it {' and '.join(found)}" if found else ", the same ones"
         )
-
-
-def _some(keys: Sequence[str]) -> str:
-    return ", ".join(keys[:_SHOWN]) + (", ..." if len(keys) > _SHOWN else "")

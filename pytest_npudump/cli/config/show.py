@@ -11,6 +11,7 @@ from pytest_npudump.cli.common.collection import collect
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.doctor.dump_path import default_place
 from pytest_npudump.errors import RequestError
+from pytest_npudump.excerpt import first_of
 
 if TYPE_CHECKING:
     import argparse
@@ -87,8 +88,8 @@ def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
     if len(tests) == 1:
         return tests[0]
     if tests:
-        names = [entry["nodeid"] for entry in tests[:_NAMED]] + ["..."] * (len(tests) > _NAMED)
-        raise RequestError(f"{len(tests)} tests with the marker npu_dump: name one of {', '.join(names)}")
+        names = first_of((entry["nodeid"] for entry in tests), _NAMED)
+        raise RequestError(f"{len(tests)} tests with the marker npu_dump: name one of {names}")
     if found["unmarked"]:
         raise RequestError(f"{_unmarked(found['unmarked'])} the marker npu_dump: add @pytest.mark.npu_dump")
     if found["deselected"]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import byte_size, emit, end_output, to_stderr
 from pytest_npudump.demo.project import CHANGED, LAYER, ORIGINAL, break_model, write_project
+from pytest_npudump.excerpt import cut
 
 if TYPE_CHECKING:
     import argparse
@@ -89,8 +90,5 @@ def _show_golden(folder: Path) -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
         more = len(lines) - _GOLDEN_LINES
         _print("", f"The golden, {path.relative_to(folder)}, begins:", "")
-        _print(*map(_cut, lines[:_GOLDEN_LINES]), f"... and {more} lines more, one for each tensor")
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
+        shown = [cut(line, _WIDTH) for line in lines[:_GOLDEN_LINES]]
+        _print(*shown, f"... and {more} lines more, one for each tensor")

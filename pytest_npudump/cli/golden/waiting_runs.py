@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import to_stderr
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.request import matches_any
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.folder import LINES, ResultsFolder
@@ -74,7 +75,7 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str]) -> tuple[Pending, 
         return tuple(pending)
     for name in names:
         if not any(_is_meant(name, one.entry.test) for one in pending):
-            known = ", ".join(one.entry.test for one in pending[:5]) or "none"
+            known = first_of(one.entry.test for one in pending) or "none"
             raise ResultsError(f"{name}: names no run that waits for a decision; these do: {known}")
     return tuple(one for one in pending if any(_is_meant(name, one.entry.test) for name in names))
 

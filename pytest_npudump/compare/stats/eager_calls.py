@@ -19,6 +19,7 @@ from pytest_npudump.compare.stats.alignment import ALONE, LIMIT, gaps, inverse, 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.tree.eager import is_eager
+from pytest_npudump.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
 
 _Group = tuple[int, str, int, int, int, str]
-_SHOWN = 5
 _EXTREMES_AND_MEAN = 3
 _LIKELY = 1e-3
 
@@ -236,10 +236,5 @@ def _describe(here: Sequence[_Call], there: Sequence[_Call], partners: Sequence[
     origin = inverse(partners, len(there))
     new = [f"{call.layer} (call {at})" for at, call in enumerate(there, 1) if origin[at - 1] == ALONE]
     sides = ((f"only in the dump, of {len(there)}", new), (f"only in the golden, of {len(here)}", lost))
-    found = "; ".join(f"{len(names)} {side}: {_listed(names)}" for side, names in sides if names)
+    found = "; ".join(f"{len(names)} {side}: {first_of(names)}" for side, names in sides if names)
     return f"the sequence of eager calls has changed; {found}. The others are numbered as in the golden"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -11,6 +11,7 @@ from pytest_npudump.dump.execution import IO_ORDER, Execution
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.tree.eager import without_counters
 from pytest_npudump.dump.tree.occurrences import number_turns
+from pytest_npudump.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.dump.places import Place
 
-_SHOWN = 5
 GRAPH_INPUT = "Data"
 
 
@@ -220,10 +220,9 @@ def shared_names(groups: Iterable[Sequence[Execution]]) -> list[str]:
     )
     if not shared:
         return []
-    more = f" and {len(shared) - _SHOWN} more" if len(shared) > _SHOWN else ""
     note = (
         "several operators go by one file name, and are told apart by time as turn 0, 1 ...: "
-        f"{', '.join(shared[:_SHOWN])}{more} (CANN replaces space, '.', '/' and '\\' in names; "
+        f"{first_of(shared)} (CANN replaces space, '.', '/' and '\\' in names; "
         "a tensor dump has the raw ones)"
     )
     return [note]

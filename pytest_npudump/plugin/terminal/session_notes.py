@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.excerpt import cut
 from pytest_npudump.regression.outcome import GOOD
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
@@ -159,8 +160,8 @@ def _line(note: Note, *, verbose: bool) -> str:
     word = "new note" if note.new else "note"
     if verbose:
         return f"{word}: {_whose(note.tests, note.tests)}: {note.text}"
-    names = [_cut(test) for test in note.tests[:NAMES]]
-    return f"{word}: {_whose(names, note.tests)}: {_cut(note.text)}"
+    names = [cut(test, WIDTH) for test in note.tests[:NAMES]]
+    return f"{word}: {_whose(names, note.tests)}: {cut(note.text, WIDTH)}"
 
 
 def _whose(names: Sequence[str], tests: Sequence[str]) -> str:
@@ -172,7 +173,3 @@ def _whose(names: Sequence[str], tests: Sequence[str]) -> str:
 
 def _is_cut(note: Note) -> bool:
     return len(note.tests) > NAMES or any(len(text) > WIDTH for text in (note.text, *note.tests))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."

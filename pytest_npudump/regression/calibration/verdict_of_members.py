@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.noise import CALIBRATION, FACTOR
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.calibration.held_out import FACTORS, hold_out
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
     from pytest_npudump.regression.outcome import FirstRun
-
-_SHOWN = 5
 
 
 def unmeasured(case: Case, first: FirstRun, reason: str) -> FirstRun:
@@ -74,12 +73,11 @@ def unrecorded(first: FirstRun, problem: str) -> FirstRun:
 
 
 def _not_calibrated(held: HeldOut) -> str:
-    shown = "; ".join(map(str, held.sensitive[:_SHOWN]))
-    more = f"; and {len(held.sensitive) - _SHOWN} more" if len(held.sensitive) > _SHOWN else ""
+    shown = first_of(held.sensitive, separator="; ")
     return (
         f"not calibrated: bounds made from all members but one do not hold for that one, even with factor "
-        f"{FACTORS[-1]:g}. Most sensitive: {shown}{more}. Take more members, give these layers a rule of "
-        f"their own, or leave them out with layers"
+        f"{FACTORS[-1]:g}. Most sensitive: {shown}. Take more members, give these layers a rule of their "
+        f"own, or leave them out with layers"
     )
 
 
@@ -126,9 +124,8 @@ def _blind_notes(measured: Measured, table: StatsTable) -> tuple[str, ...]:
     blind = [key for key in table.keys if found.sees_nothing(key)]
     if not blind:
         return ()
-    shown = ", ".join(blind[:_SHOWN]) + (" ..." if len(blind) > _SHOWN else "")
     note = (
         f"the measured bounds of {len(blind)} tensors see nothing: max and avg may change by all of their "
-        f"scale ({shown}); judge these layers by a rule, or leave them out"
+        f"scale ({first_of(blind)}); judge these layers by a rule, or leave them out"
     )
     return (note,)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.errors import FormatError
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _METADATA = "rank_[0-9]*/.dump_metadata"
 _KERNELS = "rank_[0-9]*/execution_order/ms_execution_order_graph_*.csv"
 _RUNS = "rank_[0-9]*/execution_order/ms_global_execution_order_graph_*.csv"
-_SHOWN = 5
 _NO_GRAPH = (
     "MindSpore compiled no graph while the dump was on, and dumps nothing of what runs in PyNative mode: "
     "call the network under mindspore.jit, or after mindspore.set_context(mode=mindspore.GRAPH_MODE), inside "
@@ -103,8 +103,7 @@ class MindSporeActivity:
 
     def _known(self) -> str:
         names = dict.fromkeys(name for path in self._left(_KERNELS) for name in _lines(path)[1:])
-        shown = ", ".join([*names][:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-        return f"MindSpore lists {len(names)}: {shown}" if names else "MindSpore lists none"
+        return f"MindSpore lists {len(names)}: {first_of(names)}" if names else "MindSpore lists none"
 
     def _left(self, pattern: str) -> list[Path]:
         return sorted(self.dump_path.glob(pattern)) if self.dump_path is not None else []

@@ -1,0 +1,26 @@
+"""What a message shows of much: the first of many names, the beginning of a long line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", ") -> str:
+    """Return ``a, b and 3 more``: the first names, and how many there are beside them.
+
+    Args:
+        names: what is named, in the order in which it is shown.
+        most: how many are named; None for all of them.
+        separator: what stands between two.
+    """
+    words = [*map(str, names)]
+    left = len(words) - len(words[:most])
+    return separator.join(words[:most]) + (f" and {left} more" if left else "")
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text of at most ``width`` characters; one that is longer ends in three dots."""
+    return text if len(text) <= width else f"{text[: width - 3]}..."
