@@ -1,4 +1,5 @@
 """How far a run is from its golden, and whether that is too far. Knows nothing of files, pytest or reports.
 
-``tolerances/`` are what may differ; ``stats/`` compares tables of statistics, ``tensors/`` elements.
+``tolerances/`` are what may differ; ``stats/`` compares tables of statistics, ``tensors/`` elements;
+``patterns/`` says where inside a tensor it differs, and how.
 """

@@ -1,7 +1,7 @@
 """Golden files: their text, their place in the repository, and how they are written without loss.
 
 ``path`` is where a test's golden lies, ``variants`` which of its files counts, ``store`` reads and stages
-one; ``text``, ``rows``, ``row_batches`` and ``projection_rows`` are its content, ``origin`` the facts it
-records. ``tensors`` is the file beside it, ``kept_tensors`` what a test keeps there, ``pair`` both files
-replaced as one.
+one; ``text``, ``rows``, ``row_batches``, ``projection_rows``, ``noise`` and ``edge_lines`` are its content,
+``origin`` the facts it records. ``tensors`` is the file beside it, ``kept_tensors`` what a test keeps there,
+``pair`` both files replaced as one.
 """

@@ -71,8 +71,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         return None
     if not settings.update_golden:
         return (
-            f"npudump: THIS RUN CALIBRATES (--npudump-calibrate={settings.calibrate}): what the layers of "
-            f"passing tests stray by is written into their golden files as a tolerance"
+            f"npudump: THIS RUN CALIBRATES (--npudump-calibrate={settings.calibrate}): by how much the "
+            f"layers of passing tests vary is written into their golden files as a tolerance"
         )
     return (
         "npudump: THIS RUN APPROVES (--npudump-update-golden): what the layers say now is written into the "

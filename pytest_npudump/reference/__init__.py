@@ -3,5 +3,6 @@
 ``reference`` is what a test has of it, over a ``reference_model``. ``inputs`` and ``feeds`` give that what
 the device was given; ``matches``, ``counterparts`` and ``name_map`` find the tensor that a layer is to
 equal, ``expected`` its values; ``comparison`` judges them by ``tolerances``. ``result``, ``coverage`` and
-``notes`` are what comes of it.
+``notes`` are what comes of it. ``blame`` says whether a difference is the device's or its number format's:
+``rounding`` and ``rounded_model`` round as the device does, ``three_way`` compares the three.
 """

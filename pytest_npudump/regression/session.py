@@ -3,13 +3,14 @@
     start    the dump is switched on, before the test's fixtures: models load under it
     judge    behind the body: the dump is recorded, or compared with the golden -> verdicts
     plan     all good: done; else: which layers does a second run dump as tensors?
-    start    the test runs again, under a dump of just those layers
+    start    the test runs again: under a dump of just those layers, or as it did, to be measured
     explain  did the failure reproduce, and where in the tensors is it? or: record the golden's tensors
+    measure  where a golden is recorded: how far do further runs differ from the first?
     settle   behind the teardown: what was recorded counts if all of the test passed, else it is discarded
     done     the dumps are deleted, unless somebody needs them
 
 The plugin calls :meth:`CaseSession.start` before a test's fixtures are set up, :meth:`CaseSession.finish`
-behind its body, and does both once more where the state wants a second run. Each step takes what the ones
+behind its body, and does both again as often as the state wants another run. Each step takes what the ones
 before it returned; only :attr:`CaseSession.state` keeps it.
 """
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
-from pytest_npudump.dump.stats.files import payload_stats
 
 from pytest_npudump.dump.bytes.chunks import chunks
 from pytest_npudump.dump.records import Payload
 from pytest_npudump.dump.stats.accumulators import array_accumulator
+from pytest_npudump.dump.stats.file_tensors import payload_stats
 from pytest_npudump.dump.stats.projected import Projected
 from pytest_npudump.dump.stats.projections import array_projector
 

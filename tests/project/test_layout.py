@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import fnmatch
 import re
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -18,6 +20,11 @@ NO_ROOMS = {
 }
 NO_MODULES = {"__all__", "acl", "npu_dump", "npudump", "testing"}
 """Names of other things in the first lines of folders."""
+FAMILY = {
+    *("command", "reader", "executions", "provider", "adapter", "activity", "client", "model"),
+    *("errors", "request", "settings", "excerpt"),
+}
+"""Modules that an index need not name: those of every member of a family, and those beside the rooms."""
 
 
 def test_every_folder_of_tests_is_one_of_the_package() -> None:
@@ -33,6 +40,15 @@ def test_the_index_of_a_folder_names_modules_that_are_there() -> None:
         there = [path.stem for path in index.parent.iterdir()]
         named = set(re.findall(r"``([a-z_0-9*]+)/?``", told)) - NO_MODULES
         assert [name for name in sorted(named) if not fnmatch.filter(there, name)] == [], index
+
+
+def test_the_index_of_a_folder_names_all_its_modules() -> None:
+    unnamed = []
+    for index in PACKAGE.rglob("__init__.py"):
+        named = set(re.findall(r"[a-z_][a-z_0-9]*\*?", index.read_text()))
+        own = [path.stem for path in index.parent.glob("[a-z]*.py") if path.stem not in FAMILY]
+        unnamed += [index.parent / name for name in own if not any(fnmatch.fnmatch(name, n) for n in named)]
+    assert [str(module.relative_to(PACKAGE)) for module in sorted(unnamed)] == []
 
 
 def test_tests_lie_in_folders() -> None:
@@ -62,3 +78,14 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
     }
     modules = [path.stem for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
     assert {name for name in modules if modules.count(name) > 1} == families.keys()
+
+
+def test_scripts_that_are_run_by_hand_import_what_is_there() -> None:
+    scripts = [*(TESTS / "benchmarks").rglob("*.py"), *(TESTS.parent / "docs").rglob("*.py")]
+    for script in scripts:
+        for node in ast.walk(ast.parse(script.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+                assert find_spec(str(node.module)) is not None, (script, node.module)
+                module = import_module(str(node.module))
+                for name in (alias.name for alias in node.names):
+                    assert hasattr(module, name) or find_spec(f"{node.module}.{name}"), (script, name)

@@ -1,4 +1,7 @@
-"""``npudump golden``: what golden files hold, and what becomes of them, one module of this folder a verb."""
+"""``npudump golden``: what golden files hold, and what becomes of them, one module of this folder a verb.
+
+``waiting_runs`` are those that the verbs about results share.
+"""
 
 from __future__ import annotations
 

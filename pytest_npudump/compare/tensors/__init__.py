@@ -3,4 +3,8 @@
 ``families`` chooses a ``comparer`` of chunks, ``measures`` adds up what it finds, ``worst`` keeps the
 farthest elements; ``element_verdict`` joins what they say with a comparison of statistics, ``describe``
 looks at a tensor by itself.
+
+Comparers: ``float32`` and ``float64``, ``complex`` and ``half_complex``, ``small`` tensors, ``decoded``
+types, ``code_pairs`` and ``packed_codes`` of a byte and less. They share ``paired_chunks``,
+``special`` values and distances in ``ulp``.
 """

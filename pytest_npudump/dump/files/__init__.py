@@ -2,7 +2,8 @@
 
 Tensors: ``container`` and ``npy``. Statistics: ``stats_csv`` of one operator,
 ``statistic_csv`` of a step. No tensors of the model: ``overflow`` records and ``core`` files. What other
-packages read: ``offered``, by ``registry``. Beside the formats: ``mapping`` of long names.
+packages read: ``offered``, by ``registry``. Beside the formats: ``mapping`` of long names,
+``stats_cells`` of both tables, ``part_stats`` of files that tell none.
 
 Each folder has its ``FORMAT`` (see ``format``), which tells its files, and imports what reads them
 when one is read.

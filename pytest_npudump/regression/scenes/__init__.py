@@ -1,4 +1,7 @@
-"""Scenes that need no comparison of statistics: each has a judge and findings of its own."""
+"""Scenes that need no comparison of statistics: each has a judge and findings of its own.
+
+They share ``operator_tensors``: each tensor of an operator described by itself.
+"""
 
 from __future__ import annotations
 

@@ -62,11 +62,6 @@ class PyAclModel(ModelSession):
             raise
         return model
 
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """Names of the inputs, in the model's order."""
-        return tuple(tensor.name for tensor in self._inputs)
-
     def run(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run the model once.
 

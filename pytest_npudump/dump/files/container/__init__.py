@@ -1,4 +1,7 @@
-"""Dump files: the protobuf container of CANN's writers, and the TLV container of some SoCs."""
+"""Dump files: the protobuf container of CANN's writers, and the TLV container of some SoCs.
+
+``proto`` is the header of the one, ``tlv`` the other, ``container_tensors`` what both have in common.
+"""
 
 from __future__ import annotations
 
