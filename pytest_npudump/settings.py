@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -240,6 +241,11 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
 def default_settings() -> Settings:
     """Return what holds where neither the command line nor the ini file says anything."""
     return settings_from({option.dest: option.default for option in OPTIONS})
+
+
+def in_ci() -> bool:
+    """Whether the variable ``CI`` says that this is a gate, which must not approve what it checks."""
+    return os.environ.get("CI", "").strip().lower() not in {"", "0", "false", "no"}
 
 
 def parse_size(text: str) -> int:

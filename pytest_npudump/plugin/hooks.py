@@ -6,7 +6,6 @@ with the first marked test that is collected.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,7 @@ from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, settings_of
 from pytest_npudump.plugin.terminal.reporter import Reporter
-from pytest_npudump.settings import Settings
+from pytest_npudump.settings import Settings, in_ci
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -51,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SETTINGS] = settings
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Reporter(config, settings), _REPORTER)
-    if settings.approves and _in_ci() and not settings.allow_update_in_ci:
+    if settings.approves and in_ci() and not settings.allow_update_in_ci:
         flag = "--npudump-update-golden" if settings.update_golden else "--npudump-calibrate"
         raise pytest.UsageError(
             f"npudump: {flag} is refused because the variable CI is set: a gate must not "
@@ -78,10 +77,6 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         "npudump: THIS RUN APPROVES (--npudump-update-golden): what the layers say now is written into the "
         "golden files, and not compared with them"
     )
-
-
-def _in_ci() -> bool:
-    return os.environ.get("CI", "").strip().lower() not in {"", "0", "false", "no"}
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

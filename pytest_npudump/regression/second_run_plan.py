@@ -152,7 +152,7 @@ def _plan(
 
 def _unresolved(names: tuple[str, ...]) -> str:
     return (
-        f"the raw operator name behind {first_of(names, 3)} is not known (acl.json takes no sanitised names; "
+        f"the raw operator name behind {first_of(names, 3)} is not known (acl.json takes no names of files; "
         f"name the layers in the marker, load the model with npu_dump.load_model, or record the golden again)"
     )
 

@@ -133,9 +133,7 @@ def shown(path: Path | None) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def table(
-    rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS, *, indent: int = 2
-) -> list[str]:
+def table(rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS) -> list[str]:
     """Lay rows out as plain text lines, a header first; names too long for 60 columns lose their middle.
 
     Not by rich's tables, which take 18 s for 10,000 rows.
@@ -146,7 +144,7 @@ def table(
         "  ".join([cell + " " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)])
         for cells in grid
     )
-    return [" " * indent + line.rstrip() for line in lines]
+    return [f"  {line.rstrip()}" for line in lines]
 
 
 def _width(text: str) -> int:

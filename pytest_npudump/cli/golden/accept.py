@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.results.acceptance import approve
+from pytest_npudump.settings import in_ci
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +33,7 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
     Raises:
         RequestError: the variable CI is set, and nothing says that this is on purpose.
     """
-    if _in_ci() and not arguments.allow_in_ci:
+    if in_ci() and not arguments.allow_in_ci:
         raise RequestError(
             "accept is refused because the variable CI is set: a gate must not approve what it checks; "
             "accept on a machine of your own, with --results, or on purpose with --allow-in-ci"
@@ -53,7 +53,3 @@ def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reaso
     except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
         to_stderr(f"npudump: {folder.path}: it cannot be noted there: {error}")
     return True
-
-
-def _in_ci() -> bool:
-    return os.environ.get("CI", "").strip().lower() not in {"", "0", "false", "no"}

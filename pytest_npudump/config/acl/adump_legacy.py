@@ -34,7 +34,7 @@ def legacy_reasons(dump: object, cwd: Path, profile: str) -> Iterator[Reason]:
 
 
 def members(value: object) -> list[dict[str, Any]]:
-    """Return the members of an array as these releases read them: what is no object counts as ``{}``."""
+    """Return the members of an array as CANN reads them: what is no object counts as ``{}``."""
     return [member if isinstance(member, dict) else {} for member in value] if isinstance(value, list) else []
 
 

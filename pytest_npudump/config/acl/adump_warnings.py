@@ -15,6 +15,7 @@ from pytest_npudump.config.acl.adump_keys import (
     RANGE_KEYS,
     SCENE_TYPES,
 )
+from pytest_npudump.config.acl.adump_legacy import members
 from pytest_npudump.config.checker_verdict import few, shown
 
 if TYPE_CHECKING:
@@ -56,13 +57,13 @@ def _no_dump(root: object) -> Iterator[str]:
 def unknown_key_warnings(dump: Mapping[str, Any]) -> Iterator[str]:
     """Yield the keys that nothing reads, at every level, whatever else may be wrong with ``dump``."""
     yield from _unknown_keys(dump, DUMP_KEYS, "")
-    for index, item in enumerate(_objects(dump.get("dump_list"))):
+    for index, item in enumerate(members(dump.get("dump_list"))):
         if not item:
             continue
         path = f"dump_list[{index}]"
         yield from _unknown_keys(item, ITEM_KEYS, f"{path}.")
         for key, known in _NESTED_KEYS.items():
-            for place, entry in enumerate(_objects(item.get(key))):
+            for place, entry in enumerate(members(item.get(key))):
                 yield from _unknown_keys(entry, known, f"{path}.{key}[{place}].")
 
 
@@ -106,7 +107,7 @@ def _data(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
             'write "dump_list": [{}] to dump every model, or "dump_op_switch": "on" for single operators'
         )
     if dump.get("dump_scene") == "watcher":
-        yield from few(_watcher(_objects(items)), "watcher_nodes")
+        yield from few(_watcher(members(items)), "watcher_nodes")
     if dump.get("dump_step"):
         yield "dump_step: selects training iterations; leave it out for inference"
     if dump.get("dump_level") == "op":
@@ -115,7 +116,7 @@ def _data(dump: Mapping[str, Any], profile: str) -> Iterator[str]:
         yield from few(_stats(dump), "dump_stats")
     # CANN 8.5.0 does not look into the list of a watcher, so that anything may stand there.
     if listed and not (profile == "8.5.0" and dump.get("dump_scene") == "watcher"):
-        yield from few(_items(_objects(dump["dump_list"])), "dump_list")
+        yield from few(_items(members(dump["dump_list"])), "dump_list")
 
 
 def _watcher(items: list[dict[str, Any]]) -> Iterator[str]:
@@ -158,18 +159,13 @@ def _item(item: Mapping[str, Any], path: str) -> Iterator[str]:
             if not name:
                 yield f"{path}.{key}[{index}]: empty, which is no operator's name; name one, or leave it out"
     for key in ("optype_blacklist", "opname_blacklist"):
-        for index, entry in enumerate(_objects(item.get(key))):
+        for index, entry in enumerate(members(item.get(key))):
             place = f"{path}.{key}[{index}]"
             if not entry.get("name"):
                 yield f"{place}.name: missing or empty, so that nothing is left out; name what is meant"
             for slot, position in enumerate(entry.get("pos", ())):
                 if not _POSITION.fullmatch(position):
                     yield f'{place}.pos[{slot}]: {shown(position)} is ignored, write "input0" or "output0"'
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    """Return the members of an array; what is no object counts as an empty one."""
-    return [entry if isinstance(entry, dict) else {} for entry in value] if isinstance(value, list) else []
 
 
 def _unknown_keys(holder: Mapping[str, Any], known: Iterable[str], prefix: str) -> Iterator[str]:
