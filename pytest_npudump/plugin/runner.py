@@ -28,7 +28,7 @@ from pytest_npudump.plugin.runtest.item_state import (
     only_setup,
     will_run_again,
 )
-from pytest_npudump.plugin.runtest.phase_report import complete_report
+from pytest_npudump.plugin.runtest.phase_report import complete_report, forget_result
 from pytest_npudump.plugin.runtest.phases import run_here, run_in_child
 from pytest_npudump.plugin.runtest.repetitions import Repetitions
 from pytest_npudump.plugin.session_runtime import SessionRuntime
@@ -172,7 +172,7 @@ class Runner:
             return
         if BAD in item.stash:
             raise pytest.fail.Exception(item.stash[BAD], pytrace=False)
-        item.stash.setdefault(RESULT, {}).clear()
+        forget_result(item)
         item.stash[KEPT] = None
         item.stash[EARLIER_PARTS] = item.stash.get(PARTS, []) if will_run_again(item) else []
         item.stash[ENDED], item.stash[PARTS], item.stash[REPORTS] = False, [], {}

@@ -48,6 +48,6 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "") ->
     first = next((result["first"] for result in results if result.get("first")), None)
     if first:
         parts.append(f"first divergence {first}")
-    runtimes = sorted({str(result["runtime"]) for result in results if "runtime" in result})
+    runtimes = sorted({str(result["runtime"]) for result in results if result.get("runtime")})
     end = f"; this run approves ({approval})" if approval else ""
     return f"npudump: {', '.join(parts)} ({'/'.join(runtimes) or 'nothing ran'}){end}"

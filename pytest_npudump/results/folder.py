@@ -37,11 +37,13 @@ class Results:
         folder: where it lies.
         entries: the last line of each test, in the order of the lines.
         problems: what cannot be read, in words; tests may be missing because of each.
+        session: the last session that wrote to it; "" where that is not known.
     """
 
     folder: Path
     entries: tuple[Entry, ...]
     problems: tuple[str, ...] = ()
+    session: str = ""
 
 
 class ResultsFolder:
@@ -109,9 +111,11 @@ class ResultsFolder:
             ) from error
         lines, problems = _parsed(content, self._lines)
         tests = {Entry(line).identity: Entry(line) for line in lines if line["kind"] != SESSION}
-        if not tests and not problems:
-            problems = [f"{self._lines}: holds no test; run the tests again"]
-        return Results(self.path, tuple(tests.values()), (*problems, *_missing(lines, self._lines)))
+        if not tests:
+            raise ResultsError(next(iter(problems), f"{self._lines}: holds no test; run the tests again"))
+        problems += _missing(lines, self._lines)
+        session = next((str(line["session"]) for line in reversed(lines) if line["kind"] == SESSION), "")
+        return Results(self.path, tuple(tests.values()), tuple(problems), session)
 
     def record(self, entry: Entry) -> bytes:
         """Return the record of an entry that has one.

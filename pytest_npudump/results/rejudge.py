@@ -41,10 +41,16 @@ class Rejudged:
     word: str
     why: str = ""
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether its statistics agree, which does not make it pass."""
+        return self.word == UNJUDGED and self.result is not None and self.result.good
+
     def told(self) -> dict[str, Any]:
         """Return what came of it in the form of a result of a run, for the line of a session."""
         if self.result is not None:
-            return result_json(self.result, None)
+            told = result_json(self.result, None)
+            return told | {"status": UNJUDGED} if self.is_doubtful else told
         data = self.entry.data
         return {name: data[name] for name in ("test", "status", "runtime")} | {"notes": data["notes"]}
 

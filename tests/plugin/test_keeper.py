@@ -201,6 +201,40 @@ def test_a_failure_that_is_expected_is_left_out(project: Project, capsys: pytest
     assert check(capsys)[1]["tests"][0]["verdict"] == "left out"
 
 
+def test_what_agrees_and_is_not_judged_counts_as_no_good_test(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked()
+    project.record()
+    project.test_file(f"@pytest.mark.xfail\n@pytest.mark.npu_dump\n{RUN}" + project.body)
+    project.run(KEEP).assert_outcomes(xpassed=1)
+    told = text(capsys)
+    assert told.splitlines()[0] == "test_small.py::test_small: unjudged"
+    assert "npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 unjudged (emulator)" in told
+    assert "  npudump: " not in told
+
+
+def test_results_of_earlier_sessions_are_told(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    source = f"@pytest.mark.npu_dump\n{RUN}{project.body}"
+    project.test_file(source + source.replace("test_small", "test_other"))
+    project.record(KEEP)
+    assert "earlier session" not in text(capsys)
+    project.run(KEEP, "-k", "other")
+    assert "npudump: 1 of 2 results is of an earlier session: test_small.py::test_small (" in text(capsys)
+
+
+def test_the_runtime_of_tests_that_never_ran_is_not_in_the_summary(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.test_file(
+        f"@pytest.mark.npu_dump\n{RUN}{project.body}\n\n"
+        "@pytest.fixture\ndef broken():\n    raise OSError\n\n"
+        "@pytest.mark.npu_dump\ndef test_other(broken):\n    pass\n"
+    )
+    project.run(KEEP)
+    assert text(capsys).splitlines()[-1].endswith("(emulator)")
+
+
 def test_a_mark_that_skips_leaves_a_line_without_statistics(project: Project) -> None:
     project.test_file(f"@pytest.mark.skip\n@pytest.mark.npu_dump\n{RUN}" + project.body)
     project.run(KEEP)

@@ -81,6 +81,34 @@ def test_what_does_not_repeat_is_listed_with_its_spread_and_is_no_change(project
         project.run("--npudump-fail-on=change").assert_outcomes(passed=1)
 
 
+def test_a_test_that_feeds_its_model_other_values_in_each_run_records_nothing(project: Project) -> None:
+    project.test_file(
+        """
+        RNG = np.random.default_rng(0)
+
+        @pytest.mark.npu_dump
+        def test_small(npu_dump):
+            with npu_dump.load_model("small.onnx") as model:
+                model.run(RNG.normal(size=(1, 1, 8, 8)).astype(np.float32))
+        """
+    )
+    for option in ("--npudump-update-golden", "--npudump-update-golden --npudump-calibrate=3"):
+        result = project.run(*option.split())
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(
+            ["*nothing was recorded: *feeds its model other values in each run: image*"]
+        )
+        assert not [*project.path.glob("golden/**/*.yaml")]
+    project.record("--npudump-repeats=1")
+    before = project.golden.read_text("utf-8")
+    result = project.run("--npudump-calibrate=3")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*not calibrated: the test feeds its model other values in each run: image*"]
+    )
+    assert project.golden.read_text("utf-8") == before
+
+
 def test_noise_that_was_recorded_hides_no_larger_difference(project: Project) -> None:
     project.wavering(1e-4)
     project.record()

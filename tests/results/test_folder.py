@@ -83,6 +83,15 @@ def test_what_is_superseded_goes_and_the_rest_stays(tmp_path: Path) -> None:
     assert [folder.record(entry) for entry in folder.read().entries] == [b"2", b"3"]
 
 
+@pytest.mark.parametrize(
+    ("content", "why"), [("x\n", "line 1: not JSON"), ("", "holds no test"), ("{", "ends within a line")]
+)
+def test_results_of_which_none_can_be_read_say_why(tmp_path: Path, content: str, why: str) -> None:
+    tmp_path.joinpath("results.jsonl").write_text(content, "utf-8")
+    with pytest.raises(ResultsError, match=why):
+        ResultsFolder(tmp_path).read()
+
+
 def test_a_piece_of_a_line_that_a_kill_left_gives_way_to_the_next_line(tmp_path: Path) -> None:
     folder = ResultsFolder(tmp_path)
     add(folder, "a")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_npudump.results.entry import Entry
+    from pytest_npudump.results.folder import Results
     from pytest_npudump.results.rejudge import Rejudged
 
 
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         data = {"tests": [*map(_as_json, judged)], "problems": [*results.problems]}
         write_json(data, arguments.json)
     if arguments.json != "-":
-        emit(_lines(judged, verbose=arguments.verbose))
+        emit([*_lines(judged, verbose=arguments.verbose), *_earlier(results), _summary(judged)])
     for problem in results.problems:
         to_stderr(f"npudump: {problem}")
     words = {one.word for one in judged}
@@ -55,14 +56,35 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
     for one in judged:
         if one.word == GOOD and not one.why:
             continue
-        yield f"{one.entry.test}: {one.word if one.result is None else one.result.outcome.status}"
+        result = None if one.is_doubtful else one.result
+        yield f"{one.entry.test}: {one.word if result is None else result.outcome.status}"
         if one.why:
             yield f"  {one.why}"
-        if one.result is not None and one.word != LEFT_OUT:
-            yield from (f"  {line}" for line in verdict_lines(one.result, verbose=verbose))
+        if result is not None and one.word != LEFT_OUT:
+            yield from (f"  {line}" for line in verdict_lines(result, verbose=verbose))
+
+
+def _summary(judged: Sequence[Rejudged]) -> str:
     counted = [one for one in judged if one.word != LEFT_OUT]
     left = len(judged) - len(counted)
-    yield summary_line([one.told() for one in counted]) + (f"; {left} left out" if left else "")
+    return summary_line([one.told() for one in counted]) + (f"; {left} left out" if left else "")
+
+
+def _earlier(results: Results) -> Iterator[str]:
+    """Say which results the last session has not made: their tests may be gone, or have changed since."""
+    before = [one for one in results.entries if results.session not in {"", one.data["session"]}]
+    if not before:
+        return
+    oldest = min(before, key=lambda entry: str(entry.data["time"]))
+    more = f" and {len(before) - 1} more" if before[1:] else ""
+    verb = "are of earlier sessions" if before[1:] else "is of an earlier session"
+    count, first = (
+        f"{len(before)} of {len(results.entries)} results",
+        f"{oldest.test} ({oldest.data['time']})",
+    )
+    yield (
+        f"npudump: {count} {verb}: {first}{more}; remove the folder and run all tests where it should be of one"
+    )
 
 
 def _as_json(one: Rejudged) -> dict[str, Any]:

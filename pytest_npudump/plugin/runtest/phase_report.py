@@ -38,10 +38,18 @@ def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
         report.longrepr = item.stash[BAD]
 
 
+def forget_result(item: pytest.Item) -> None:
+    """Forget what a test came to as its body is to run again: a report that holds it says so."""
+    result = item.stash.setdefault(RESULT, {})
+    if result:
+        result.clear()
+        result.update(_uncompared(item))
+
+
 def _attach_result(item: pytest.Item, report: pytest.TestReport) -> None:
     result = item.stash.setdefault(RESULT, {})
     if not result:
-        result.update(status=NOT_COMPARED, test=item.nodeid, **_runtime_of(item))
+        result.update(_uncompared(item))
     vars(report)["npudump"] = result
     if result["status"] == NOT_COMPARED and report.passed and not will_run_again(item):
         report.outcome = "failed"
@@ -49,6 +57,7 @@ def _attach_result(item: pytest.Item, report: pytest.TestReport) -> None:
         report.longrepr = item.stash[BAD]
 
 
-def _runtime_of(item: pytest.Item) -> dict[str, str]:
+def _uncompared(item: pytest.Item) -> dict[str, str]:
     test = item.stash.get(TEST, None)
-    return {"runtime": test.case.runtime.name} if test is not None else {}
+    told = {"status": NOT_COMPARED, "test": item.nodeid}
+    return told | ({"runtime": test.case.runtime.name} if test is not None else {})

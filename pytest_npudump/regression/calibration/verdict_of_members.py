@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.excerpt import first_of
@@ -20,6 +22,7 @@ from pytest_npudump.regression.reference_outcome import with_reference
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_npudump.compare.stats.deviations import Deviations
     from pytest_npudump.regression.calibration.held_out import HeldOut
     from pytest_npudump.regression.calibration.series import Member
     from pytest_npudump.regression.case import Case
@@ -49,6 +52,8 @@ def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun
         members: all others.
     """
     alike = [member.alike for member in members if member.alike is not None]
+    if problem := fed_otherwise(first, alike):
+        return unrecorded(first, f"not calibrated: {problem}" if case.settings.calibrate else problem)
     if not case.settings.calibrate:
         return _recorded(case, first, repeated(alike))
     strayed = [member.strayed for member in members]
@@ -62,6 +67,28 @@ def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun
     if first.outcome.status == status.PENDING:
         return _recorded(case, first, measured)
     return _calibrated(case, first, measured)
+
+
+def fed_otherwise(first: FirstRun, alike: Sequence[Deviations]) -> str:
+    """Say which inputs of a model differ between runs alike by more than their tolerance; "" for none.
+
+    What follows from these is no noise, and bounds made of it would hide faults.
+    """
+    records = first.dump.records if first.dump is not None else ()
+    given = {str(record.key.sanitised) for record in records if record.op_type == GRAPH_INPUT}
+    names = {
+        key: None
+        for run in alike
+        for key, differs in zip(run.keys, (run.differs & run.outside).tolist(), strict=True)
+        if differs and str(TensorKey.parse(key).sanitised) in given
+    }
+    if not names:
+        return ""
+    shown = ", ".join([*names][:_SHOWN])
+    return (
+        f"the test feeds its model other values in each run: {shown}; give these a seed, or make them "
+        f"inside of the test, so that each run has the same"
+    )
 
 
 def unrecorded(first: FirstRun, problem: str) -> FirstRun:

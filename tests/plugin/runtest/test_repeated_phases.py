@@ -266,3 +266,12 @@ def test_flaky_does_not_turn_a_regression_green(project: Project, monkeypatch: p
     result = project.run("--force-flaky", "--max-runs=3")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
+
+
+def test_a_body_that_fails_however_often_it_is_repeated_ends_no_session(project: Project) -> None:
+    project.pytester.makeconftest(INSIDE_THE_REPORT)
+    project.test_file(f"@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}    assert False\n")
+    result = project.run("--npudump-results=kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 1 not compared (emulator)"])
+    assert '"status":"not compared"' in project.path.joinpath("kept/results.jsonl").read_text("utf-8")
