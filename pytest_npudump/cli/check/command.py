@@ -83,7 +83,8 @@ def _earlier(results: Results) -> Iterator[str]:
         f"{oldest.test} ({oldest.data['time']})",
     )
     yield (
-        f"npudump: {count} {verb}: {first}{more}; remove the folder and run all tests where it should be of one"
+        f"npudump: {count} {verb}: {first}{more}; remove the folder and run all tests where it should be of "
+        "one"
     )
 
 
