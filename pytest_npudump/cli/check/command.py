@@ -78,14 +78,10 @@ def _earlier(results: Results) -> Iterator[str]:
     oldest = min(before, key=lambda entry: str(entry.data["time"]))
     more = f" and {len(before) - 1} more" if before[1:] else ""
     verb = "are of earlier sessions" if before[1:] else "is of an earlier session"
-    count, first = (
-        f"{len(before)} of {len(results.entries)} results",
-        f"{oldest.test} ({oldest.data['time']})",
-    )
-    yield (
-        f"npudump: {count} {verb}: {first}{more}; remove the folder and run all tests where it should be of "
-        "one"
-    )
+    count = f"{len(before)} of {len(results.entries)} results"
+    first = f"{oldest.test} ({oldest.data['time']})"
+    way_out = "remove the folder and run all tests where it should be of one"
+    yield f"npudump: {count} {verb}: {first}{more}; {way_out}"
 
 
 def _as_json(one: Rejudged) -> dict[str, Any]:

@@ -85,8 +85,8 @@ def fed_otherwise(first: FirstRun, alike: Sequence[Deviations]) -> str:
     if not names:
         return ""
     return (
-        f"the test feeds its model other values in each run: {first_of(names)}; give these a seed, or make them "
-        f"inside of the test, so that each run has the same"
+        f"the test feeds its model other values in each run: {first_of(names)}; give these a seed, or "
+        f"make them inside of the test, so that each run has the same"
     )
 
 
