@@ -58,7 +58,7 @@ class Measured:
         """
         if previous is None or CALIBRATION not in previous.extra or CALIBRATION in self.head:
             return self
-        if self.cells or not _same_values(previous.table, table):
+        if self.cells or not same_values(previous.table, table):
             note = (
                 "the calibration of the golden that was there is dropped, as its values have changed: "
                 "measure anew with --npudump-calibrate"
@@ -68,7 +68,8 @@ class Measured:
         return replace(self, cells=previous.table.noise, head=head)
 
 
-def _same_values(one: StatsTable, other: StatsTable) -> bool:
+def same_values(one: StatsTable, other: StatsTable) -> bool:
+    """Whether two tables have the same tensors, and the same statistics of each."""
     columns = (one.keys, one.dtypes, one.shapes) == (other.keys, other.dtypes, other.shapes)
     return columns and np.array_equal(one.values, other.values, equal_nan=True)
 

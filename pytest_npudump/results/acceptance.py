@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from pytest_npudump.golden.store import content_digest, write_golden
 from pytest_npudump.golden.text import EDGES, OP_TYPES, REASON, render
 from pytest_npudump.graph import lines
 from pytest_npudump.request import matches_any
+from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError
 
 if TYPE_CHECKING:
@@ -24,7 +25,20 @@ if TYPE_CHECKING:
     from pytest_npudump.results.pending_run import Pending
 
 
-def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> Entry:
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What came of an approval.
+
+    Attributes:
+        entry: what is to be kept of the run from here on.
+        notes: what the golden does not know any more, for the person who approves it.
+    """
+
+    entry: Entry
+    notes: tuple[str, ...] = ()
+
+
+def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> Approval:
     """Write the golden of a run, atomically and under its lock.
 
     Args:
@@ -32,24 +46,21 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> E
         layers: names or globs of the layers that are approved; none for all.
         reason: why, kept in the golden; "" for none.
 
-    Returns:
-        What is to be kept of the run from here on.
-
     Raises:
         ResultsError: it cannot be approved, or none of its layers that differ is named.
         GoldenError: the golden cannot be written, or is another one meanwhile; it is as it was.
     """
     if pending.refusals or pending.record is None:
         raise ResultsError(f"{pending.entry.test}: refused: {'; '.join(pending.refusals)}")
-    golden = _approved(pending, pending.record, layers, reason)
+    golden, notes = _approved(pending, pending.record, layers, reason)
     replacing = pending.golden.digest if pending.golden and pending.golden.path == pending.path else ""
     write_golden(pending.path, golden, replacing=replacing)
     data = pending.entry.data
     if not layers:
-        return Entry({**data, "decision": ACCEPTED})
+        return Approval(Entry({**data, "decision": ACCEPTED}), notes)
     digest = content_digest(render(golden).encode())
     file = {**data["golden"], "judged_with": data["golden"]["file"], "sha256": digest}
-    return Entry({**data, "golden": file})
+    return Approval(Entry({**data, "golden": file}), notes)
 
 
 def reject(pending: Pending) -> Entry:
@@ -57,20 +68,26 @@ def reject(pending: Pending) -> Entry:
     return Entry({**pending.entry.data, "decision": REJECTED})
 
 
-def _approved(pending: Pending, record: Golden, layers: Sequence[str], reason: str) -> Golden:
+def _approved(
+    pending: Pending, record: Golden, layers: Sequence[str], reason: str
+) -> tuple[Golden, tuple[str, ...]]:
+    """Return the golden that is written, and notes on what it does not know."""
     before = pending.golden
     if layers and before is None:
         raise ResultsError(
             f"{pending.entry.test}: has no golden yet, of which some layers could change: accept all of it"
         )
     if layers and before is not None:
-        table = _merged(pending, before, record, layers)
+        rows = _chosen_rows(pending, before, record, layers)
+        table = _rows_of((before.table, record.table), rows)
         golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, table))
+        golden, notes = after_some_rows(golden, before, [at for at, row in enumerate(rows) if row[0]])
     else:
         blocks = {name: text for name, text in record.blocks.items() if name != OP_TYPES}
         golden = replace(record, blocks=blocks, path=pending.path)
+        golden, notes = after_all_rows(golden, before)
     extra = {name: value for name, value in golden.extra.items() if name != REASON}
-    return replace(golden, extra=extra | ({REASON: reason} if reason else {}))
+    return replace(golden, extra=extra | ({REASON: reason} if reason else {})), notes
 
 
 def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:
@@ -80,8 +97,10 @@ def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:
     return {**golden.blocks, **({EDGES: edges} if text else {})}
 
 
-def _merged(pending: Pending, golden: Golden, record: Golden, layers: Sequence[str]) -> StatsTable:
-    """Return the golden's table with the record's rows of some layers in place of its own."""
+def _chosen_rows(
+    pending: Pending, golden: Golden, record: Golden, layers: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Return the rows of the golden, 0, and of the record, 1, in place of its own in some layers."""
     comparison = pending.comparison
     patterns = both_spellings(layers)
     failing = comparison.failing if comparison is not None else ()
@@ -101,7 +120,7 @@ def _merged(pending: Pending, golden: Golden, record: Golden, layers: Sequence[s
         chosen = (1, there) if matches_any(patterns, layer_of(key)) else (0, here)
         if chosen[1] != ABSENT:
             rows.append(chosen)
-    return _rows_of((golden.table, record.table), rows)
+    return rows
 
 
 def _rows_of(tables: tuple[StatsTable, StatsTable], rows: Sequence[tuple[int, int]]) -> StatsTable:

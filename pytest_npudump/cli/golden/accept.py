@@ -43,13 +43,13 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
 def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reason: str) -> bool:
     """Accept one run, and say so; False where it was refused, which is told on standard error."""
     try:
-        entry = approve(pending, layers, reason)
+        approval = approve(pending, layers, reason)
     except NpudumpError as error:
         to_stderr(f"npudump: {error}")
         return False
-    emit([f"accepted: {pending.entry.test}: {pending.path}"])
+    emit([f"accepted: {pending.entry.test}: {pending.path}", *(f"  note: {note}" for note in approval.notes)])
     try:
-        folder.update([entry])
+        folder.update([approval.entry])
     except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
         to_stderr(f"npudump: {folder.path}: it cannot be noted there: {error}")
     return True

@@ -50,8 +50,9 @@ class Repository:
     def approve(self, name: str, values: Values, **extra: Any) -> None:
         """Write a golden."""
         producer = {"runtime": extra.pop("runtime", "acl"), "scene": "model", "dump_mode": "output"}
+        told = replace(table(values), noise=extra.pop("noise", ()))
         path = self.golden(name)
-        write_golden(path, Golden(f"test_a.py::{name}", producer, table(values), path, extra))
+        write_golden(path, Golden(f"test_a.py::{name}", producer, told, path, extra))
 
     def values(self, name: str) -> Values:
         """What a golden holds: the maximum of each layer."""

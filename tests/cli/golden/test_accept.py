@@ -106,6 +106,41 @@ def test_layers_that_do_not_differ_are_refused(waiting: Repository, golden_comma
     assert waiting.values("test_one") == BEFORE
 
 
+MEASURED = {"repeats": {"runs": 2}, "calibration": {"members": 20, "factor": 7, "varied": ["inputs"]}}
+CELLS = ("1e-5,-,-,-", "~2e-5,-,-,-,1e-6", "-")
+
+
+def test_a_run_that_becomes_the_golden_takes_no_noise_over(
+    repository: Repository, golden_command: Verb
+) -> None:
+    repository.approve("test_one", BEFORE, noise=CELLS, **MEASURED)
+    repository.keep("test_one", AFTER)
+    done = golden_command("accept")
+    assert (done.code, done.err) == (0, "")
+    assert "note: the run that was approved tells nothing of noise, its calibration is dropped" in done.out
+    golden = read_golden(repository.golden("test_one"))
+    assert golden.extra == {"repeats": {"runs": 1}}
+    assert golden.table.noise == ()
+
+
+def test_layers_that_are_approved_lose_their_noise_and_no_other(
+    repository: Repository, golden_command: Verb
+) -> None:
+    repository.approve("test_one", BEFORE, noise=CELLS, **MEASURED)
+    repository.keep("test_one", AFTER)
+    done = golden_command("accept", "--layers", "conv", "--layers", "new")
+    assert (done.code, done.err) == (0, "")
+    assert "note: nothing is known of the noise of the 2 tensors that were approved" in done.out
+    golden = read_golden(repository.golden("test_one"))
+    assert golden.table.noise == ("-", CELLS[1], "-", CELLS[2])
+    assert golden.extra == {**MEASURED, "repeats": {"runs": 2, "compared": 2}}
+    assert golden_command("accept", "--layers", "fc").code == 0
+    golden = read_golden(repository.golden("test_one"))
+    assert golden.table.noise == ("-", CELLS[1], "-", "-")
+    assert golden.extra["repeats"] == {"runs": 2, "compared": 1}
+    assert repository.values("test_one") == AFTER
+
+
 REFUSALS = {
     "incomplete": "its run was not complete: its teardown did not pass",
     "golden": "is not the one that the run was judged with",

@@ -1,0 +1,95 @@
+"""What stays of a golden's noise where one run takes its place, or that of some of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.golden.noise import repeats_of
+from pytest_npudump.golden.text import Golden, parse, render
+from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PATH = Path("golden.yaml")
+CALIBRATION = {"members": 20, "factor": 5, "varied": ["repeats", "inputs"]}
+
+
+def golden(values: Sequence[float], cells: Sequence[str] = (), **extra: Any) -> Golden:
+    records = [
+        TensorRecord(
+            *(TensorKey(f"layer{at}", "output", 0), "", "float32", (2,)),
+            None,  # type: ignore[arg-type]
+            stats=Stats(2, value, value, value, None, 0, 0, 0),
+        )
+        for at, value in enumerate(values)
+    ]
+    table = replace(StatsTable.from_records(records), noise=tuple(cells))
+    return Golden("test_a.py::test_a", {"runtime": "acl"}, table, PATH, extra)
+
+
+def test_a_golden_that_told_nothing_of_noise_does_not_begin_to() -> None:
+    found, notes = after_all_rows(golden([2.0]), golden([1.0], other="kept"))
+    assert (dict(found.extra), notes) == ({}, ())
+    assert after_all_rows(golden([2.0]), None)[1] == ()
+
+
+def test_values_that_stay_keep_all_that_was_measured_of_them() -> None:
+    before = golden([1.0, 2.0], ["~1e-5,-,-,-", "-"], repeats={"runs": 2}, calibration=CALIBRATION)
+    found, notes = after_all_rows(golden([1.0, 2.0], reason="new driver"), before)
+    assert found.table.noise == before.table.noise
+    assert dict(found.extra) == {"reason": "new driver", "repeats": {"runs": 2}, "calibration": CALIBRATION}
+    assert notes == ()
+
+
+@pytest.mark.parametrize("stale", [{}, {"repeats": {"runs": 2}}])
+def test_other_values_are_of_one_run(stale: dict[str, Any]) -> None:
+    before = golden([1.0], ["~1e-5,-,-,-"], repeats={"runs": 2})
+    found, notes = after_all_rows(golden([2.0], **stale), before)
+    assert dict(found.extra) == {"repeats": {"runs": 1}}
+    assert found.table.noise == ()
+    assert "whether it repeats, and its noise is dropped" in notes[0]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6), st.data())
+def test_rows_of_a_run_have_no_noise_and_all_others_keep_theirs(
+    took: list[bool], data: st.DataObject
+) -> None:
+    count = len(took)
+    cells = data.draw(
+        st.lists(st.sampled_from(["-", "~1e-5,-,-,-", "1e-6,-,-,-,2e-6"]), max_size=0)
+        | st.lists(st.sampled_from(["-", "~1e-5,-,-,-", "1e-6,-,-,-,2e-6"]), min_size=count, max_size=count)
+    )
+    cells = cells if any(cell != "-" for cell in cells) else []
+    compared = data.draw(st.none() | st.integers(1, count))
+    told = {"runs": 2} | ({} if compared is None else {"compared": compared})
+    before = golden([1.0] * count, cells, repeats=told, calibration=CALIBRATION)
+    after = golden([9.0 if new else 1.0 for new in took], cells, **before.extra)
+    taken = [at for at, new in enumerate(took) if new]
+    found, notes = after_some_rows(after, before, taken)
+    assert bool(notes) is bool(taken)
+    expected = ["-" if new else cell for new, cell in zip(took, cells or ["-"] * count, strict=True)]
+    assert list(found.table.noise) == (expected if set(expected) != {"-"} else [])
+    again = parse(render(found), PATH)
+    repeats = repeats_of(again.extra, PATH)
+    assert repeats is not None
+    surely = (count if compared is None else compared) - len(taken)
+    if surely <= 0:
+        assert repeats.runs == 1
+    else:
+        assert (repeats.runs, repeats.compared or count) == (2, surely)
+
+
+def test_layers_that_are_taken_are_not_named_as_not_deterministic_any_more() -> None:
+    told = {"runs": 3, "not_deterministic": ["layer0", "layer1"]}
+    before = golden([1.0, 2.0], ["~1e-5,-,-,-", "~1e-5,-,-,-"], repeats=told)
+    found, _ = after_some_rows(replace(before, extra=dict(before.extra)), before, [0])
+    assert found.extra["repeats"] == {"runs": 3, "not_deterministic": ["layer1"], "compared": 1}
