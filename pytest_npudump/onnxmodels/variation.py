@@ -61,7 +61,7 @@ def perturbed(feeds: Mapping[str, Tensor], seed: int, execution: int) -> tuple[d
     """Change each element of floating-point inputs by about one unit in the last place: ``x (1 + a u)``.
 
     ``u`` is uniform in [-1, 1] and ``a`` the step of the type at 1 (numpy's ``eps``), so that an element
-    stays or goes to a neighbour. Zeros, NaN and infinities stay.
+    stays or goes to a neighbour. Zeros, NaN and infinities stay, as does what would become an infinity.
 
     Args:
         feeds: the inputs of one execution by name.
@@ -87,5 +87,7 @@ def perturbed(feeds: Mapping[str, Tensor], seed: int, execution: int) -> tuple[d
         u = np.random.default_rng((seed, execution, number)).uniform(-1, 1, array.shape)
         wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            changed[name] = replace(tensor, data=(wide * (1 + step * u)).astype(array.dtype))
+            moved = (wide * (1 + step * u)).astype(array.dtype)
+        # A mask of the type's lowest value would become an infinity, and the model's values NaN.
+        changed[name] = replace(tensor, data=np.where(np.isfinite(moved), moved, array))
     return changed, left

@@ -59,6 +59,11 @@ class Runner:
         self._settings = settings
         self._child: Child | None = config.pluginmanager.get_plugin(CHILD)
         self.exchange = _join_ranks(self._child)
+        if self.exchange is not None and settings.calibrate:
+            raise pytest.UsageError(
+                f"npudump: --npudump-calibrate measures a test in one process, and this one is "
+                f"{self.exchange.rank}: calibrate with one rank, or give the layers a rule of their own"
+            )
         self._runtime = SessionRuntime(settings, self.exchange.rank.local if self.exchange else 0)
         self._collected: list[pytest.Item] = []
         self.paths = Paths(config, settings, self.exchange.rank if self.exchange else None)

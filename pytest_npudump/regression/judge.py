@@ -90,6 +90,11 @@ def _judged(case: Case, attempt: Attempt) -> FirstRun:
 def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
     """Record or compare the dump: rank by rank where it holds several that share a golden."""
     parts = by_rank(dump) if case.request.ranks == "same" else {}
+    if len(parts) > 1 and case.settings.calibrate:
+        problem = f"not calibrated: {', '.join(parts)} have one golden, and only one of them can be measured"
+        return FirstRun(
+            Outcome(status.ERROR, case.goldens.path, problems=(problem,), tensors=len(table)), dump
+        )
     if len(parts) > 1:
         return judge_parts(case, golden, parts, _compare, _record)
     return (_record if case.settings.update_golden else _compare)(case, golden, dump, table)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
-from pytest_npudump.dump.table import MEASURED, STATISTICS
-from pytest_npudump.golden.noise import calibration_of, repeats_of
+from pytest_npudump.golden.noise import MEASURABLE, calibration_of, repeats_of
 from pytest_npudump.golden.store import read_golden
 
 if TYPE_CHECKING:
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
+    from pytest_npudump.golden.noise import Noise
     from pytest_npudump.golden.text import Golden
 
-_HEADER = ("tensor", "dtype", "repeats", *(f"{name} %" for name in STATISTICS[:MEASURED]))
+_HEADER = ("tensor", "dtype", "repeats", *(f"{name} %" for name in MEASURABLE))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -80,13 +81,17 @@ def _widest(golden: Golden, measured: Calibrated | None) -> Sequence[tuple[str, 
     if measured is None:
         return []
     dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
-    noisy = sorted(measured.noise, key=lambda key: max(measured.noise[key].largest), reverse=True)
+    noisy = sorted(measured.noise, key=lambda key: _widest_of(measured.noise[key]), reverse=True)
     return [(key, dtypes[key]) for key in noisy]
+
+
+def _widest_of(noise: Noise) -> float:
+    return max(noise.by_statistic.values())
 
 
 def _row(measured: Calibrated, row: tuple[str, str]) -> tuple[str, ...]:
     key, dtype = row
-    bounds = [measured.factor * value for value in measured.noise[key].largest]
+    bounds = [measured.factor * value for value in measured.noise[key].by_statistic.values()]
     repeats = "no" if measured.varies(key) else "yes" if measured.repeats else "?"
     return (key, dtype, repeats, *(f"{100 * bound:.3g}" if bound else "-" for bound in bounds))
 
@@ -108,12 +113,11 @@ def _as_json(golden: Golden, measured: Calibrated | None, *, noise: bool) -> dic
 
 def _noise_json(measured: Calibrated, key: str, dtype: str) -> dict[str, Any]:
     found = measured.noise[key]
-    finite = [value if value != float("inf") else None for value in found.largest]
     return {
         "key": key,
         "dtype": dtype,
         "varies": found.varies,
-        "largest": dict(zip(STATISTICS, finite, strict=False)),
+        "largest": {name: value if isfinite(value) else None for name, value in found.by_statistic.items()},
         "factor": measured.factor,
         "sees_nothing": measured.sees_nothing(key),
     }

@@ -328,6 +328,30 @@ def test_devices_of_one_dump_share_a_golden_that_names_none(several: Project) ->
     several.run().assert_outcomes(passed=1)
 
 
+def test_devices_that_share_a_golden_are_not_calibrated(several: Project) -> None:
+    several.record()
+    before = several.golden.read_bytes()
+    for update in ((), ("--npudump-update-golden",)):
+        result = several.run("--npudump-calibrate=3", *update)
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["*not calibrated: device 0, device 1 have one golden, and only one of*"])
+        assert several.golden.read_bytes() == before
+
+
+def test_ranks_are_not_calibrated(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.marked()
+    project.record()
+    before = project.golden.read_bytes()
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    result = project.run("--npudump-calibrate=3")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*--npudump-calibrate measures a test in one process, and this one is rank 1 of 2*"]
+    )
+    assert project.golden.read_bytes() == before
+
+
 def test_device_that_differs_from_the_shared_golden_is_named(
     several: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,104 @@
+"""``npudump golden show``: origin, repetition, calibration, and the tensors with the widest bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Run = Callable[..., Any]
+
+HEAD = """npudump-golden: 1
+test: test_a.py::test_a
+producer: {{runtime: acl, soc: Ascend910B3, digits: 6}}
+{extra}columns: tensor dtype shape max min avg l2norm nan -inf +inf{column}
+tensors: |
+"""
+ROWS = {
+    "conv": "float32 4 2 -1 0.5 4 0 0 0",
+    "relu": "float16 4 2 0 0.5 4 0 0 0",
+    "fc": "float32 4 2 -1 0.5 4 0 0 0",
+}
+CELLS = {"conv": "1e-3,-,2e-3,-", "relu": "~0.3,-,0.25,-,0.5", "fc": "-"}
+CALIBRATED = (
+    "repeats: {runs: 2, not_deterministic: [relu]}\ncalibration: {members: 20, factor: 7, varied: [inputs]}\n"
+)
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Callable[..., Path]:
+    def write(extra: str = "", cells: dict[str, str] | None = None) -> Path:
+        path = tmp_path / "golden.yaml"
+        text = HEAD.format(extra=extra, column=" noise" if cells else "")
+        lines = (
+            f"  {name}:output.0 {row} {(cells or {}).get(name, '')}".rstrip() for name, row in ROWS.items()
+        )
+        path.write_text(text + "\n".join(lines) + "\n", "utf-8")
+        return path
+
+    return write
+
+
+def test_a_golden_of_an_earlier_version_says_that_nothing_is_known(
+    run: Run, golden: Callable[..., Path]
+) -> None:
+    done = run("golden", "show", golden(), "--noise")
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "test:        test_a.py::test_a",
+        "producer:    runtime acl, soc Ascend910B3",
+        "tensors:     3",
+        "repeats:     not known: it was recorded from one run",
+        "calibration: none",
+        "no tensor has noise: all bounds are the preset's",
+    ]
+
+
+def test_what_was_measured_is_told_widest_first(run: Run, golden: Callable[..., Path]) -> None:
+    out = run("golden", "show", golden(CALIBRATED, CELLS), "--noise").out.splitlines()
+    assert out[3] == (
+        "repeats:     2 runs, all tensors compared, 1 with other digits; not deterministic: relu"
+    )
+    assert out[4] == "calibration: 20 members, factor 7, varied: inputs"
+    assert "calibrated: 20 members, factor 7" in out[5]
+    assert out[6].split()[-2:] == ["projections", "%"]
+    assert out[7].split() == ["relu:output.0", "float16", "no", "210", "-", "175", "-", "350"]
+    assert out[8].split() == ["conv:output.0", "float32", "yes", "0.7", "-", "1.4", "-", "-"]
+    assert out[9].startswith("sees nothing: max and avg of 1 tensors")
+    assert len(out) == 10
+
+
+def test_a_limit_says_how_many_are_left_out(run: Run, golden: Callable[..., Path]) -> None:
+    out = run("golden", "show", golden(CALIBRATED, CELLS), "--noise", "--limit", "1").out
+    assert "... and 1 more" in out
+    assert "conv" not in out
+
+
+def test_json_has_the_deviations_and_what_they_are_multiplied_by(
+    run: Run, golden: Callable[..., Path]
+) -> None:
+    cells = CELLS | {"fc": "inf,-,-,-"}
+    told = run("golden", "show", golden(CALIBRATED, cells), "--noise", "--json", "-").json
+    assert told["repeats"] == {"runs": 2, "not_deterministic": ["relu"]}
+    assert told["calibration"] == {"members": 20, "factor": 7, "varied": ["inputs"]}
+    noise = {row["key"]: row for row in told["noise"]}
+    assert noise["fc:output.0"]["largest"]["max"] is None
+    assert noise["relu:output.0"] == {
+        "key": "relu:output.0",
+        "dtype": "float16",
+        "varies": True,
+        "largest": {"max": 0.3, "min": 0.0, "avg": 0.25, "l2norm": 0.0, "projections": 0.5},
+        "factor": 7.0,
+        "sees_nothing": True,
+    }
+    assert "noise" not in run("golden", "show", golden(CALIBRATED, cells), "--json", "-").json
+
+
+def test_a_damaged_head_is_an_error_with_the_way_out(run: Run, golden: Callable[..., Path]) -> None:
+    done = run("golden", "show", golden("repeats: 2\n"))
+    assert done.code == 2
+    assert "approve anew with --npudump-update-golden" in done.err
