@@ -116,3 +116,58 @@ def test_a_damaged_head_is_refused_with_the_way_out(head: dict[str, object]) -> 
     read = repeats_of if "repeats" in head else calibration_of
     with pytest.raises(GoldenError, match="approve anew"):
         read(head, PATH)
+
+
+OPTIONAL = {
+    "count": ("4", "-"),
+    "digits": ("6", "9"),
+    "digest": ("md5:5d41", "-"),
+    "noise": ("~1e-6,-,-,-,2e-6", "-"),
+}
+HEADS = {
+    "repeats": "{runs: 2, compared: 1}",
+    "calibration": "{members: 3, factor: 5, varied: [repeats]}",
+    "reason": "retrained",
+}
+LINES = {
+    "projections": "  conv:output.0 1.5 -2 0 3 4 5 6 7\n",
+    "edges": "  conv < -\n  relu < conv:output.0\n",
+}
+
+
+@given(
+    st.sets(st.sampled_from([*OPTIONAL])),
+    st.sets(st.sampled_from([*HEADS])),
+    st.sets(st.sampled_from([*LINES])),
+)
+def test_a_golden_with_any_of_what_is_optional_is_read_and_keeps_it(
+    columns: set[str], heads: set[str], blocks: set[str]
+) -> None:
+    chosen = [name for name in OPTIONAL if name in columns]
+    lines = [
+        " ".join((f"  {row}", *(OPTIONAL[name][at] for name in chosen)))
+        for at, row in enumerate(
+            ("conv:output.0 float32 4 2 -1 0.5 4 0 0 0", "relu:output.0 float32 4 2 0 0.5 4 0 0 0")
+        )
+    ]
+    parts = [
+        "npudump-golden: 1\ntest: test_a.py::test_a\nproducer: {runtime: acl, digits: 6}\n",
+        *(f"{name}: {value}\n" for name, value in HEADS.items() if name in heads),
+        " ".join(("columns: tensor dtype shape max min avg l2norm nan -inf +inf", *chosen)),
+        "\ntensors: |\n" + "\n".join(lines) + "\n",
+        *(f"{name}: |\n{text}" for name, text in LINES.items() if name in blocks),
+    ]
+    golden = parse("".join(parts), PATH)
+    table = golden.table
+    assert golden.extra.keys() == heads
+    assert (repeats_of(golden.extra, PATH) is not None) is ("repeats" in heads)
+    assert (calibration_of(golden.extra, PATH) is not None) is ("calibration" in heads)
+    assert table.noise == (OPTIONAL["noise"] if "noise" in columns else ())
+    assert table.digests == (("md5:5d41", "") if "digest" in columns else ())
+    assert table.digits.tolist() == ([6, 9] if "digits" in columns else [6, 6])
+    assert table.counts == ((4, None) if "count" in columns else (4, 4))
+    assert (table.projections is not None) is ("projections" in blocks)
+    again = parse(render(golden), PATH)
+    assert render(again) == render(golden)
+    body = render(golden).partition("tensors: |\n")[2].splitlines()
+    assert body[: len(lines)] == lines

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Project
 
 NOTED = """
@@ -203,3 +206,41 @@ def test_calibrating_is_refused_under_ci_and_as_a_standing_setting(
     standing = project.run()
     assert standing.ret == pytest.ExitCode.USAGE_ERROR
     standing.stderr.fnmatch_lines(["*--npudump-calibrate in the variable PYTEST_ADDOPTS*"])
+
+
+def as_tensors(project: Project) -> Path:
+    """Have the test that is there dump tensors, of which goldens have projections."""
+    source = project.path.joinpath("test_small.py")
+    text = source.read_text("utf-8")
+    source.write_text(text.replace("npu_dump\n", 'npu_dump(dump_data="tensor")\n', 1), "utf-8")
+    return source
+
+
+def cells(project: Project) -> list[str]:
+    return [line.split()[-1] for line in head(project)["tensors"].splitlines()]
+
+
+def test_projections_are_measured_where_tensors_are_dumped(project: Project) -> None:
+    project.marked('dump_data="tensor"')
+    project.record()
+    assert "projections: |" in project.golden.read_text("utf-8")
+    project.run("--npudump-calibrate=9").assert_outcomes(passed=1)
+    assert any(cell.count(",") == 4 for cell in cells(project))
+    assert "projections: |" in project.golden.read_text("utf-8")
+    project.run().assert_outcomes(passed=1)
+
+
+def test_noise_of_projections_fails_a_run_only_where_it_was_not_measured(project: Project) -> None:
+    project.wavering(1e-3)
+    source = as_tensors(project)
+    project.record("--npudump-repeats=3")
+    assert any(cell.startswith("~") and cell.count(",") == 4 for cell in cells(project))
+    source.write_text(source.read_text("utf-8").replace("itertools.count()", "itertools.count(1)"), "utf-8")
+    project.run().assert_outcomes(passed=1)
+    text = project.golden.read_text("utf-8")
+    without = re.sub(r"( ~\S+,\S+,\S+,\S+),\S+$", r"\1", text, flags=re.MULTILINE)
+    assert without != text
+    project.golden.write_text(without, "utf-8")
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*its elements are off by an l2norm of about *(projections)*"])

@@ -1,0 +1,117 @@
+"""What runs alike and members of a calibration come to: cells, heads, and layers that do not repeat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_npudump.compare.stats.deviations import Deviations
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.golden.text import Golden
+from pytest_npudump.regression.measured_noise import (
+    Measured,
+    calibrated,
+    culprits,
+    once,
+    repeated,
+    same_values,
+)
+
+KEYS = ("a:output.0", "b:input.0", "b:output.0", "c:output.0")
+HEAD = {"members": 3, "factor": 5, "varied": ["repeats"]}
+
+
+def run(strayed: dict[str, float], *, column: int = 0, lacks: tuple[str, ...] = ()) -> Deviations:
+    """A run in which tensors stray by so much; what strays by more than 1e-3 is outside."""
+    largest = np.zeros((len(KEYS), 5))
+    largest[:, column] = [strayed.get(key, 0.0) for key in KEYS]
+    differs = np.array([key in strayed for key in KEYS])
+    compared = np.array([key not in lacks for key in KEYS])
+    none = np.zeros(len(KEYS), np.bool_)
+    return Deviations(KEYS, largest, np.full((len(KEYS), 5), 1e-3), differs, none, compared)
+
+
+def table(*values: float) -> StatsTable:
+    return StatsTable.from_records(
+        TensorRecord(
+            *(TensorKey(f"t{at}", "output", 0), "", "float32", (2,)),
+            None,  # type: ignore[arg-type]
+            stats=Stats(2, value, value, value, None, 0, 0, 0),
+        )
+        for at, value in enumerate(values)
+    )
+
+
+def test_runs_alike_that_agree_leave_no_column() -> None:
+    found = repeated([run({}), run({})])
+    assert (found.cells, dict(found.head), found.notes) == ((), {"repeats": {"runs": 3}}, ())
+
+
+def test_the_largest_deviation_of_all_runs_is_kept_and_what_made_it_is_named() -> None:
+    found = repeated([run({"b:output.0": 1e-5}), run({"b:output.0": 2e-5, "c:output.0": 1e-6})])
+    assert found.cells == ("-", "-", "~2e-5,-,-,-", "~1e-6,-,-,-")
+    assert found.head == {"repeats": {"runs": 3, "not_deterministic": ["b"]}}
+    assert "2 of 4 tensors are not the same in 3 runs alike (not deterministic: b)" in found.notes[0]
+
+
+def test_projections_are_kept_beside_the_statistics() -> None:
+    found = repeated([run({"c:output.0": 2e-5}, column=4)])
+    assert found.cells == ("-", "-", "-", "~-,-,-,-,2e-5")
+
+
+def test_members_that_were_varied_stray_without_being_unsteady() -> None:
+    found = calibrated([run({}), run({"a:output.0": 3e-6})], [run({})], 7.0, ("repeats", "inputs"))
+    assert found.cells == ("3e-6,-,-,-", "-", "-", "-")
+    assert found.head["repeats"] == {"runs": 2}
+    assert found.head["calibration"] == {"members": 2, "factor": 7, "varied": ["repeats", "inputs"]}
+
+
+def test_tensors_that_a_run_lacks_are_counted_out() -> None:
+    found = repeated([run({}, lacks=KEYS[2:])])
+    assert found.head == {"repeats": {"runs": 2, "compared": 2}}
+
+
+@pytest.mark.parametrize(
+    ("strayed", "expected"),
+    [
+        ({}, ()),
+        ({"a:output.0": 1e-5}, ("a",)),  # the first, however little
+        ({"a:output.0": 1e-5, "c:output.0": 0.5}, ("a",)),  # c has no inputs that are known to agree
+        ({"a:output.0": 1e-5, "b:output.0": 0.5}, ("a", "b")),  # b has
+        ({"a:output.0": 1e-5, "b:input.0": 1e-5, "b:output.0": 0.5}, ("a",)),
+        ({"b:input.0": 1e-5, "b:output.0": 0.5}, ()),  # what the test feeds differs already
+    ],
+)
+def test_a_layer_is_not_deterministic_where_all_before_it_agrees(
+    strayed: dict[str, float], expected: tuple[str, ...]
+) -> None:
+    assert culprits([run(strayed)]) == expected
+
+
+def test_a_run_of_its_own_says_why_only_where_somebody_wanted_another() -> None:
+    assert once("").notes == ()
+    assert once("it died").notes == ("the golden does not know whether the test repeats: it died",)
+    assert dict(once("").head) == {"repeats": {"runs": 1}}
+
+
+def test_a_calibration_stays_with_the_values_that_it_was_made_of() -> None:
+    noisy = replace(table(1.0, 2.0), noise=("1e-5,-,-,-", "-"))
+    before = Golden("t", {}, noisy, Path("g.yaml"), {"calibration": HEAD})
+    fresh = Measured((), {"repeats": {"runs": 2}})
+    kept = fresh.with_calibration_of(before, table(1.0, 2.0))
+    assert (kept.cells, kept.head["calibration"], kept.notes) == (noisy.noise, HEAD, ())
+    dropped = fresh.with_calibration_of(before, table(1.0, 2.5))
+    assert (dropped.cells, dict(dropped.head)) == ((), {"repeats": {"runs": 2}})
+    assert "is dropped" in dropped.notes[0]
+    assert fresh.with_calibration_of(None, table(1.0)) is fresh
+    assert kept.on(table(1.0, 2.0)).noise == noisy.noise
+
+
+def test_tables_are_of_the_same_values_where_nan_stands_for_nan() -> None:
+    assert same_values(table(float("nan"), 1.0), table(float("nan"), 1.0))
+    assert not same_values(table(1.0), table(1.0, 2.0))
+    assert not same_values(table(1.0), table(1.5))
