@@ -11,6 +11,7 @@ when one is read.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.files import container, core, npy, offered, overflow, statistic_csv, stats_csv
@@ -40,7 +41,12 @@ def format_of_name(file_name: str, name: DumpName | None) -> Format | None:
     """Return the format of a file by what it is called, and what the grammars of names make of that."""
     if name is None:
         return _BY_FILE_NAME.get(file_name)
-    return next((format_ for format_ in FORMATS if format_.named(name)), None)
+    return _format_of_kind(name.kind, name.suffix)
+
+
+@lru_cache(maxsize=64)
+def _format_of_kind(kind: str, suffix: str) -> Format | None:
+    return next((format_ for format_ in FORMATS if format_.named(kind, suffix)), None)
 
 
 def format_of_content(path: Path, start: bytes) -> Format | None:

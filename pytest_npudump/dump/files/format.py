@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.execution import Execution
-    from pytest_npudump.dump.names import DumpName
     from pytest_npudump.dump.parts import TensorPart
     from pytest_npudump.dump.places import DumpFile
     from pytest_npudump.errors import FormatError
@@ -61,7 +61,7 @@ class Format:
     Attributes:
         name: which ``DumpFile.format`` has for its files, and that of its folder.
         file_name: what each file of this format is called; "" where they have names of their own.
-        named: whether a file is of this format, by what the grammars of names make of its name.
+        named: whether a file is of this format, by the ``kind`` and the ``suffix`` of its ``DumpName``.
         begins: whether a file that no format knows by its name is of this one, by its path and its first 12
             bytes, or all of a smaller one.
         needs_name: what ``begins`` tells cannot be read, as only the name says which operator's it is.
@@ -72,7 +72,7 @@ class Format:
 
     name: str
     file_name: str = ""
-    named: Callable[[DumpName], bool] = lambda _name: False
+    named: Callable[[str, str], bool] = lambda _kind, _suffix: False
     begins: Callable[[Path, bytes], bool] = lambda _path, _start: False
     needs_name: bool = False
     part: Literal["files", "statistics", "overflow", "cores"] = "files"
@@ -82,8 +82,13 @@ class Format:
     @property
     def read(self) -> Reader:
         """What reads its files, imported when the first is read: it may need numpy and protobuf."""
-        reader: Reader = import_module(f"{__package__}.{self.name}.executions").read_file
-        return reader
+        return _reader(self.name)
+
+
+@cache
+def _reader(name: str) -> Reader:
+    reader: Reader = import_module(f"{__package__}.{name}.executions").read_file
+    return reader
 
 
 def start_of(path: Path) -> bytes | None:

@@ -93,7 +93,8 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
             continue
         directory.add(names)
         if tables and (tree.files or tree.statistics):
-            return find_files(root)
+            tree.files[:0] = chain(*(found.files() for found in tree.tables))
+            tree.tables, tables = [], False
     tree.files, copies = without_copies(tree.files)
     tree.other += ["/".join(file.path.relative_to(root).parts) for file in copies]
     return tree

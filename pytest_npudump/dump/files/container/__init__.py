@@ -15,6 +15,6 @@ _PROTOBUF_START = b"\x0a\x03"
 
 FORMAT = Format(
     "container",
-    named=lambda name: not name.suffix and name.kind != "opdebug",
+    named=lambda kind, suffix: not suffix and kind != "opdebug",
     begins=lambda _path, start: start[8:] == TLV_MAGIC or start[8:10] == _PROTOBUF_START,
 )

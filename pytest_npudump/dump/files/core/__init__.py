@@ -6,7 +6,7 @@ from pytest_npudump.dump.files.format import Format
 
 FORMAT = Format(
     "core",
-    named=lambda name: name.kind == "core",
+    named=lambda kind, _suffix: kind == "core",
     part="cores",
     instead="the core of a kernel that failed, which holds no tensor of the model: msdebug opens it",
 )

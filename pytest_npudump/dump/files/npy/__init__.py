@@ -10,4 +10,4 @@ _MISNAMED = (
 )
 
 
-FORMAT = Format("npy", named=lambda name: name.suffix == ".npy", misnamed=(".npy", _MISNAMED))
+FORMAT = Format("npy", named=lambda _kind, suffix: suffix == ".npy", misnamed=(".npy", _MISNAMED))

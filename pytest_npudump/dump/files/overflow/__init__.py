@@ -6,7 +6,7 @@ from pytest_npudump.dump.files.format import Format
 
 FORMAT = Format(
     "overflow",
-    named=lambda name: name.kind == "opdebug",
+    named=lambda kind, _suffix: kind == "opdebug",
     part="overflow",
     instead="an overflow record, which holds no tensor: npudump overflow {path}",
 )

@@ -13,7 +13,7 @@ _MISNAMED = (
 
 FORMAT = Format(
     "stats_csv",
-    named=lambda name: name.suffix == ".csv" and name.kind != "opdebug",
+    named=lambda kind, suffix: suffix == ".csv" and kind != "opdebug",
     begins=lambda _path, start: start.startswith(_START),
     needs_name=True,
     misnamed=(".csv", _MISNAMED),
