@@ -232,7 +232,7 @@ def run_tasks(
     """
     work = partial(_run_batch, task)
     done = 0
-    weights = list(map(weight, items))
+    weights = [] if workers.executor is None else list(map(weight, items))
     for _, batch in run_batches(work, items, weights, workers.executor, workers.count):
         yield from batch
         done += len(batch)

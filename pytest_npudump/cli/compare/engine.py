@@ -73,8 +73,11 @@ def compare_sides(
     pairs: dict[int, Pair] = {}
     if golden.has_elements or actual.has_elements:
         ours, theirs = list(ours), list(theirs)
-        pairs = _with_tolerances(golden, actual, tolerances, layout)
-        problems += _examine(golden, actual, pairs, workers, into=(ours, theirs, elements))
+        alignment = align(golden.keys, actual.keys)
+        rows = alignment.golden.tolist(), alignment.actual.tolist()
+        found = _pairs(golden, actual, rows, layout)
+        pairs = {at: _with_tolerance(pair, tolerances) for at, pair in found}
+        problems += _examine(pairs, rows, workers, into=(ours, theirs, elements))
     comparison = compare_tables(
         golden.statistics(ours), actual.statistics(theirs), tolerances, approved=golden.table is not None
     )
@@ -144,9 +147,8 @@ def _numbered(golden: Side, actual: Side) -> Side:
 
 
 def _examine(
-    golden: Side,
-    actual: Side,
     pairs: Mapping[int, Pair],
+    rows: tuple[list[int], list[int]],
     workers: Workers,
     *,
     into: tuple[_Changed, _Changed, dict[int, Elements]],
@@ -155,8 +157,8 @@ def _examine(
     from pytest_npudump.compare.tensors.tensor_pair import compare_pair  # noqa: PLC0415 - only where elements are
 
     ours, theirs, elements = into
+    here, there = rows
     problems: list[FormatError] = []
-    alignment = align(golden.keys, actual.keys)
     with progress("comparing tensors") as report:
         work = run_tasks(
             compare_pair, list(pairs.values()), workers, weight=lambda pair: pair.nbytes, progress=report
@@ -164,29 +166,22 @@ def _examine(
         for at, found in zip(pairs, work, strict=True):
             problems += found.problems
             if found.golden is not None:
-                ours[int(alignment.golden[at])] = found.golden
+                ours[here[at]] = found.golden
             if found.actual is not None:
-                theirs[int(alignment.actual[at])] = found.actual
+                theirs[there[at]] = found.actual
             if pairs[at].golden is not None and pairs[at].actual is not None:
                 elements[at] = found
     return problems
 
 
-def _with_tolerances(golden: Side, actual: Side, tolerances: Tolerances, layout: str) -> dict[int, Pair]:
-    """Return what workers have to look at, by position in the alignment."""
-    alignment = align(golden.keys, actual.keys)
-    pairs = _pairs(golden, actual, alignment.golden.tolist(), alignment.actual.tolist(), layout)
-    return {at: _with_tolerance(pair, tolerances) for at, pair in pairs}
-
-
 def _pairs(
-    golden: Side, actual: Side, here: list[int], there: list[int], layout: str
+    golden: Side, actual: Side, rows: tuple[list[int], list[int]], layout: str
 ) -> Iterator[tuple[int, Pair]]:
     """Yield what workers have to look at, by position in the alignment."""
     from pytest_npudump.compare.tensors.tensor_pair import Pair  # noqa: PLC0415 - as above
 
     projections = golden.table is not None and golden.table.projections is not None
-    for position, (ours, theirs) in enumerate(zip(here, there, strict=True)):
+    for position, (ours, theirs) in enumerate(zip(*rows, strict=True)):
         one = None if ours == ABSENT else golden.tensors[ours]
         other = None if theirs == ABSENT else actual.tensors[theirs]
         found = other if isinstance(other, TensorRecord) else None

@@ -134,12 +134,12 @@ def placements(tensors: Sequence[ContainerTensor]) -> list[Placement]:
     The writer on the device writes no bytes for a null address yet keeps ``size``. adump's exception
     writer passes a length of 32 bits on: a tensor of 4 GiB or more is written modulo 2**32.
     """
-    plain = Placement(tuple(t.size for t in tensors))
-    ways = [plain]
+    sizes = tuple([t.size for t in tensors])
+    ways = [Placement(sizes)]
     if any(t.is_null for t in tensors):
         ways.append(Placement(tuple(0 if t.is_null else t.size for t in tensors)))
-    if any(t.size >= _WRITE_LIMIT for t in tensors):
-        ways.append(Placement(tuple(t.size % _WRITE_LIMIT for t in tensors)))
+    if max(sizes, default=0) >= _WRITE_LIMIT:
+        ways.append(Placement(tuple(size % _WRITE_LIMIT for size in sizes)))
     return ways
 
 
@@ -191,7 +191,7 @@ def data_bytes(dtype: str, shape: tuple[int, ...] | None) -> int | None:
 def checked_shape(dims: Iterable[int]) -> tuple[tuple[int, ...] | None, str]:
     """A header's dims as a shape, or None and why they cannot be one."""
     shape = tuple(dims)
-    bad = [dim for dim in shape if not 0 <= dim < _DIM_LIMIT]
-    if bad:
-        return None, f"the header's shape has the dimension {bad[0]}"
+    for dim in shape:
+        if not 0 <= dim < _DIM_LIMIT:
+            return None, f"the header's shape has the dimension {dim}"
     return shape, ""

@@ -75,8 +75,9 @@ def executions_of(
                 note = "; ".join(filter(None, (part.note, row.note)))
                 part = part._replace(stats=with_projections_of(told, part.stats), note=note)
             parts.append(part)
-        held = {(part.io, part.slot) for part in parts}
-        parts += [row for row in table if (row.io, row.slot) not in held]
+        if table:
+            held = {(part.io, part.slot) for part in parts}
+            parts += [row for row in table if (row.io, row.slot) not in held]
         executions.append(_execution(file, record, layer, tuple(parts)))
         rows, table = {}, ()
     return executions, problems
@@ -88,12 +89,13 @@ def _part(tensor: ContainerTensor) -> TensorPart:
         tensor.slot,
         tensor.dtype,
         tensor.shape,
-        format=tensor.format,
-        size=tensor.size,
-        note=tensor.note,
-        payload=tensor.payload,
-        original_shape=tensor.original_shape,
-        sub_format=tensor.sub_format,
+        tensor.format,
+        tensor.size,
+        None,
+        tensor.note,
+        tensor.payload,
+        tensor.original_shape,
+        tensor.sub_format,
     )
 
 

@@ -74,7 +74,7 @@ def read_head(file: RawFile, offset: int) -> RecordHead:
         version, tensors, start = tlv.read_tlv(file)
         return RecordHead(ContainerRecord("", 0, str(version), "", "tlv", tensors), start)
     header, start = _header(file, offset)
-    tensors = tuple(_tensors(header))
+    tensors = _tensors(header)
     if not header.version and not (offset == 0 and tensors and not header.dump_time):
         raise file.error(offset + _LENGTH.size, _NO_VERSION)
     record = ContainerRecord(
@@ -145,7 +145,7 @@ def _header(file: RawFile, offset: int) -> tuple[Any, int]:
     return header, start + length
 
 
-def _tensors(header: Any) -> Iterator[ContainerTensor]:
+def _tensors(header: Any) -> tuple[ContainerTensor, ...]:
     """The tensors in the order of their bytes.
 
     Source: ``DumpTask`` of the device's aicpu scheduler and ``DumpFile::Dump`` of adump, whose input
@@ -154,20 +154,16 @@ def _tensors(header: Any) -> Iterator[ContainerTensor]:
     """
     inputs, outputs = list(header.input), list(header.output)
     addressed = any(tensor.address for tensor in (*inputs, *outputs))
-    last = []
+    found: list[ContainerTensor] = []
+    last: list[ContainerTensor] = []
     for slot, tensor in enumerate(inputs):
-        found = _tensor("input", slot, tensor, addressed=addressed)
-        if header.op_name and _is_argument_buffer(tensor):
-            last.append(found)
-        else:
-            yield found
-    for slot, tensor in enumerate(outputs):
-        yield _tensor("output", slot, tensor, addressed=addressed)
-    for slot, region in enumerate(header.buffer):
-        yield ContainerTensor("buffer", slot, "undefined", "", None, None, region.size)
-    for slot, region in enumerate(header.space):
-        yield ContainerTensor("workspace", slot, "undefined", "", None, None, region.size)
-    yield from last
+        last_one = header.op_name and _is_argument_buffer(tensor)
+        (last if last_one else found).append(_tensor("input", slot, tensor, addressed=addressed))
+    found += [_tensor("output", slot, tensor, addressed=addressed) for slot, tensor in enumerate(outputs)]
+    for io, regions in (("buffer", header.buffer), ("workspace", header.space)):
+        for slot, region in enumerate(regions):
+            found.append(ContainerTensor(io, slot, "undefined", "", None, None, region.size))
+    return (*found, *last)
 
 
 def _is_argument_buffer(tensor: Any) -> bool:
@@ -181,20 +177,21 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
     # adump's exception writer sets neither of the two, leaves null tensors out of the header, and writes no
     # shape for a scalar; a type it does write only where it knows the shape.
     by_adump = not addressed and not has_original
-    shaped = tensor.HasField("shape") or (by_adump and tensor.data_type and _may_be_scalar(tensor))
+    number, layout, size = tensor.data_type, tensor.format, tensor.size
+    shaped = tensor.HasField("shape") or (by_adump and number and _may_be_scalar(number, size))
     shape, note = checked_shape(tensor.shape.dim) if shaped else (None, "")
     original, odd = checked_shape(tensor.original_shape.dim) if has_original else (None, "")
-    found = BY_PROTO.get(tensor.data_type)
+    found = BY_PROTO.get(number)
     fused = tensor.original_op if io == "output" and tensor.HasField("original_op") else None
     return ContainerTensor(
         io,
         slot,
-        dtype=found.name if found else f"proto:{tensor.data_type}",
-        format=formats.format_name(tensor.format),
+        dtype=found.name if found else f"proto:{number}",
+        format=formats.format_name(layout),
         shape=shape,
         original_shape=original,
-        size=tensor.size,
-        sub_format=tensor.sub_format or formats.sub_format(tensor.format),
+        size=size,
+        sub_format=tensor.sub_format or formats.sub_format(layout),
         note=note or odd,
         original_name="" if fused is None else _text(fused.name),
         original_index=0 if fused is None else fused.output_index,
@@ -203,11 +200,11 @@ def _tensor(io: str, slot: int, tensor: Any, *, addressed: bool) -> ContainerTen
     )
 
 
-def _may_be_scalar(tensor: Any) -> bool:
-    """Whether the bytes are those of one element, alignment included; of more the shape is lost."""
-    found = BY_PROTO.get(tensor.data_type)
-    exact = found is not None and tensor.size * 8 == found.bits
-    return exact or bool(tensor.size <= _SCALAR_ROOM and tensor.size % _ALIGNMENT == 0)
+def _may_be_scalar(number: int, size: int) -> bool:
+    """Whether ``size`` bytes are those of one element, alignment included; of more the shape is lost."""
+    found = BY_PROTO.get(number)
+    exact = found is not None and size * 8 == found.bits
+    return exact or (size <= _SCALAR_ROOM and size % _ALIGNMENT == 0)
 
 
 def _text(raw: bytes) -> str:
