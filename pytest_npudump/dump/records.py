@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import FormatError, RequestError
@@ -113,12 +114,14 @@ class TensorKey:
             RequestError: ``text`` is not of the form ``layer[#qualifiers]:io.slot``.
         """
         head, colon, tail = text.rpartition(":")
-        match = _SLOT.match(tail)
-        if not colon or match is None or not head:
+        place = _place_of(tail)
+        if not colon or place is None or not head:
             raise RequestError(
                 f"{text!r} is not a tensor's key, expected layer:io.slot such as conv1:output.0"
             )
         layer, _, qualifiers = head.partition("#")
+        if not qualifiers:
+            return cls(_decode(layer), *place)
         values: dict[str, str | int] = {}
         for part in filter(None, qualifiers.split(",")):
             name, _, value = part.partition("=")
@@ -129,7 +132,14 @@ class TensorKey:
             else:
                 known = ", ".join(_QUALIFIERS)
                 raise RequestError(f"{text!r}: unknown qualifier {part!r}, expected one of {known}")
-        return cls(_decode(layer), match["io"], int(match["slot"]), **values)  # type: ignore[arg-type]
+        return cls(_decode(layer), *place, **values)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=4096)
+def _place_of(text: str) -> tuple[str, int] | None:
+    """The direction and the slot that a key ends in, one object for all keys that end so; None for others."""
+    match = _SLOT.match(text)
+    return None if match is None else (match["io"], int(match["slot"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,21 @@ class StatsTable:
         number = self.values.item(row, column)
         return int(number) if is_integral(self.dtypes[row], column) and number.is_integer() else number
 
+    def cells(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> list[float | int | None]:
+        """Return k statistics, each as :meth:`value` returns it.
+
+        Args:
+            rows: (k,) rows.
+            columns: (k,) columns.
+        """
+        found: list[float | int | None] = self.values[rows, columns].tolist()
+        names = {dtype for dtype in set(self.dtypes) if is_exact(dtype)}
+        exact = np.fromiter((self.dtypes[row] in names for row in rows.tolist()), np.bool_, len(rows))
+        special = ~self.known[rows, columns] | (columns >= MEASURED) | (exact & (columns < EXTREMES))
+        for at in np.flatnonzero(special).tolist():
+            found[at] = self.value(int(rows[at]), int(columns[at]))
+        return found
+
     @classmethod
     def from_records(cls, records: Iterable[TensorRecord]) -> StatsTable:
         """Put records into columns; their order is kept.

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 Record = TypeVar("Record")
 
 
-def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Callable[[type[Record]], type[Record]]:
+def dataclass(
+    *, frozen: bool, slots: bool, order: bool = False, eq: bool = True
+) -> Callable[[type[Record]], type[Record]]:
     """Like ``dataclasses.dataclass``, hashable where ``frozen``, but nothing refuses a new value at run time.
 
     For a module that imports the real one instead under ``TYPE_CHECKING``.
     """
-    return dataclasses.dataclass(slots=slots, order=order, unsafe_hash=frozen)
+    return dataclasses.dataclass(slots=slots, order=order, eq=eq, unsafe_hash=frozen and eq)
 
 
 def replace(record: Record, **changes: Any) -> Record:

@@ -42,11 +42,13 @@ def _text(value: float, *, exact: bool) -> str:
 
 
 def with_projections(table: StatsTable, block: str) -> StatsTable:
-    """The table with the projections of a block's lines.
+    """A table without projections, with those of a block's lines; an empty block leaves it as it is.
 
     Raises:
         RowError: a line is malformed, or of a tensor that the table lacks or that stands there twice.
     """
+    if not block:
+        return table
     rows = {key: row for row, key in enumerate(table.keys)}
     found: dict[int, list[float]] = {}
     for number, line in enumerate(block.splitlines()):

@@ -86,7 +86,7 @@ def allowed_differences(
     """
     golden = pairs.golden.values[pairs.here[rows], columns]
     actual = pairs.actual.values[pairs.there[rows], columns]
-    dtypes = [pairs.dtype(row) for row in rows.tolist()]
+    dtypes = pairs.types(rows)
     exact = np.fromiter(map(is_exact, dtypes), np.bool_, len(dtypes))
     rules = _rules(pairs, rows, columns, dtypes, tolerances)
     rtol = np.array([rule.rtol for rule in rules])
@@ -124,7 +124,7 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
         found[row] |= golden != actual
     rows, columns = np.nonzero(unequal)
     golden_cells, actual_cells = here[rows, columns], there[rows, columns]
-    exact = np.fromiter((is_exact(pairs.dtype(row)) for row in rows.tolist()), np.bool_, len(rows))
+    exact = np.fromiter(map(is_exact, pairs.types(rows)), np.bool_, len(rows))
     digits = [table.digits[at[rows]] for table, at in _sides(pairs)]
     printed = [np.where((columns >= MEASURED) | (exact & (columns < EXTREMES)), 0, d) for d in digits]
     one_printed = (printed[0] > 0) ^ (printed[1] > 0)
@@ -153,7 +153,7 @@ def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) 
     differ = (judged & (here != there))[:, :MEASURED].any(axis=1)
     rows = np.flatnonzero(differ & (magnitude > 0) & (magnitude <= tolerances.largest_atol()))
     found = np.zeros(len(here), dtype=np.bool_)
-    dtypes = [pairs.dtype(row) for row in rows.tolist()]
+    dtypes = pairs.types(rows)
     rules = _rules(pairs, rows, np.zeros_like(rows), dtypes, tolerances)
     found[rows] = magnitude[rows] <= np.array([rule.atol for rule in rules])
     return found
@@ -199,9 +199,11 @@ def scales(
 
 
 def _on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArray[np.bool_]:
-    above = np.array([rule.one_sided != "below" for rule in rules])
-    below = np.array([rule.one_sided != "above" for rule in rules])
-    return (above & (difference > 0)) | (below & (difference < 0))
+    sides = np.array([rule.one_sided for rule in rules])
+    found: NDArray[np.bool_] = ((sides != "below") & (difference > 0)) | (
+        (sides != "above") & (difference < 0)
+    )
+    return found
 
 
 def _rules(

@@ -43,6 +43,15 @@ class Pairs:
         found = self.golden.dtypes[int(self.here[row])]
         return self.actual.dtypes[int(self.there[row])] if found == UNKNOWN else found
 
+    def types(self, rows: NDArray[np.intp]) -> list[str]:
+        """The types of the k pairs at positions ``rows``, (k,), as :meth:`dtype` tells them."""
+        golden, actual = self.golden.dtypes, self.actual.dtypes
+        found = [golden[row] for row in self.here[rows].tolist()]
+        if UNKNOWN in found:
+            there = self.there[rows].tolist()
+            return [actual[at] if name == UNKNOWN else name for name, at in zip(found, there, strict=True)]
+        return found
+
     def layer(self, row: int) -> str:
         """The name of a pair's layer, raw where either side knows that."""
         golden = layer_of(self.golden.keys[int(self.here[row])])

@@ -8,7 +8,10 @@ only one side has is no agreement: see :func:`compare_tables`.
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,11 +78,12 @@ def compare_tables(
     hidden = hidden_by_print(pairs)
     judged[:, :EXTREMES] &= ~hidden[:, np.newaxis]
     digests = compare_digests(pairs, judged, tolerances)
-    reasons = _reasons(pairs, judged, lost | gained, tolerances)
-    projections = compare_projections(pairs, tolerances)
-    for row, reason in (*projections.reasons.items(), *digests.reasons.items()):
-        reasons.setdefault(row, []).append(reason)
-    failing = tuple(_failing(golden, actual, alignment, both, reasons))
+    with _without_collection():
+        reasons = _reasons(pairs, judged, lost | gained, tolerances)
+        projections = compare_projections(pairs, tolerances)
+        for row, reason in (*projections.reasons.items(), *digests.reasons.items()):
+            reasons.setdefault(row, []).append(reason)
+        failing = tuple(_failing(golden, actual, alignment, both, reasons))
     first = first_divergence(failing)
     agree = np.ones(len(pairs.here), dtype=np.bool_)
     agree[list(reasons)] = False
@@ -129,6 +133,18 @@ def _beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerance
         apart = compare_projections(pairs, alone).reasons
         found[[row for row in apart if measured.rtol(pairs.key(row), PROJECTIONS)]] = True
     return found
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Make reasons and verdicts, which are no cycles: to look through a million takes as long as to make them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _unsteady(pairs: Pairs, tolerances: Tolerances) -> NDArray[np.bool_]:
@@ -198,15 +214,24 @@ def _reasons(
     reasons: dict[int, list[Reason]] = {}
     for position, reason in _unequal(pairs):
         reasons.setdefault(position, []).append(reason)
-    cells = {(row, column): _one_sided(pairs, row, column) for row, column in np.argwhere(one_sided).tolist()}
+    cells = [(row, column, _one_sided(pairs, row, column)) for row, column in np.argwhere(one_sided).tolist()]
     words: dict[int, tuple[Rule, str]] = {}  # by identity: a hash takes longer than the words
-    for row, column, allowed, rule in differing(pairs, judged, tolerances):
-        golden, actual = pairs.values(row, column)
+    found = list(differing(pairs, judged, tolerances))
+    for (row, column, allowed, rule), golden, actual in zip(found, *_values(pairs, found), strict=True):
         said = words.get(id(rule)) or words.setdefault(id(rule), (rule, rule.describe()))
-        cells[row, column] = Reason(STATISTICS[column], golden, actual, allowed, said[1])
-    for row, column in sorted(cells):
-        reasons.setdefault(row, []).append(cells[row, column])
+        cells.append((row, column, Reason(STATISTICS[column], golden, actual, allowed, said[1])))
+    for row, _, reason in sorted(cells, key=itemgetter(0, 1)):
+        reasons.setdefault(row, []).append(reason)
     return reasons
+
+
+def _values(
+    pairs: Pairs, cells: Sequence[tuple[int, int, float, Rule]]
+) -> tuple[list[float | int | None], list[float | int | None]]:
+    """The golden's and the dump's value of each of the cells that :func:`differing` gave."""
+    rows = np.fromiter((cell[0] for cell in cells), np.intp, len(cells))
+    columns = np.fromiter((cell[1] for cell in cells), np.intp, len(cells))
+    return pairs.golden.cells(pairs.here[rows], columns), pairs.actual.cells(pairs.there[rows], columns)
 
 
 def _one_sided(pairs: Pairs, row: int, column: int) -> Reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.order import ABSENT
@@ -12,9 +12,12 @@ from pytest_npudump.dump.table import PROJECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+    from dataclasses import dataclass
 
     from pytest_npudump.compare.stats.order import Alignment
     from pytest_npudump.dump.table import StatsTable
+else:
+    from pytest_npudump.dump.unguarded import dataclass
 
 Value = str | float | int | None
 
