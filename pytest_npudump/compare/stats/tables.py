@@ -137,7 +137,7 @@ def _beyond_noise(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerance
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Make reasons and verdicts, which are no cycles: to look through a million takes as long as to make them."""
+    """Make reasons and verdicts, which are no cycles: looking through them takes as long as making them."""
     enabled = gc.isenabled()
     gc.disable()
     try:
