@@ -11,15 +11,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.stats.signs import PROJECTIONS
+from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
 from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.golden.rows import RowError
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
-
-DIGITS = 9
-"""Significant digits of a projection of floats."""
 
 
 def render_projections(table: StatsTable) -> str:

@@ -125,14 +125,14 @@ class CodePairs:
     """Every pair of a golden and an actual code, and how often it occurred.
 
     Attributes:
-        golden, actual: values of each pair, of shape (65536,).
+        golden, actual: values of each pair, of shape (65536,), or of n**2 for n codes.
         distance: |actual - golden|, integers for integers; 0 where one is NaN or infinite.
         special_different: the pairs with NaN or infinities that are not equal.
         counts: how often each pair occurred.
     """
 
     def __init__(self, golden: np.ndarray, actual: np.ndarray) -> None:
-        self.golden, self.actual = np.repeat(golden, _CODES), np.tile(actual, _CODES)
+        self.golden, self.actual = np.repeat(golden, actual.size), np.tile(actual, golden.size)
         self._wide = self.golden.astype(np.float64), self.actual.astype(np.float64)
         one, other = self._wide
         self._finite = np.isfinite(one) & np.isfinite(other)
@@ -141,7 +141,7 @@ class CodePairs:
         self.distance = np.where(self._finite, np.abs(other - one), 0.0)
         if golden.dtype.kind in "biu":
             self.distance = self.distance.astype(np.int64)
-        self.counts = np.zeros(_CODES * _CODES, np.int64)
+        self.counts = np.zeros(self.golden.size, np.int64)
 
     def measure(self, measures: Measures, rtol: float, atol: float) -> None:
         """Add all that has been counted."""

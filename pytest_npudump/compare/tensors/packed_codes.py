@@ -6,12 +6,13 @@ what :class:`~pytest_npudump.compare.tensors.code_pairs.CodePairs` counts for pa
 
 from __future__ import annotations
 
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING
+import math
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pytest_npudump.compare.tensors.code_pairs import WORTH_PAIRS, CodePairs, joint_codes, places_of
+from pytest_npudump.compare.tensors.code_pairs import CodePairs, joint_codes, places_of
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.stats.int import add_histogram, count_codes
 from pytest_npudump.dump.stats.totals import Totals
@@ -25,6 +26,37 @@ if TYPE_CHECKING:
 
 _OCTETS = 256
 _BLOCK = 1 << 19
+_WORTH_COUNTING = 1 << 14
+"""Bytes from which on counting is faster than decoding."""
+
+
+class _Tables(NamedTuple):
+    """What all tensors of a type have in common.
+
+    Attributes:
+        codes, values: of the n elements of each byte, of shape (256, n).
+        distances: |actual - golden| of the elements of each pair of bytes, of shape (65536, n).
+        reaches: the largest distances that pairs of bytes have, in order, of shape (m,).
+        ranks: which of these is that of each pair, of shape (65536,).
+    """
+
+    codes: np.ndarray
+    values: np.ndarray
+    distances: np.ndarray
+    reaches: np.ndarray
+    ranks: np.ndarray
+
+
+@lru_cache(maxsize=8)
+def _tables_of(name: str) -> _Tables:
+    bits = BY_NAME[name].bits
+    octets, count = np.arange(_OCTETS, dtype=np.uint8), 8 // bits
+    values = decode(octets, name, _OCTETS * count).reshape(_OCTETS, count)
+    codes = unpack(octets, bits, _OCTETS * count, high_first=name == "uint1").reshape(_OCTETS, count)
+    wide = values.astype(np.int16) if values.dtype.kind in "iu" else values
+    distances = np.abs(wide[np.newaxis] - wide[:, np.newaxis]).reshape(_OCTETS * _OCTETS, count)
+    reaches, ranks = np.unique(reduce(np.maximum, distances.T), return_inverse=True)
+    return _Tables(codes, values, distances, reaches, ranks)
 
 
 class PackedCodes:
@@ -48,7 +80,7 @@ class PackedCodes:
 
     def takes(self, golden: np.ndarray) -> bool:
         """Whether counting is faster for these bytes than decoding."""
-        return self._pairs is not None or golden.size >= WORTH_PAIRS
+        return self._pairs is not None or golden.size >= _WORTH_COUNTING
 
     def add(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         """Add two chunks of whole bytes, uint8 of shape (n,), the first element of which is ``offset``."""
@@ -60,38 +92,22 @@ class PackedCodes:
             self._pairs = counts if self._pairs is None else self._pairs + counts
             self._list_worst(joint, counts, offset + start * self._count)
 
-    @cached_property
-    def _values(self) -> np.ndarray:
-        """The elements of each byte, of shape (256, n)."""
-        octets = np.arange(_OCTETS, dtype=np.uint8)
-        return decode(octets, self._name, _OCTETS * self._count).reshape(_OCTETS, self._count)
-
-    @cached_property
-    def _distances(self) -> np.ndarray:
-        """|actual - golden| of the elements of each pair of bytes, of shape (65536, n)."""
-        values = self._values.astype(np.int16) if self._values.dtype.kind in "iu" else self._values
-        apart: np.ndarray = np.abs(values[np.newaxis] - values[:, np.newaxis])
-        return apart.reshape(_OCTETS * _OCTETS, self._count)
-
-    @cached_property
-    def _farthest(self) -> np.ndarray:
-        return reduce(np.maximum, self._distances.T)
-
     def _list_worst(self, joint: np.ndarray, counts: np.ndarray, offset: int) -> None:
         """Look for the bytes whose elements belong in the list, if the chunk has any."""
-        limit, reach = self._worst.limit, self._farthest
-        far = np.flatnonzero((counts > 0) & (reach > self._worst.threshold))
+        limit, tables = self._worst.limit, _tables_of(self._name)
+        occurred = np.bincount(tables.ranks, counts, tables.reaches.size)
+        far = np.flatnonzero((occurred > 0) & (tables.reaches > self._worst.threshold))[::-1]
         if not far.size:
             return
-        far = far[np.argsort(-reach[far], kind="stable")]
-        enough = int(np.searchsorted(np.cumsum(counts[far]), limit))
-        least = reach[far[min(enough, far.size - 1)]]
-        farther, equal = far[reach[far] > least], far[reach[far] == least]
+        enough = int(np.searchsorted(np.cumsum(occurred[far]), limit))
+        least = far[min(enough, far.size - 1)]
+        pairs = np.flatnonzero((counts > 0) & (tables.ranks >= least))
+        farther, equal = pairs[tables.ranks[pairs] > least], pairs[tables.ranks[pairs] == least]
         octets = np.sort(np.concatenate([places_of(joint, farther), places_of(joint, equal)[:limit]]))
         pairs = joint[octets]
-        distances = self._distances[pairs].reshape(-1)
+        distances = tables.distances[pairs].reshape(-1)
         places = (octets[:, np.newaxis] * self._count + np.arange(self._count)).reshape(-1)
-        golden, actual = (self._values[codes].reshape(-1) for codes in (pairs >> 8, pairs & (_OCTETS - 1)))
+        golden, actual = (tables.values[codes].reshape(-1) for codes in (pairs >> 8, pairs & (_OCTETS - 1)))
         kept = self._worst.candidates(distances)
         self._worst.take(places[kept], distances[kept], golden[kept], actual[kept], offset)
 
@@ -100,23 +116,27 @@ class PackedCodes:
         totals = Totals(), Totals()
         if self._pairs is None:
             return totals
-        codes = unpack(
-            np.arange(_OCTETS, dtype=np.uint8),
-            self._bits,
-            _OCTETS * self._count,
-            high_first=self._name == "uint1",
-        ).reshape(_OCTETS, self._count)
-        table = np.zeros(_OCTETS, self._values.dtype)
-        table[codes] = self._values
+        codes, values, *_ = _tables_of(self._name)
+        table = np.zeros(1 << self._bits, values.dtype)
+        table[codes] = values
         pairs = CodePairs(table, table)
-        counts = pairs.counts.reshape(_OCTETS, _OCTETS)
-        by_octets = self._pairs.reshape(_OCTETS, _OCTETS).astype(np.float64)
-        for place in codes.T:
-            is_code = (place[:, np.newaxis] == np.arange(1 << self._bits)).astype(np.float64)
-            counts[: 1 << self._bits, : 1 << self._bits] += np.rint(is_code.T @ by_octets @ is_code).astype(
-                np.int64
-            )
+        counts = _by_element(self._pairs, table.size)
+        pairs.counts += counts.reshape(-1)
         pairs.measure(self._measures, *self._tolerance)
         for side, occurred in zip(totals, (counts.sum(axis=1), counts.sum(axis=0)), strict=True):
             add_histogram(side, table.astype(np.float64), occurred.tolist(), integer=table.dtype.kind in "iu")
         return totals
+
+
+def _by_element(pairs: np.ndarray, size: int) -> np.ndarray:
+    """How often each pair of ``size`` codes occurred, (size, size), by how often each pair of bytes did.
+
+    Bytes are cut in halves, and these again. No product of matrices: BLAS would share it among threads of its
+    own, which wait for each other where the machine is busy.
+    """
+    counts = pairs.reshape(_OCTETS, _OCTETS)
+    while len(counts) > size:
+        half = math.isqrt(len(counts))
+        quarters = counts.reshape(half, half, half, half)
+        counts = quarters.sum(axis=(1, 3)) + quarters.sum(axis=(0, 2))
+    return counts

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 PROJECTIONS = 8
 """How many sums a tensor has."""
 
+DIGITS = 9
+"""Significant digits that a golden keeps of a projection of floats."""
+
 BLOCK = 1 << 14
 """Elements of a block."""
 
