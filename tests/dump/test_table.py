@@ -61,6 +61,21 @@ def test_an_unknown_value_is_none_and_not_nan() -> None:
     assert table.value(0, 1) is None
 
 
+def test_many_cells_at_once_are_what_each_is_by_itself() -> None:
+    table = StatsTable.from_records(
+        [
+            record(max=4.0, min=float("nan"), avg=0.5, nan=3),
+            record("b", dtype="int64", max=2**53 + 1, min=-7, avg=2.0, nan=0),
+            record("c", dtype="-", max=float("inf")),
+        ]
+    )
+    rows, columns = np.indices(table.values.shape).reshape(2, -1)
+    found = table.cells(rows, columns)
+    expected = [table.value(row, column) for row, column in zip(rows.tolist(), columns.tolist(), strict=True)]
+    assert list(map(repr, found)) == list(map(repr, expected))
+    assert list(map(type, found)) == list(map(type, expected))
+
+
 def test_a_record_without_statistics_counts_the_elements_of_its_shape() -> None:
     table = StatsTable.from_records([record(dtype="bfloat16", shape=(2, 3)), record("b", shape=None)])
     assert table.counts == (6, None)

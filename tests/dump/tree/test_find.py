@@ -225,3 +225,17 @@ def test_names_that_are_no_utf_8_are_taken(tmp_path: Path) -> None:
     (file,) = find_files(tmp_path).files
     assert file.name is not None
     assert file.name.op_name == "b\udcff"
+
+
+@pytest.mark.parametrize("kinds", [("csv", "tensor"), ("tensor", "csv"), ("csv", "csv", "tensor", "csv")])
+def test_folders_of_statistics_beside_one_of_tensors_give_their_files_in_the_order_of_their_paths(
+    kinds: tuple[str, ...], tmp_path: Path
+) -> None:
+    for step, kind in enumerate(kinds):
+        suffix = ".csv" if kind == "csv" else ""
+        names = [f"20261120080910/0/net/1/{step}/Relu.r{at}.{at}.3.{STAMP + at}{suffix}" for at in range(3)]
+        touch(tmp_path, *names, f"20261120080910/0/net/1/{step}/notes.txt" if kind == "tensor" else names[0])
+    mixed, plain = find_files(tmp_path, tables=True), find_files(tmp_path)
+    assert mixed.tables == []
+    assert (mixed.files, mixed.other, mixed.notes) == (plain.files, plain.other, plain.notes)
+    assert len(mixed.files) == 3 * len(kinds)
