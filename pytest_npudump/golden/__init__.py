@@ -4,4 +4,7 @@
 one; ``text``, ``rows``, ``row_batches``, ``projection_rows``, ``noise`` and ``edge_lines`` are its content,
 ``origin`` the facts it records. ``tensors`` is the file beside it, ``kept_tensors`` what a test keeps there,
 ``pair`` both files replaced as one.
+
+Beside a run: ``census`` says which files are whose, ``integrity`` what is wrong with them, ``revisions`` what
+changed between two; ``approval_merge`` makes one of two approvals, by ``joins``.
 """

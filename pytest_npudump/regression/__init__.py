@@ -9,7 +9,8 @@ The first run: ``judge`` reads it, ``judge_snapshot`` compares its ``snapshot`` 
 runs without one, ``dumps_folder`` for what is left.
 
 A failure: ``dataflow`` finds where it begins, ``second_run_plan`` and ``agreed_plan`` which tensors explain
-it, ``second_run``, ``second_run_patterns`` and ``second_run_reference`` what they show.
+it, ``second_run``, ``second_run_patterns`` and ``second_run_reference`` what they show, ``suspected``
+which operators are wrong alone.
 
 ``calibration/`` and ``measured_noise`` are how far healthy runs stray. ``scenes`` have judges of their own;
 ``ranks`` and ``reference_outcome`` say what other ranks and an ONNX model add.

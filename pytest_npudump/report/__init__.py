@@ -1,6 +1,6 @@
 """Results to text and data, a module a medium: words are made here. Knows nothing of pytest.
 
-``terminal`` is a failed test's screenful; ``verdicts``, ``origins``, ``tensor_findings``, ``scenes`` and
-``reference_text`` are its parts. ``result_json`` is the same as data, written by ``json_text``; ``files``
-are the two beside the dump, ``summary`` the line of a session.
+``terminal`` is a failed test's screenful; ``verdicts``, ``origins``, ``tensor_findings``, ``scenes``,
+``reference_text`` and ``isolated`` are its parts. ``result_json`` is the same as data, written by
+``json_text``; ``files`` are the two beside the dump, ``summary`` the line of a session.
 """

@@ -1,6 +1,6 @@
 """``npudump golden``: what golden files hold, and what becomes of them, one module of this folder a verb.
 
-``waiting_runs`` are those that the verbs about results share.
+``waiting_runs`` are what the verbs about results share, ``owners`` what those about files do.
 """
 
 from __future__ import annotations
