@@ -233,7 +233,7 @@ def test_projections_are_measured_where_tensors_are_dumped(project: Project) -> 
 def test_noise_of_projections_fails_a_run_only_where_it_was_not_measured(project: Project) -> None:
     project.wavering(1e-3)
     source = as_tensors(project)
-    project.record("--npudump-repeats=3")
+    project.record("--npudump-calibrate=6")
     assert any(cell.startswith("~") and cell.count(",") == 4 for cell in cells(project))
     source.write_text(source.read_text("utf-8").replace("itertools.count()", "itertools.count(1)"), "utf-8")
     project.run().assert_outcomes(passed=1)
