@@ -298,13 +298,13 @@ def test_failing_comparison_is_run_again_in_another_process(project: Project) ->
     result.stdout.fnmatch_lines(
         [
             "npudump: block/conv.2 (Conv output.0) differs: *",
-            "second run: the failure reproduced (2 layers dumped as tensors)",
+            "second run: the failure reproduced (3 layers dumped as tensors)",
         ]
     )
     first, second = pids(log, "body")
     assert first != second
     report = project.report()
-    assert report["escalation"]["layers"] == ["block/conv.2", "head/softmax"]  # type: ignore[index]
+    assert report["escalation"]["layers"] == ["block/relu.1", "block/conv.2", "head/softmax"]  # type: ignore[index]
     assert len([*ET.parse(project.path / "j.xml").iter("testcase")]) == 1  # noqa: S314 - written by pytest
     result.stdout.no_fnmatch_line("*not compared*")
 
