@@ -120,6 +120,10 @@ def _plan(
     """Plan for ``wanted`` layers, of which those ``beside`` the failing ones are left out where need be."""
     sizes = _sizes(dump)
     chosen, left_out = _within_limit(wanted, sizes, case.settings.dump_limit)
+    if too_large := beside.intersection(left_out):  # what feeds a source pushes out nothing that fails
+        fitting = tuple(layer for layer in wanted if layer not in too_large)
+        chosen, _ = _within_limit(fitting, sizes, case.settings.dump_limit)
+        left_out = tuple(layer for layer in wanted if layer not in chosen)
     omitted = tuple(layer for layer in left_out if layer not in beside)
     notes = []
     if left_out:
