@@ -44,7 +44,8 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
             return first
         if test.state.measures and _abandoned(first):
             test.abandon_second_run("its first run did not pass")
-            conclude(item, test)
+            told = _failed_call(item, test)
+            first = [told if report.when == "call" and report.passed else report for report in first]
             for report in first:
                 report.user_properties[:] = item.user_properties
             return first + _left(item, nextitem)
@@ -151,7 +152,7 @@ def _measure_what_passes(item: pytest.Item, body: pytest.TestReport) -> None:
 
 
 def _failed_call(item: pytest.Item, test: CaseSession) -> pytest.TestReport:
-    """Make the report of a failure whose second run never got to its body."""
+    """Make the report of a body whose result is known only behind it: no further run got to one."""
     item.stash[ENDED] = True
     call = pytest.CallInfo.from_call(lambda: conclude(item, test), "call")
     report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
