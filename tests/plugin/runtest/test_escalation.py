@@ -189,7 +189,7 @@ def test_bfloat16_without_statistics_is_recorded_with_its_tensors(project: Proje
     assert project.golden.with_suffix(".safetensors").exists()
     result = project.run()
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["npudump: *1 tensors without *statistics*"])
+    result.stdout.fnmatch_lines(["npudump: *1 tensor without *statistics*"])
 
 
 def test_a_pattern_inside_a_tensor_is_told_in_text_and_json(project: Project) -> None:

@@ -86,7 +86,7 @@ def test_number_that_is_parametrised_directly_is_a_repetition_too(project: Proje
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_update_fails_for_a_repetition_that_differs_from_the_first(project: Project, isolation: str) -> None:
     project.test_file(DIFFERING.format(arguments=f"isolation={isolation!r}, escalate=False"))
-    result = project.run("--npudump-update-golden", "--count=2")
+    result = project.run("--npudump-update-golden", "--npudump-repeats=1", "--count=2")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         ["npudump: *differs: *", "an earlier repetition recorded the golden in this run, *"]
