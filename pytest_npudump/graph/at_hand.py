@@ -45,7 +45,7 @@ def edges_at_hand(models: Iterable[Path], root: Path, table: StatsTable) -> tupl
         edges = read_mindspore(root)
     except NpudumpError as error:
         edges, notes = Edges(), [_unread(error)]
-    told: Counter[str] = Counter(edges.feeds)
+    told: Counter[str] = Counter(edges.feeds.keys())
     for path in dict.fromkeys(models):
         found, failed = _of_model(path, layers)
         edges = edges.joined(found)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.edges import UNKNOWN, Port
+from tests.graph.test_mindspore_ir import IR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,3 +41,16 @@ def test_layers_of_two_models_are_fed_as_both_say(
     two = model(tmp_path, "det", ("conv", []), ("relu", ["conv:0"]))
     edges, notes = edges_at_hand([one, two], tmp_path, table)
     assert (edges.feeds, notes) == ({"conv": (), "relu": (Port("conv"),)}, ())
+
+
+def test_layers_of_two_graphs_of_mindspore_are_told_apart(
+    tmp_path: Path, make_table: Callable[..., StatsTable]
+) -> None:
+    folder = tmp_path / "rank_0" / "graphs"
+    folder.mkdir(parents=True)
+    (folder / "ms_output_trace_code_graph_0.ir").write_text(IR)
+    relu = "Default_relu-ReLU_ReLU-op0"
+    rows = [(f"{relu}#model={name}:output.0", "float32", (4,), BASE) for name in ("0", "1")]
+    known = edges_at_hand([], tmp_path, make_table(*rows[:1]))[0].feeds[relu]
+    assert known == (Port("Default/fc-Dense/BiasAdd-op0"),)
+    assert edges_at_hand([], tmp_path, make_table(*rows))[0].feeds[relu] == (UNKNOWN,)
