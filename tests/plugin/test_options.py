@@ -17,6 +17,8 @@ from pytest_npudump.settings import OPTIONS, Option, Settings, parse_size
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 NOT_DEFAULT = {
+    "repeats": "5",
+    "calibrate": "20",
     "device": "3",
     "dump-limit": "2KiB",
     "runtime": "emulator",
@@ -38,7 +40,14 @@ def other_value(option: Option) -> str:
 
 def resolved(option: Option, text: str) -> object:
     """Return what Settings make of ``text``: written out here, not computed by the module."""
-    known: dict[str, object] = {"device": 3, "dump-limit": 2048, "escalate": False, "isolation-timeout": 90.5}
+    known: dict[str, object] = {
+        "repeats": 5,
+        "calibrate": 20,
+        "device": 3,
+        "dump-limit": 2048,
+        "escalate": False,
+        "isolation-timeout": 90.5,
+    }
     return True if isinstance(option.default, bool) else known.get(option.name, text)
 
 
@@ -82,7 +91,7 @@ def test_option_is_taken_from_the_ini_key_of_its_name(
 
 
 def test_the_options_that_approve_are_for_the_command_line_only() -> None:
-    assert [option.name for option in APPROVING] == ["update-golden", "allow-update-in-ci"]
+    assert [option.name for option in APPROVING] == ["update-golden", "calibrate", "allow-update-in-ci"]
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
@@ -120,13 +129,14 @@ def test_argument_file_that_would_approve_is_refused_with_the_reason(
 def test_addopts_that_would_approve_are_refused_with_the_reason(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, option: Option
 ) -> None:
-    monkeypatch.setenv("PYTEST_ADDOPTS", f"-q {option.flag}")
+    words = f"{option.flag}={other_value(option)}" if option.metavar else option.flag
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"-q {words}")
     with pytest.raises(RequestError, match=f"{option.flag} in the variable PYTEST_ADDOPTS: {REFUSED}"):
         settings(pytester)
     monkeypatch.delenv("PYTEST_ADDOPTS")
-    pytester.makeini(f"[pytest]\naddopts = -q {option.flag}\n")
+    pytester.makeini(f"[pytest]\naddopts = -q {words}\n")
     with pytest.raises(RequestError, match=f"{option.flag} in addopts of pytest's .* file: {REFUSED}"):
-        settings(pytester, option.flag)
+        settings(pytester, words)
 
 
 def test_command_line_wins_over_the_ini_file(pytester: pytest.Pytester) -> None:

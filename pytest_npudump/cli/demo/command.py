@@ -91,4 +91,4 @@ def _show_golden(folder: Path) -> None:
         more = len(lines) - _GOLDEN_LINES
         _print("", f"The golden, {path.relative_to(folder)}, begins:", "")
         shown = [cut(line, _WIDTH) for line in lines[:_GOLDEN_LINES]]
-        _print(*shown, f"... and {more} lines more, one for each tensor")
+        _print(*shown, f"... and {more} lines more: one for each tensor, then what each layer reads")
