@@ -176,7 +176,8 @@ class Project:
     def golden(self, test: str) -> list[str]:
         """Return the lines of a golden's table."""
         text = self.path.joinpath("golden", "test_net", f"{test}.yaml").read_text(encoding="utf-8")
-        return [line.strip() for line in text.partition("tensors: |\n")[2].partition("\nprojections: |")[0].splitlines()]
+        table = text.partition("tensors: |\n")[2].partition("\nprojections: |")[0]
+        return [line.strip() for line in table.splitlines()]
 
     def report(self) -> dict[str, Any]:
         """Return the one report.json that failing tests left below ``dumps``."""

@@ -123,6 +123,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     code = (
         "import resource, signal, sys; sys.path.insert(0, sys.argv[2]); from test_folder import *\n"
         "from pathlib import Path\n"
+        "sys.dont_write_bytecode = True  # what is cut off would be read by the next process\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100}, -1))\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "try:\n    add(ResultsFolder(Path(sys.argv[1])), 'b')\n"

@@ -32,6 +32,7 @@ COMMANDS = [
 SMALL_FILES = """
 import resource, sys
 from pytest_npudump.cli import main
+sys.dont_write_bytecode = True  # what is cut off would be read by the next process
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 sys.exit(main(sys.argv[1:]))
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from textwrap import dedent
@@ -353,9 +354,12 @@ def test_pytest_is_loaded_by_the_process_that_collects_alone() -> None:
 def test_a_full_disk_is_told_in_a_line() -> None:
     program = (
         "import resource, sys; from pytest_npudump.cli import main; "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)); "
+        "sys.dont_write_bytecode = True; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)); "
         "sys.exit(main(['config', 'show', 'test_shown.py::test_one']))"
     )
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}  # the processes that this one starts as well
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, env=environment
+    )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "File too large" in done.stderr

@@ -495,6 +495,7 @@ import resource, sys
 from pytest_npudump.cli import main
 limit = int(sys.argv.pop())
 if limit:
+    sys.dont_write_bytecode = True  # what is cut off would be read by the next process
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 sys.exit(main(sys.argv[1:]))
 """

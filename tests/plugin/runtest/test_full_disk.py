@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from conftest import Project
 
 FILES = """
-import resource
+import resource, sys
 def allow(size):
     '''Let files of this process grow to so many bytes; writing more fails, as on a full disk.'''
+    sys.dont_write_bytecode = True  # what is cut off would be read by the next process
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 """
 
