@@ -111,6 +111,10 @@ def first_missing(shown: list[str], printed: list[str]) -> str | None:
     return None if anywhere or place == len(printed) else f"the end, but there is {printed[place]!r}"
 
 
+_NOT_OF_A_USER = {"CI", "GITHUB_ACTIONS", "PYTHONUNBUFFERED"}
+"""Variables that change what commands do, or in which order what they print arrives."""
+
+
 class Story:
     """A page whose blocks are run one after the other."""
 
@@ -119,7 +123,7 @@ class Story:
         self.demonstration = demonstration
         self.unused: set[str] = set()
         self.environment = {
-            **{name: value for name, value in os.environ.items() if name not in {"CI", "GITHUB_ACTIONS"}},
+            **{name: value for name, value in os.environ.items() if name not in _NOT_OF_A_USER},
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_ADDOPTS": "-p npudump -p no:cacheprovider",

@@ -83,7 +83,11 @@ def end_output() -> None:
 
 
 def _write(text: str) -> None:
-    _printing(lambda stream: stream.write(_encodable(text, stream)))
+    def written(stream: TextIO) -> None:
+        stream.write(_encodable(text, stream))
+        stream.flush()  # what goes to standard error next is to stand behind it
+
+    _printing(written)
 
 
 def _encodable(text: str, stream: TextIO) -> str:
