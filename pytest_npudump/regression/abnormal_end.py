@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.regression.diagnose import full_words
 from pytest_npudump.regression.outcome import DIED, PENDING, FirstRun, Outcome
+from pytest_npudump.regression.run.diagnose import full_words
 from pytest_npudump.regression.scenes.exception.judge import examine
 from pytest_npudump.scenes import SCENES
 

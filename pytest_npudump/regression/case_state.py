@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.calibration.series import Member
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun, Outcome
-    from pytest_npudump.regression.second_run_plan import Plan
+    from pytest_npudump.regression.second_run.run_plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.reference.suspects import Isolated
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.snapshot import Snapshot
+    from pytest_npudump.regression.run.snapshot import Snapshot
 
 PASSED = "passed"
 FAILED = "failed"

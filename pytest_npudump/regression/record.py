@@ -14,11 +14,11 @@ from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.text import EMPTY, UNWRITTEN
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.dataflow import edges_to_keep
-from pytest_npudump.regression.empty_operators import empty_operators
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
 from pytest_npudump.regression.reference_outcome import with_reference
-from pytest_npudump.regression.unwritten import (
+from pytest_npudump.regression.run.dataflow import edges_to_keep
+from pytest_npudump.regression.run.empty_operators import empty_operators
+from pytest_npudump.regression.run.unwritten import (
     by_layer,
     entries_of,
     find_unwritten,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
-    from pytest_npudump.regression.snapshot import Snapshot
+    from pytest_npudump.regression.run.snapshot import Snapshot
 
 _COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
 _ARRAYS = ("values", "known", "digits", "projections", "projected")

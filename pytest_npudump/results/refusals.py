@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.snapshot import problems_of
+from pytest_npudump.regression.run.snapshot import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.errors import GoldenError, NpudumpError
 from pytest_npudump.golden.text import EDGES, EMPTY, OP_TYPES, Golden, parse
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.judge_snapshot import judge_snapshot, without_golden
+from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
-from pytest_npudump.regression.snapshot import Snapshot
+from pytest_npudump.regression.run.snapshot import Snapshot
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import DumpError, FormatError
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.diagnose import ran_under_dump, why_unshown
 from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.run.diagnose import ran_under_dump, why_unshown
 from pytest_npudump.regression.scenes.exception.dump_paths import Found, dumps_of_others, find_dumps
 from pytest_npudump.regression.scenes.exception.dumps import DETAIL, FailedOperator, from_name, with_content
 

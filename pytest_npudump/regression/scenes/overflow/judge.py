@@ -19,10 +19,10 @@ from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.text import Golden
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.diagnose import not_dumped, ran_under_dump, why_unshown
 from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.record import golden_to_start_from
-from pytest_npudump.regression.run_dump import unreadable
+from pytest_npudump.regression.run.diagnose import not_dumped, ran_under_dump, why_unshown
+from pytest_npudump.regression.run.run_dump import unreadable
 from pytest_npudump.regression.scenes.overflow.findings import detected_by_mindspore, find_overflows
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome
-from pytest_npudump.regression.run_dump import read_run, unreadable
+from pytest_npudump.regression.run.run_dump import read_run, unreadable
 from pytest_npudump.regression.scenes.watcher.changes import Change, compare_snapshots
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.definitions import as_recorded, is_printed
 from pytest_npudump.regression.measured_noise import once, repeated
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
 from pytest_npudump.regression.ranks import by_rank
@@ -30,9 +29,10 @@ from pytest_npudump.regression.record import (
     leave_out_unwritten,
     record_with_tensors,
 )
-from pytest_npudump.regression.second_run_patterns import with_patterns
-from pytest_npudump.regression.second_run_reference import failing_keys, with_reference
-from pytest_npudump.regression.suspected import isolate_suspects, with_graph_inputs
+from pytest_npudump.regression.run.definitions import as_recorded, is_printed
+from pytest_npudump.regression.second_run.by_reference import failing_keys, with_reference
+from pytest_npudump.regression.second_run.patterns import with_patterns
+from pytest_npudump.regression.second_run.suspected import isolate_suspects, with_graph_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
-    from pytest_npudump.regression.second_run_plan import Plan
+    from pytest_npudump.regression.second_run.run_plan import Plan
 
 _RECOMPUTED = 1e-6
 """Share of a statistic's scale by which a run of tensors may differ from a run of statistics and be alike.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.ranks.agreement import NO_REPETITION, agree, stand_aside
 from pytest_npudump.regression.outcome import Escalation
-from pytest_npudump.regression.second_run_plan import Plan, plan_second_run
+from pytest_npudump.regression.second_run.run_plan import Plan, plan_second_run
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.regression.second_run_plan import plan_second_run
+from pytest_npudump.regression.second_run.run_plan import plan_second_run
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.regression.second_run_plan import Plan
+    from pytest_npudump.regression.second_run.run_plan import Plan
 
 MATMUL, SOFTMAX = 2 * (200 + 2), 2 * (2 + 2)
 """Bytes of the float16 inputs and outputs of the operators that differ, by their shapes."""

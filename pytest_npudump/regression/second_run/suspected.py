@@ -15,7 +15,7 @@ from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.reference.name_map import NameMap
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.suspects import Bench
-from pytest_npudump.regression.second_run_reference import failing_keys
+from pytest_npudump.regression.second_run.by_reference import failing_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,20 +13,20 @@ from pytest_npudump.errors import GoldenMissingError
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.bounds import changes, numerics_for
-from pytest_npudump.regression.dataflow import sources_of
-from pytest_npudump.regression.empty_operators import changed, notes_on
-from pytest_npudump.regression.golden_elements import judge_elements
+from pytest_npudump.regression.first_run.bounds import changes, numerics_for
+from pytest_npudump.regression.first_run.golden_elements import judge_elements
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.record import left_out_notes
-from pytest_npudump.regression.snapshot import problems_of
-from pytest_npudump.regression.unwritten import entries_of
+from pytest_npudump.regression.run.dataflow import sources_of
+from pytest_npudump.regression.run.empty_operators import changed, notes_on
+from pytest_npudump.regression.run.snapshot import problems_of
+from pytest_npudump.regression.run.unwritten import entries_of
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.snapshot import Snapshot
+    from pytest_npudump.regression.run.snapshot import Snapshot
 
 _NOTHING_JUDGED = (
     "no value was judged: the golden and the dump share neither a finite statistic nor a hash of any tensor "

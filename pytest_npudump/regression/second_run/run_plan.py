@@ -13,9 +13,9 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.outcome import Escalation, FirstRun
 from pytest_npudump.regression.record import needs_processes
-from pytest_npudump.regression.second_run_reference import failing_layers, known_keys
-from pytest_npudump.regression.suspected import feeders_of, suspects_of
-from pytest_npudump.regression.unwritten import read_probe
+from pytest_npudump.regression.run.unwritten import read_probe
+from pytest_npudump.regression.second_run.by_reference import failing_layers, known_keys
+from pytest_npudump.regression.second_run.suspected import feeders_of, suspects_of
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError
-from pytest_npudump.regression import diagnose
-from pytest_npudump.regression.diagnose import explain_empty, full_words, what_ran
+from pytest_npudump.regression.run import diagnose
+from pytest_npudump.regression.run.diagnose import explain_empty, full_words, what_ran
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.runtime.base import Evidence
 
@@ -130,7 +130,7 @@ def test_dump_that_cannot_be_read_is_not_called_empty(tmp_path: Path) -> None:
     for run in ("20260101010101", "20260101010102"):
         folder = tmp_path / run / "0"
         folder.mkdir(parents=True)
-        source = Path(__file__).parents[1] / "data" / "emulator" / "mixed-dtypes.csv"
+        source = Path(__file__).parents[2] / "data" / "emulator" / "mixed-dtypes.csv"
         (folder / f"Add.add.1.2.17952287058851{run[-2:]}.csv").write_bytes(source.read_bytes())
     text = explain(tmp_path, Activity(released=True))
     assert text.startswith("two runs in one dump: ")

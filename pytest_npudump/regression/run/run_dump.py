@@ -16,9 +16,9 @@ from pytest_npudump.dump.selection import (
 )
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import DumpError, EmptyDumpError
-from pytest_npudump.regression.definitions import as_recorded, is_printed
-from pytest_npudump.regression.diagnose import explain_empty
-from pytest_npudump.regression.unwritten import entries_of, unjudged_note, without
+from pytest_npudump.regression.run.definitions import as_recorded, is_printed
+from pytest_npudump.regression.run.diagnose import explain_empty
+from pytest_npudump.regression.run.unwritten import entries_of, unjudged_note, without
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump

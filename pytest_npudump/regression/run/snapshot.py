@@ -13,9 +13,9 @@ from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import absent_layers, both_spellings, suggest
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.text import EDGES, EMPTY, UNWRITTEN
-from pytest_npudump.regression.dataflow import edges_of
-from pytest_npudump.regression.empty_operators import empty_operators
-from pytest_npudump.regression.run_dump import raw_names, unreadable
+from pytest_npudump.regression.run.dataflow import edges_of
+from pytest_npudump.regression.run.empty_operators import empty_operators
+from pytest_npudump.regression.run.run_dump import raw_names, unreadable
 from pytest_npudump.request import matches_any
 from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
 

@@ -12,22 +12,22 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.onnxmodels.random_operators import drawing_words
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.diagnose import full_words, notes_of
-from pytest_npudump.regression.judge_snapshot import judge_snapshot, without_golden
+from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.regression.ranks import by_rank, judge_parts, shared
 from pytest_npudump.regression.record import drawing_alike, golden_to_start_from, record
 from pytest_npudump.regression.reference_outcome import by_reference_alone, not_recorded, with_reference
-from pytest_npudump.regression.run_dump import collect, told_by_raw_names, without_unwritten
-from pytest_npudump.regression.scenes import JUDGES
-from pytest_npudump.regression.snapshot import problems_of, take_snapshot
-from pytest_npudump.regression.unwritten import (
+from pytest_npudump.regression.run.diagnose import full_words, notes_of
+from pytest_npudump.regression.run.run_dump import collect, told_by_raw_names, without_unwritten
+from pytest_npudump.regression.run.snapshot import problems_of, take_snapshot
+from pytest_npudump.regression.run.unwritten import (
     NOT_LOOKED_FOR,
     depends_on_memory,
     keep_probe,
     read_probe,
 )
+from pytest_npudump.regression.scenes import JUDGES
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump

@@ -13,7 +13,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.text import Golden
 from pytest_npudump.regression.record import golden_to_start_from
-from pytest_npudump.regression.unwritten import (
+from pytest_npudump.regression.run.unwritten import (
     by_layer,
     depends_on_memory,
     entries_of,

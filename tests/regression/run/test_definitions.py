@@ -15,13 +15,13 @@ from pytest_npudump.dump.callback.receiver import DumpReceiver
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.regression.definitions import as_recorded, is_printed
+from pytest_npudump.regression.run.definitions import as_recorded, is_printed
 from pytest_npudump.request import DumpRequest
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
 
-TREES = sorted((Path(__file__).parents[1] / "data" / "trees" / "acl-dtypes").iterdir())
+TREES = sorted((Path(__file__).parents[2] / "data" / "trees" / "acl-dtypes").iterdir())
 CALLBACK = DumpRequest(transport="callback")
 
 
