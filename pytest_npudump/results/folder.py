@@ -65,7 +65,7 @@ class ResultsFolder:
             ResultsError: the folder holds results of another version, or is locked for long.
         """
         content = b"".join(map(line_of, lines))
-        with self._locked():
+        with self._locked(lasting=True):
             for name, record in records.items():
                 self._write_record(name, record)
             descriptor = os.open(self._lines, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -181,13 +181,13 @@ class ResultsFolder:
                     path.unlink()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, *, lasting: bool = False) -> Iterator[None]:
         from filelock import Timeout  # noqa: PLC0415 - 25 ms that only writing needs
 
         self.path.mkdir(parents=True, exist_ok=True)
         lock = lock_file(self._lines)
         try:
-            with held(lock, _LOCK_SECONDS):
+            with held(lock, _LOCK_SECONDS, lasting=lasting):
                 yield
         except Timeout:
             raise ResultsError(

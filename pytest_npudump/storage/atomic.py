@@ -66,8 +66,14 @@ def lock_file(path: Path) -> Path:
 
 
 @contextmanager
-def held(lock: Path, seconds: float) -> Iterator[None]:
+def held(lock: Path, seconds: float, *, lasting: bool = False) -> Iterator[None]:
     """Hold the lock file ``lock``, whose folder exists, and remove it afterwards.
+
+    Args:
+        lock: the file.
+        seconds: how long to wait for it.
+        lasting: the file stays, where that is supported: to make and to remove it costs most, and it will
+            be held again soon.
 
     Raises:
         filelock.Timeout: another process holds it for longer than ``seconds``.
@@ -84,7 +90,7 @@ def held(lock: Path, seconds: float) -> Iterator[None]:
         yield
     finally:
         # Who waits for a file that is gone by its turn begins anew, as of filelock 3.24.
-        if not isinstance(handle, SoftFileLock):
+        if not lasting and not isinstance(handle, SoftFileLock):
             with suppress(OSError):  # the folder may have gone
                 lock.unlink()
         handle.release()
