@@ -98,6 +98,15 @@ def test_the_file_is_plain_yaml(ppocr_cls: Callable[[str], StatsTable]) -> None:
     assert list(data) == ["npudump-golden", "test", "producer", "columns", "tensors"]
 
 
+@pytest.mark.parametrize("name", ["a|b", "edges:_|", "projections:%20|"])
+def test_layers_named_like_a_block_are_rows(name: str) -> None:
+    text = TEXT.replace("conv1", name)
+    for given_text in (text, text + BLOCKS.replace("conv1", name)):
+        golden = parse(given_text, PATH)
+        assert golden.table.keys == (f"{name}:output.0", "fc:output.0")
+        assert render(golden) == given_text
+
+
 def test_further_keys_are_kept_in_their_order() -> None:
     text = TEXT.replace(
         "columns:", "noise:\n  conv1: {max: 0.5, runs: [1, 2]}\ntolerances: [a, null]\ncolumns:"

@@ -83,6 +83,14 @@ def test_what_is_superseded_goes_and_the_rest_stays(tmp_path: Path) -> None:
     assert [folder.record(entry) for entry in folder.read().entries] == [b"2", b"3"]
 
 
+def test_the_end_of_a_session_leaves_no_lock(tmp_path: Path) -> None:
+    folder = ResultsFolder(tmp_path)
+    for name in "ab":
+        add(folder, name)
+    folder.compact()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["records", "results.jsonl"]
+
+
 @pytest.mark.parametrize(
     ("content", "why"), [("x\n", "line 1: not JSON"), ("", "holds no test"), ("{", "ends within a line")]
 )
@@ -145,11 +153,13 @@ from test_folder import ResultsFolder, add
 folder = ResultsFolder(Path(sys.argv[1]))
 for number in range(25):
     add(folder, f"{sys.argv[3]}-{number}", str(number).encode())
+    if number == 12:
+        folder.compact()
 print("done")
 """
 
 
-def test_eight_writers_lose_no_line(tmp_path: Path) -> None:
+def test_eight_writers_lose_no_line_while_sessions_end(tmp_path: Path) -> None:
     here = os.path.dirname(__file__)  # noqa: PTH120 - as above
     words = [sys.executable, "-c", WRITER, str(tmp_path), here]
     writers = [subprocess.Popen([*words, str(number)]) for number in range(8)]
