@@ -7,8 +7,8 @@ golden file, comparing it with a dump that is equal, and with one that is off in
 statistics, each without the files of a report. DIR is the top of another checkout, measured in turn with
 this one.
 
-Which rows differ is asked of numpy in float64 as well. A row is a name of 30 characters, a dtype, a shape
-and seven statistics, of which three are 0: some 140 bytes.
+Which rows differ is asked of numpy in float64 as well. The numbers have 6 digits, and three of the seven
+statistics are 0.
 """
 
 from __future__ import annotations
