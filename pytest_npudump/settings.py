@@ -176,6 +176,12 @@ OPTIONS: tuple[Option, ...] = (
         metavar="DIR",
     ),
     Option(
+        "bisect",
+        default=False,
+        help="end with an exit code for git bisect run: 0 where the marked tests pass, 1 where one differs, 125 "
+        "where that could not be judged",
+    ),
+    Option(
         "allow-update-in-ci",
         default=False,
         help="let update-golden write although the variable CI is set",
@@ -210,6 +216,7 @@ class Settings:
     isolation: str
     isolation_timeout: float
     results: str
+    bisect: bool
     allow_update_in_ci: bool
 
     @property

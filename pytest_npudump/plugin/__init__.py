@@ -4,14 +4,17 @@
 test is a ``marker/`` that asks and a ``runtest/`` that is run and reported; ``fixture`` is what it sees.
 ``isolation/`` gives it processes of its own, ``session_runtime`` the runtime. ``keeper`` writes what a
 session keeps. ``paths`` and ``memory_folder`` are where files lie, ``terminal/`` prints. ``collected`` and
-``golden_owners`` are plugins of their own, for the command; ``_compat`` all that is private of pytest.
+``golden_owners`` are plugins of their own, for the command, as is
+``bisect_exit`` for ``git bisect``; ``_compat`` all that is private of pytest.
 """
 
 from pytest_npudump.plugin.hooks import (
     npu_dump,
     pytest_addoption,
+    pytest_cmdline_main,
     pytest_collection_finish,
     pytest_configure,
+    pytest_load_initial_conftests,
     pytest_make_collect_report,
     pytest_report_header,
     pytest_runtest_call,
@@ -22,8 +25,10 @@ from pytest_npudump.plugin.hooks import (
 __all__ = [
     "npu_dump",
     "pytest_addoption",
+    "pytest_cmdline_main",
     "pytest_collection_finish",
     "pytest_configure",
+    "pytest_load_initial_conftests",
     "pytest_make_collect_report",
     "pytest_report_header",
     "pytest_runtest_call",

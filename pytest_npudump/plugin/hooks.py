@@ -12,7 +12,7 @@ import pytest
 
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
-from pytest_npudump.plugin.options import add_options, settings_of
+from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of
 from pytest_npudump.plugin.terminal.reporter import Reporter
 from pytest_npudump.settings import Settings, in_ci
 
@@ -57,10 +57,42 @@ def pytest_configure(config: pytest.Config) -> None:
             "approve what it checks. Update on a developer's machine and commit the diff; to update in CI on "
             "purpose add --npudump-allow-update-in-ci"
         )
+    if settings.bisect and settings.approves:
+        raise pytest.UsageError(
+            "npudump: --npudump-bisect asks whether revisions differ from the goldens, and a run that writes "
+            "these judges nothing: leave out what approves"
+        )
+    if settings.bisect:
+        from pytest_npudump.plugin.bisect_exit import follow_tests  # noqa: PLC0415 - only where asked for
+
+        follow_tests(config, settings)
     if settings.runtime == "emulator":
         from pytest_npudump.runtime.emulator.finder import offer_emulator  # noqa: PLC0415 - only where chosen
 
         config.add_cleanup(offer_emulator())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
+    """Say for a bisection that a revision whose conftest files cannot be loaded cannot be judged."""
+    try:
+        return (yield)
+    except Exception as error:
+        if is_asked_for("bisect", early_config):
+            from pytest_npudump.plugin.bisect_exit import skip_revision  # noqa: PLC0415 - only where asked for
+
+            skip_revision(error)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Give the session the exit code that a bisection understands, where it is one."""
+    if not is_asked_for("bisect", config):
+        return (yield)
+    from pytest_npudump.plugin.bisect_exit import with_bisect_code  # noqa: PLC0415 - only where asked for
+
+    return (yield from with_bisect_code(config))
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

@@ -74,6 +74,18 @@ def settings_of(config: pytest.Config) -> Settings:
     return settings_from(values)
 
 
+def is_asked_for(name: str, early_config: pytest.Config) -> bool:
+    """Whether a switch is on, before the options are resolved.
+
+    Args:
+        name: of the option.
+        early_config: as pytest has it before the first conftest file is loaded.
+    """
+    option = next(one for one in OPTIONS if one.name == name)
+    given = getattr(early_config.known_args_namespace, option.dest, None)
+    return bool(early_config.getini(option.dest) if given is None else given)
+
+
 def _refuse_standing(config: pytest.Config) -> None:
     """Refuse to approve by anything that stands for runs to come."""
     everywhere = {
