@@ -178,8 +178,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "bisect",
         default=False,
-        help="end with an exit code for git bisect run: 0 where the marked tests pass, 1 where one differs, 125 "
-        "where that could not be judged",
+        help="end with an exit code for git bisect run: 0 where the marked tests pass, 1 where one differs, "
+        "125 where that could not be judged",
     ),
     Option(
         "allow-update-in-ci",

@@ -137,6 +137,7 @@ def defaults() -> Settings:
         isolation="auto",
         isolation_timeout=1800.0,
         results="",
+        bisect=False,
         allow_update_in_ci=False,
     )
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "stats": "print the statistics of every tensor of a dump, in execution order",
     "compare": "compare two dumps, or a golden file and a dump, element by element where both hold tensors",
     "check": "judge the results of a session again, by other tolerances or goldens, without running",
+    "trend": "show how the statistics of layers went over several sessions, with a line of bars each",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
     "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
     "golden": "show, verify, merge and prune goldens; decide about runs that differ from them",
@@ -39,7 +40,9 @@ The folder of each has ``configure(parser)``, which imports nothing that a comma
 ``command`` what does it: ``run(arguments) -> exit code``.
 """
 
-_READING = frozenset({"ls", "stats", "compare", "convert", "overflow", "tolerance", "check", "golden"})
+_READING = frozenset(
+    {"ls", "stats", "compare", "convert", "overflow", "tolerance", "check", "trend", "golden"}
+)
 """Commands that read dumps and start no other program."""
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
@@ -11,8 +12,15 @@ import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.dump.files.container.proto import dump_data_class
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.dump.values.formats import FORMATS
+from pytest_npudump.golden.text import Golden, render
+from pytest_npudump.request import DumpRequest
+from pytest_npudump.results.folder import ResultsFolder, record_name
+from pytest_npudump.results.kept import blank_line
+from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,3 +99,47 @@ def null_file(dump_file: Callable[..., Path]) -> Callable[..., Path]:
         return dump_file(root, layer, np.zeros(0, np.int8), shape=(16,), size=16, address=0)
 
     return write
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Callable[..., Path]:
+    """Keep a run of one test in a folder: ``kept(folder, {layer: maximum}, producer, **line)``."""
+
+    def keep(
+        folder: str,
+        values: dict[str, float],
+        producer: dict[str, str] | None = None,
+        *,
+        test: str = "test_x",
+        dtype: str = "float32",
+        **changes: Any,
+    ) -> Path:
+        statistics = StatsTable.from_records(
+            TensorRecord(
+                *(TensorKey(name, "output", 0), "Conv", dtype, (2,)),
+                None,
+                stats=Stats(2, value, value, value, None, 0, 0, 0),
+            )
+            for name, value in values.items()
+        )
+        told = {"runtime": "acl", "scene": "model", "dump_mode": "output"} | (producer or {})
+        nodeid, file = f"test_a.py::{test}", f"test_a/{test}.yaml"
+        record = render(Golden(nodeid, told, statistics, tmp_path / file)).encode()
+        name = record_name(file, record)
+        line = blank_line(nodeid, DumpRequest(), default_settings(), file, None) | {
+            "session": "s",
+            "status": "passed",
+            "outcome": "passed",
+            "incomplete": None,
+            "runtime": "acl",
+            "producer": told,
+            "record": {"file": name, "sha256": sha256(record).hexdigest()},
+            "snapshot": {"problems": [], "notes": [], "has_tensors": False},
+            "details": None,
+            "revision": None,
+            "test_file": {"path": "test_a.py", "sha256": None},
+        }
+        ResultsFolder(tmp_path / folder).add([line | changes], {name: record})
+        return tmp_path / folder
+
+    return keep

@@ -64,9 +64,9 @@ def add_tolerance_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--numerics",
         choices=NUMERICS,
-        default=NUMERICS[0],
         help="which bounds the preset 'default' stands for: those for two runs of the same numerics (the "
-        "default), of other ones, or of other ones of which one may compute in HF32",
+        "default, but for kept results, whose producers decide), of other ones, or of other ones of which "
+        "one may compute in HF32",
     )
     parser.add_argument("--tolerances", type=Path, metavar="FILE", help="YAML file of tolerance rules")
 
@@ -84,4 +84,4 @@ def chosen_tolerances(arguments: argparse.Namespace) -> Tolerances:
         from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
 
         base = load_tolerances(arguments.tolerances)
-    return Tolerances(arguments.preset or base.preset, base.rules).under(arguments.numerics)
+    return Tolerances(arguments.preset or base.preset, base.rules).under(arguments.numerics or NUMERICS[0])

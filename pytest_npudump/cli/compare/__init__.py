@@ -1,7 +1,8 @@
 """``npudump compare``: two dumps, or a golden and a dump, judged outside of a test as the plugin judges them.
 
 ``command`` is the verb; ``sides`` reads what it is given, ``engine`` judges it, ``report`` and ``words`` say
-it; ``what_if`` tries other tolerances; ``onnx_reference`` is the comparison with an ONNX model.
+it; ``what_if`` tries other tolerances; ``onnx_reference`` is the comparison with an ONNX model,
+``kept_results`` that of two folders of kept results.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ DESCRIPTION = (
     "Compare two dumps, or a golden file and a dump. Statistics are always compared; where both sides hold a "
     "tensor, its elements are too, in the host's layout, and a tensor passes only if both agree: no element "
     "is farther off than the extremes may be, and the tensor as a vector (relative_l2) no farther than rtol. "
+    "Of two folders of kept results each test's statistics are compared, and what produced them comes first. "
     "With an ONNX model in place of GOLDEN the layers are compared with onnxruntime's. "
     "Exit 0: within tolerance; 1: a difference; 2: an unreadable or empty input, after printing the rest, or "
     "no value that could be compared."
@@ -32,9 +34,11 @@ DESCRIPTION = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("golden", type=Path, metavar="GOLDEN", help="a golden file, a dump, or an ONNX model")
     parser.add_argument(
-        "actual", type=Path, metavar="ACTUAL", help="a dump's directory, or one file of a dump"
+        "golden", type=Path, metavar="GOLDEN", help="a golden file, a dump, an ONNX model, or kept results"
+    )
+    parser.add_argument(
+        "actual", type=Path, metavar="ACTUAL", help="a dump's directory, one file of a dump, or kept results"
     )
     add_tolerance_options(parser)
     parser.add_argument(

@@ -11,15 +11,14 @@ from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.cli.compare import what_if
 from pytest_npudump.cli.compare.engine import compare_sides
 from pytest_npudump.cli.compare.report import as_json, lines
-from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
+from pytest_npudump.cli.compare.sides import are_kept_results, read_dump_side, read_golden_side
 from pytest_npudump.cli.compare.what_if import Alternative, other_tolerances
+from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Rule
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     import argparse
-
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,10 +29,14 @@ def run(arguments: argparse.Namespace) -> int:
         from pytest_npudump.cli.compare import onnx_reference  # noqa: PLC0415 - only for ONNX models
 
         return onnx_reference.run(arguments)
+    if are_kept_results(arguments.golden, arguments.actual):
+        from pytest_npudump.cli.compare import kept_results  # noqa: PLC0415 - only for kept results
+
+        return kept_results.run(arguments, _rules(arguments))
     if arguments.inputs or arguments.map:
         raise RequestError("--inputs and --map: only with an ONNX model in place of GOLDEN")
-    tolerances = _tolerances(arguments)
-    others = {name: other_tolerances(name).under(arguments.numerics) for name in arguments.what_if}
+    tolerances = chosen_tolerances(arguments).extended(_rules(arguments))
+    others = {name: other_tolerances(name).under(arguments.numerics or SAME) for name in arguments.what_if}
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)
@@ -54,12 +57,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if result.comparison.failing else 0
 
 
-def _tolerances(arguments: argparse.Namespace) -> Tolerances:
-    tolerances = chosen_tolerances(arguments)
+def _rules(arguments: argparse.Namespace) -> tuple[Rule, ...]:
+    """Return the rule that ``--rtol`` and ``--atol`` make, if they are given."""
     for name in ("rtol", "atol"):
         value = getattr(arguments, name)
         if value is not None and not 0 <= value < float("inf"):
             raise RequestError(f"--{name} {value}: expected a finite number, 0 or greater")
     if arguments.rtol is None and arguments.atol is None:
-        return tolerances
-    return tolerances.extended([Rule(arguments.rtol or 0.0, arguments.atol or 0.0, source="command line")])
+        return ()
+    return (Rule(arguments.rtol or 0.0, arguments.atol or 0.0, source="command line"),)

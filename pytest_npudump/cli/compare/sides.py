@@ -12,7 +12,8 @@ from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.errors import DumpError, GoldenError
+from pytest_npudump.errors import DumpError, GoldenError, RequestError
+from pytest_npudump.results.folder import LINES
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -79,6 +80,22 @@ class Side:
         if isinstance(records, ColumnRecords):
             return StatsTable.from_records(records)
         return StatsTable.from_records(record for record in records if isinstance(record, TensorRecord))
+
+
+def are_kept_results(first: Path, second: Path) -> bool:
+    """Whether two paths are folders of kept results.
+
+    Raises:
+        RequestError: one of them is, and the other is not.
+    """
+    kept = [(path / LINES).is_file() for path in (first, second)]
+    if any(kept) and not all(kept):
+        one, other = (first, second) if kept[0] else (second, first)
+        raise RequestError(
+            f"{one} holds kept results, and {other} does not: they are compared with each other only; "
+            f"npudump check {one} judges them by goldens"
+        )
+    return all(kept)
 
 
 def read_dump_side(path: Path, workers: Workers, *, latest: bool) -> Side:

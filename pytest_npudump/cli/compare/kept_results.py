@@ -1,0 +1,118 @@
+"""``npudump compare`` of two folders of kept results: what produced them first, then test by test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_json
+from pytest_npudump.compare.tolerances.numerics import AUTO
+from pytest_npudump.errors import RequestError
+from pytest_npudump.report.verdicts import COLUMNS, row
+from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.pairs import Bounds, pair_results, shared_origins
+from pytest_npudump.results.terms import Terms
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_npudump.compare.tolerances.tolerance import Rule
+    from pytest_npudump.results.pairs import ResultPair
+
+_SHOWN = 20
+
+
+def run(arguments: argparse.Namespace, rules: Sequence[Rule]) -> int:
+    """Compare, print what differs, and return 0, 1 or 2.
+
+    Args:
+        arguments: the command's.
+        rules: what ``--rtol`` and ``--atol`` say.
+    """
+    _refuse_others(arguments)
+    folders = [ResultsFolder(path) for path in (arguments.golden, arguments.actual)]
+    first, second = ((folder, folder.read()) for folder in folders)
+    pairs = [*pair_results(first, second, _bounds(arguments, rules))]
+    problems = [*first[1].problems, *second[1].problems]
+    if arguments.json:
+        origins = {name: [*both] for name, both in shared_origins(pairs).items()}
+        tests = [pair.to_json() for pair in pairs]
+        write_json({"origins": origins, "tests": tests, "problems": problems}, arguments.json)
+    if arguments.json != "-":
+        emit(lines(pairs, verbose=arguments.verbose))
+    for problem in problems:
+        to_stderr(f"npudump: {problem}")
+    if problems or not pairs or any(pair.problems for pair in pairs):
+        return 2
+    return 1 if any(pair.comparison and pair.comparison.failing for pair in pairs) else 0
+
+
+def lines(pairs: Sequence[ResultPair], *, verbose: bool) -> Iterator[str]:
+    """Yield the report: what differs in the origin of all tests, and each test that is to be looked at."""
+    shared = shared_origins(pairs)
+    compared = [pair for pair in pairs if pair.comparison is not None]
+    if compared:
+        yield from _origin_lines(shared, "")
+        if not any(pair.origins for pair in compared):
+            yield "origin: nothing that is known of the two differs"
+    for pair in pairs:
+        yield from _test_lines(pair, shared, verbose=verbose)
+    differing = sum(bool(pair.comparison and pair.comparison.failing) for pair in pairs)
+    left = len(pairs) - len(compared)
+    words = f"{len(compared)} of {len(pairs)} tests compared, {differing} differ"
+    yield words + (f"; {left} could not be compared" if left else "")
+
+
+def _origin_lines(origins: Mapping[str, tuple[str, str]], indent: str) -> Iterator[str]:
+    for name, (one, other) in origins.items():
+        yield f"{indent}origin: {name} {one} -> {other}"
+
+
+def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verbose: bool) -> Iterator[str]:
+    comparison = pair.comparison
+    own = {name: both for name, both in pair.origins.items() if shared.get(name) != both}
+    if comparison is None:
+        yield f"{pair.test}: not compared"
+        yield from (f"  {problem}" for problem in pair.problems)
+        return
+    failing = comparison.failing
+    if not (failing or pair.problems or own or comparison.changed or verbose):
+        return
+    counted = f"{len(failing)} of {comparison.expected} tensors differ"
+    changed = f", {comparison.changed} changed within tolerance" if comparison.changed else ""
+    yield f"{pair.test}: {counted}{changed}"
+    yield from _origin_lines(own, "  ")
+    yield from (f"  {problem}" for problem in pair.problems)
+    if pair.numerics is not None and failing:
+        yield f"  bounds {pair.numerics.describe()}"
+    yield from (f"  note: {note}" for note in comparison.notes)
+    shown = failing if verbose else failing[:_SHOWN]
+    if shown:
+        yield from (f"  {line}" for line in columns([row(verdict) for verdict in shown], COLUMNS))
+    if len(failing) > len(shown):
+        yield f"  ... and {len(failing) - len(shown)} more (-v lists all)"
+
+
+def _bounds(arguments: argparse.Namespace, rules: Sequence[Rule]) -> Bounds:
+    tolerances = None
+    if arguments.tolerances:
+        from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
+
+        tolerances = load_tolerances(arguments.tolerances)
+    terms = Terms(Path.cwd(), preset=arguments.preset or "", tolerances=tolerances)
+    return Bounds(terms, rules, arguments.numerics or AUTO)
+
+
+def _refuse_others(arguments: argparse.Namespace) -> None:
+    """Refuse options that are about tensors or dumps, of which kept results have none."""
+    given = {
+        "--what-if": arguments.what_if,
+        "--inputs": arguments.inputs,
+        "--map": arguments.map,
+        "--latest": arguments.latest,
+        "--layout": arguments.layout != "ND",
+    }
+    for flag, value in given.items():
+        if value:
+            raise RequestError(f"{flag}: not with kept results, which hold statistics only; leave it out")

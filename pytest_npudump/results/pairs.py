@@ -1,0 +1,158 @@
+"""Two folders of kept results, test by test: what produced each, and how their statistics differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.compare.stats.eager_calls import number_calls
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN, Numerics, numerics_of
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.results.entry import SKIPPED
+from pytest_npudump.results.rejudge import read_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tolerances.tolerance import Rule
+    from pytest_npudump.results.entry import Entry
+    from pytest_npudump.results.folder import Results, ResultsFolder
+    from pytest_npudump.results.terms import Terms
+
+_ORIGIN = ("runtime", "revision")
+"""What a line tells of a run's origin beside the facts of its producer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPair:
+    """One test in two folders of results.
+
+    Attributes:
+        test: as a person would name it, with its rank where it has one.
+        origins: facts of origin in which the two runs differ, as ``name: (first, second)``.
+        comparison: of the second run's statistics with the first's; None where there is none.
+        numerics: which bounds it was made by, and why; None without a comparison.
+        problems: why there is no comparison, or why it does not tell everything; in words.
+    """
+
+    test: str
+    origins: Mapping[str, tuple[str, str]]
+    comparison: Comparison | None = None
+    numerics: Numerics | None = None
+    problems: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "test": self.test,
+            "origins": {name: [*both] for name, both in self.origins.items()},
+            "numerics": self.numerics.to_json() if self.numerics else None,
+            "problems": [*self.problems],
+            "comparison": self.comparison.to_json() if self.comparison else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """By what two kept runs are compared.
+
+    Attributes:
+        terms: preset and rules in place of those that the tests had.
+        rules: rules that go before all others.
+        numerics: ``same``, ``other`` or ``hf32``; ``auto`` for what the producers of the two runs say.
+    """
+
+    terms: Terms
+    rules: Sequence[Rule] = ()
+    numerics: str = AUTO
+
+
+def pair_results(
+    first: tuple[ResultsFolder, Results], second: tuple[ResultsFolder, Results], bounds: Bounds
+) -> Iterator[ResultPair]:
+    """Yield each test that either folder holds, in the order of the first, but those skipped in both.
+
+    Args:
+        first: the folder that stands in the place of a golden, and what it holds.
+        second: the folder that is compared with it.
+        bounds: by what they are judged.
+    """
+    ours, theirs = _by_test(first[1].entries), _by_test(second[1].entries)
+    for name in dict.fromkeys([*ours, *theirs]):
+        one, other = ours.get(name), theirs.get(name)
+        if one is None or other is None:
+            there = first[0].path if other is None else second[0].path
+            yield ResultPair(name, {}, problems=(f"only {there} has a result of it",))
+        elif not one.data["outcome"] == other.data["outcome"] == SKIPPED:
+            yield _pair(name, (first[0], one), (second[0], other), bounds)
+
+
+def shared_origins(pairs: Iterable[ResultPair]) -> dict[str, tuple[str, str]]:
+    """Return the facts in which the runs of all tests that were compared differ alike."""
+    compared = [pair.origins for pair in pairs if pair.comparison is not None]
+    if not compared:
+        return {}
+    return {
+        name: both
+        for name, both in compared[0].items()
+        if all(origins.get(name) == both for origins in compared)
+    }
+
+
+def _by_test(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """Return results by test and rank; goldens of other variants are other files of the same test."""
+    return {_name(entry): entry for entry in entries}
+
+
+def _name(entry: Entry) -> str:
+    rank = entry.data["rank"]
+    return entry.test if rank is None else f"{entry.test} (rank {rank})"
+
+
+def _pair(
+    name: str, one: tuple[ResultsFolder, Entry], other: tuple[ResultsFolder, Entry], bounds: Bounds
+) -> ResultPair:
+    origins = _differences(_origin(one[1]), _origin(other[1]))
+    lacking = [*_lacking(*one), *_lacking(*other)]
+    if lacking:
+        return ResultPair(name, origins, problems=tuple(lacking))
+    try:
+        tolerances = bounds.terms.case(other[1]).tolerances.extended(bounds.rules)
+        golden, actual = read_record(*one).table, read_record(*other).table
+    except NpudumpError as error:
+        return ResultPair(name, origins, problems=(str(error),))
+    ours, theirs = one[1].data["producer"], other[1].data["producer"]
+    numerics = numerics_of(_differences(ours, theirs), theirs, option=bounds.numerics)
+    numbered = number_calls(golden, actual)
+    comparison = compare_tables(golden, numbered.table, tolerances.under(numerics.bounds), approved=False)
+    problems = [*_unread(*one), *_unread(*other)]
+    if comparison.nothing_judged:
+        problems.append("the two runs share no value that could be judged")
+    return ResultPair(name, origins, comparison, numerics, tuple(problems))
+
+
+def _origin(entry: Entry) -> dict[str, str]:
+    """Return what is known of where a run comes from: revision first, then the facts of its producer."""
+    told = {name: entry.data[name] for name in reversed(_ORIGIN) if entry.data[name]}
+    return {name: str(value) for name, value in (told | dict(entry.data["producer"])).items()}
+
+
+def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    pairs = {
+        name: (str(ours.get(name, UNKNOWN)), str(theirs.get(name, UNKNOWN)))
+        for name in dict.fromkeys([*ours, *theirs])
+    }
+    return {name: (one, other) for name, (one, other) in pairs.items() if one != other}
+
+
+def _lacking(folder: ResultsFolder, entry: Entry) -> Iterator[str]:
+    if not entry.record_file:
+        why = entry.data["incomplete"] or next(iter(entry.data["refusals"]), "") or entry.status
+        yield f"{folder.path} has no statistics of it: {why}"
+
+
+def _unread(folder: ResultsFolder, entry: Entry) -> Iterator[str]:
+    for problem in (entry.data["snapshot"] or {}).get("problems", ()):
+        yield f"{folder.path}: {problem}"

@@ -1,0 +1,110 @@
+"""``npudump compare`` of two folders of kept results."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Any
+
+
+def test_equal_results_are_compared_and_nothing_differs(kept: Any, run: Callable[..., Any]) -> None:
+    one, other = kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0})
+    done = run("compare", one, other)
+    assert (done.code, done.out) == (
+        0,
+        "origin: nothing that is known of the two differs\n1 of 1 tests compared, 0 differ\n",
+    )
+
+
+def test_what_differs_in_the_producers_of_all_tests_comes_first(kept: Any, run: Callable[..., Any]) -> None:
+    one = kept("one", {"conv": 1.0}, {"cann": "8.0"}, revision="a" * 40)
+    other = kept("other", {"conv": 2.0}, {"cann": "8.1", "soc": "Ascend910B"}, revision="b" * 40)
+    done = run("compare", one, other)
+    first, second, third, test, bounds, *_ = done.out.splitlines()
+    assert done.code == 1
+    assert {first, second, third} == {
+        f"origin: revision {'a' * 40} -> {'b' * 40}",
+        "origin: cann 8.0 -> 8.1",
+        "origin: soc - -> Ascend910B",
+    }
+    assert test == "test_a.py::test_x: 1 of 1 tensors differ"
+    assert bounds == "  bounds for other numerics: cann 8.0 -> 8.1; not told by both: soc"
+
+
+def test_producers_decide_which_bounds_hold_unless_the_option_does(
+    kept: Any, run: Callable[..., Any]
+) -> None:
+    half = {"dtype": "float16"}
+    alike = kept("one", {"conv": 1.0}, **half), kept("other", {"conv": 1.003}, **half)
+    newer = kept("third", {"conv": 1.0}, {"cann": "8.0"}, **half)
+    newest = kept("fourth", {"conv": 1.003}, {"cann": "8.1"}, **half)
+    assert run("compare", *alike).code == 1
+    assert run("compare", *alike, "--rtol=0.01").code == 0
+    assert run("compare", newer, newest).code == 0
+    assert run("compare", newer, newest, "--numerics=same").code == 1
+    assert run("compare", newer, newest, "--preset=exact").code == 1
+
+
+def test_a_test_that_one_side_lacks_is_told_and_is_no_pass(kept: Any, run: Callable[..., Any]) -> None:
+    one = kept("one", {"conv": 1.0})
+    other = kept("other", {"conv": 1.0}, test="test_y")
+    done = run("compare", one, other)
+    assert done.code == 2
+    assert done.out.count("not compared") == 2
+    assert f"only {one} has a result of it" in done.out
+
+
+def test_a_run_without_statistics_is_told_with_the_reason(kept: Any, run: Callable[..., Any]) -> None:
+    one = kept("one", {"conv": 1.0})
+    other = kept("other", {"conv": 1.0}, record=None, incomplete="its teardown failed")
+    done = run("compare", one, other)
+    assert done.code == 2
+    assert f"  {other} has no statistics of it: its teardown failed" in done.out
+
+
+def test_tests_skipped_on_both_sides_are_no_comparison(kept: Any, run: Callable[..., Any]) -> None:
+    skipped = {"outcome": "skipped", "record": None}
+    one, other = kept("one", {"conv": 1.0}, **skipped), kept("other", {"conv": 1.0}, **skipped)
+    assert run("compare", one, other).code == 2
+
+
+def test_layers_that_one_run_lacks_differ(kept: Any, run: Callable[..., Any]) -> None:
+    done = run("compare", kept("one", {"conv": 1.0, "relu": 1.0}), kept("other", {"conv": 1.0, "add": 1.0}))
+    assert done.code == 1
+    assert "2 of 3 tensors differ" in done.out or "2 of 2 tensors differ" in done.out
+
+
+def test_json_has_origins_and_verdicts(kept: Any, run: Callable[..., Any]) -> None:
+    one, other = kept("one", {"conv": 1.0}, {"cann": "8.0"}), kept("other", {"conv": 2.0}, {"cann": "8.1"})
+    told = run("compare", one, other, "--json", "-").json
+    assert told["origins"] == {"cann": ["8.0", "8.1"]}
+    [test] = told["tests"]
+    assert test["comparison"]["summary"]["failed"] == 1
+
+
+@pytest.mark.parametrize("words", [["--what-if=exact"], ["--latest"], ["--layout=NHWC"]])
+def test_options_for_tensors_are_refused(kept: Any, run: Callable[..., Any], words: list[str]) -> None:
+    done = run("compare", kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0}), *words)
+    assert done.code == 2
+    assert "not with kept results" in done.err
+
+
+def test_kept_results_and_a_dump_are_not_compared(kept: Any, run: Callable[..., Any], tmp_path: Path) -> None:
+    done = run("compare", kept("one", {"conv": 1.0}), tmp_path)
+    assert done.code == 2
+    assert "does not" in done.err
+
+
+def test_damaged_record_is_named(kept: Any, run: Callable[..., Any]) -> None:
+    one, other = kept("one", {"conv": 1.0}), kept("other", {"conv": 1.0})
+    line = json.loads((other / "results.jsonl").read_text("utf-8"))
+    (other / line["record"]["file"]).write_text("npudump-golden: 1\n", "utf-8")
+    done = run("compare", one, other)
+    assert done.code == 2
+    assert "not the record that was kept" in done.out
