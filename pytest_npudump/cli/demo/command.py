@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _AMOUNT = 0.01
 _DUMPS = "dumps"
-_LIMIT = "64KiB"
-"""Tensors that the second run dumps: the first few layers, which is what a reader looks at."""
+_LIMIT = "128KiB"
+"""Tensors that the second run dumps: the layer that was changed, and what feeds it."""
 
 _WIDTH = 78
 _GOLDEN_LINES = 10
