@@ -27,7 +27,11 @@ _NAME = "npudump-bisect"
 
 
 class BisectExit:
-    """Follows the tests of a session, and says with which code it ends."""
+    """Follows the tests of a session, and says with which code it ends.
+
+    Attributes:
+        started: whether there was a session: ``--help`` and the like have none.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._fails_on_change = settings.fail_on == "change"
@@ -35,6 +39,11 @@ class BisectExit:
         self._judged: set[str] = set()
         self._unjudged: dict[str, str] = {}
         self._interrupted = False
+        self.started = False
+
+    def pytest_sessionstart(self) -> None:
+        """Remember that there is a session."""
+        self.started = True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -128,7 +137,7 @@ def with_bisect_code(config: pytest.Config) -> Generator[None, Any, Any]:
         _announce(UNJUDGED, "pytest could not start")
         return UNJUDGED
     judge: BisectExit | None = config.pluginmanager.get_plugin(_NAME)
-    if judge is None:  # --help, say
+    if judge is None or not judge.started:
         return status
     code = judge.code(status)
     _announce(code, judge.why(status))

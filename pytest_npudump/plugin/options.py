@@ -74,16 +74,17 @@ def settings_of(config: pytest.Config) -> Settings:
     return settings_from(values)
 
 
-def is_asked_for(name: str, early_config: pytest.Config) -> bool:
-    """Whether a switch is on, before the options are resolved.
+def is_asked_for(name: str, config: pytest.Config) -> bool:
+    """Whether a switch is on, in a configuration that may not be complete.
 
     Args:
         name: of the option.
-        early_config: as pytest has it before the first conftest file is loaded.
+        config: as pytest has it from the first conftest file on.
     """
     option = next(one for one in OPTIONS if one.name == name)
-    given = getattr(early_config.known_args_namespace, option.dest, None)
-    return bool(early_config.getini(option.dest) if given is None else given)
+    places = (config.option, config.known_args_namespace)
+    given = [value for place in places if (value := getattr(place, option.dest, None)) is not None]
+    return bool(given[0] if given else config.getini(option.dest))
 
 
 def _refuse_standing(config: pytest.Config) -> None:

@@ -175,6 +175,44 @@ def test_codes_are_pytest_s_own_without_the_option(project: Project) -> None:
     assert project.run("no_such_file.py").ret == pytest.ExitCode.USAGE_ERROR
 
 
+def test_what_runs_no_session_keeps_its_code(project: Project) -> None:
+    assert project.run(BISECT, "--markers").ret == 0
+
+
+def test_the_ini_key_and_the_variable_switch_it_on_too(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.marked()
+    monkeypatch.setenv("PYTEST_ADDOPTS", BISECT)
+    assert project.run().ret == SKIPPED
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    assert project.run("-o", "npudump_bisect=true").ret == SKIPPED
+    project.path.joinpath("conftest.py").write_text("import no_such_module_of_this_revision\n", "utf-8")
+    result = project.pytester.runpytest_subprocess("-o", "npudump_bisect=true")
+    assert result.ret == SKIPPED
+
+
+def test_test_that_is_expected_to_fail_is_left_out(project: Project) -> None:
+    project.test_file(SECOND.format(first="pass"), "test_other.py")
+    project.marked()
+    project.record()
+    source = project.path.joinpath("test_other.py")
+    source.write_text(source.read_text("utf-8").replace("@pytest", "@pytest.mark.xfail\n@pytest", 1), "utf-8")
+    project.test_file(f"@pytest.mark.xfail\n@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}")
+    project.model(change=0.01)
+    assert project.run(BISECT).ret == SKIPPED
+
+
+def test_a_failing_teardown_is_no_pass_and_no_difference(project: Project) -> None:
+    project.marked()
+    project.record()
+    project.path.joinpath("conftest.py").write_text(
+        "import pytest\n\n@pytest.fixture(autouse=True)\ndef late():\n    yield\n    raise RuntimeError\n",
+        "utf-8",
+    )
+    assert project.run(BISECT).ret == SKIPPED
+
+
 def test_a_run_that_approves_is_no_bisection(project: Project) -> None:
     project.marked()
     result = project.run(BISECT, "--npudump-update-golden")
