@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+GRAPH_SUFFIXES = (".om", ".json", ".txt", ".pbtxt", ".onnx")
+"""What tells how a file of a graph is read: an om, ATC's JSON of one, GE's text, an ONNX model."""
+
+
 @dataclass(frozen=True, slots=True)
 class DumpRequest:
     """One test's wish: what is dumped, and how it is judged.
@@ -38,6 +42,7 @@ class DumpRequest:
         transport: ``files``, or ``callback`` for tensors that are judged as they arrive and never written.
         reference: an ONNX model to compare the layers with; relative to the test file's folder.
         reference_map: YAML file of layers whose names differ from the reference's; the same.
+        graph: file that tells which tensor feeds which, with one of :data:`GRAPH_SUFFIXES`; the same.
         data_dump: further keys of MindSpore's data_dump.json, under its own names; None for none.
         ranks: of a distributed run: ``each`` has a golden of its own, or all share the ``same``.
     """
@@ -69,6 +74,7 @@ class DumpRequest:
     transport: str = "files"
     reference: str | None = None
     reference_map: str | None = None
+    graph: str | None = None
     data_dump: Mapping[str, Any] | None = None
     ranks: str = "each"
 

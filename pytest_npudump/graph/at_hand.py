@@ -25,11 +25,14 @@ _READERS: tuple[tuple[str, Callable[[Path], Edges]], ...] = (
     (".om", read_om),
     (".json", read_atc_json),
     (".txt", read_ge_text),
+    (".pbtxt", read_ge_text),
     (".onnx", read_onnx),
 )
 
 
-def edges_at_hand(models: Iterable[Path], root: Path, table: StatsTable) -> tuple[Edges, tuple[str, ...]]:
+def edges_at_hand(
+    models: Iterable[Path], root: Path, table: StatsTable, named: Path | None = None
+) -> tuple[Edges, tuple[str, ...]]:
     """Return what is known of which tensor of a run feeds which, and why files could not be read.
 
     Args:
@@ -38,6 +41,7 @@ def edges_at_hand(models: Iterable[Path], root: Path, table: StatsTable) -> tupl
             What feeds a layer that more models have than such files know is unknown.
         root: the dump path, where MindSpore leaves its graphs.
         table: the run's tensors.
+        named: a file that a person says to be the graph of what ran, which goes before all others.
     """
     layers = {sanitise(layer_of(key)) for key in table.keys}
     notes: list[str] = []
@@ -51,10 +55,26 @@ def edges_at_hand(models: Iterable[Path], root: Path, table: StatsTable) -> tupl
         edges = edges.joined(found)
         told.update(found.feeds.keys())
         notes += failed
+    if named is not None:
+        found, failed = _of_named(named, layers)
+        edges = found.completed(edges)
+        told |= Counter(found.feeds.keys())
+        notes += failed
     edges = edges.unknown(
         {layer for layer, models in _models_by_layer(table).items() if len(models) > told[layer]}
     )
     return edges.completed(same_values(table)), tuple(notes)
+
+
+def _of_named(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:
+    """Return the edges of the one file, and why it tells none of any layer of the dump."""
+    try:
+        edges = dict(_READERS)[path.suffix](path)
+    except NpudumpError as error:
+        return Edges(), [_unread(error)]
+    if not any(layer in edges.feeds for layer in layers):
+        return Edges(), [f"{path.name}, named by graph=, holds no layer of this dump: which graph ran?"]
+    return edges, []
 
 
 def _models_by_layer(table: StatsTable) -> Mapping[str, Collection[str]]:

@@ -32,6 +32,7 @@ class Case:
         directory: where its dumps and reports go.
         progress: called with (files read, files in all) while a dump is read; None for nobody.
         reference: the ONNX model its layers are compared with; None without one.
+        graph: the file that tells which tensor feeds which; None where only what ran does.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
         isolated: whether each run has a process of its own.
         probing: whether this process is for a run in other memory, for the recording of one that is not.
@@ -46,6 +47,7 @@ class Case:
     directory: Path
     progress: Callable[[int, int], None] | None = None
     reference: Reference | None = None
+    graph: Path | None = None
     exchange: Exchange | None = None
     isolated: bool = False
     probing: bool = False

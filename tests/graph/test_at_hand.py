@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.graph.at_hand import _READERS, edges_at_hand
 from pytest_npudump.graph.edges import UNKNOWN, Port
+from pytest_npudump.request import GRAPH_SUFFIXES
 from tests.graph.test_mindspore_ir import IR
 
 if TYPE_CHECKING:
@@ -54,3 +55,42 @@ def test_layers_of_two_graphs_of_mindspore_are_told_apart(
     known = edges_at_hand([], tmp_path, make_table(*rows[:1]))[0].feeds[relu]
     assert known == (Port("Default/fc-Dense/BiasAdd-op0"),)
     assert edges_at_hand([], tmp_path, make_table(*rows))[0].feeds[relu] == (UNKNOWN,)
+
+
+def test_a_named_graph_goes_before_what_the_models_tell(
+    tmp_path: Path, make_table: Callable[..., StatsTable]
+) -> None:
+    table = make_table(*[(f"{layer}:output.0", "float32", (4,), BASE) for layer in ("conv", "relu", "add")])
+    ran = model(tmp_path, "ran", ("conv", []), ("relu", ["conv:0"]), ("add", ["relu:0"]))
+    named = model(tmp_path, "named", ("conv", []), ("relu", []), ("add", ["conv:0"])).with_suffix(".json")
+    edges, notes = edges_at_hand([ran], tmp_path, table, named)
+    assert (edges.feeds, notes) == ({"conv": (), "relu": (), "add": (Port("conv"),)}, ())
+    assert edges_at_hand([], tmp_path, table, named)[0].feeds == edges.feeds
+
+
+def test_a_named_graph_completes_what_the_models_do_not_know(
+    tmp_path: Path, make_table: Callable[..., StatsTable]
+) -> None:
+    table = make_table(*[(f"{layer}:output.0", "float32", (4,), BASE) for layer in ("conv", "relu")])
+    ran = model(tmp_path, "ran", ("conv", []))
+    named = model(tmp_path, "named", ("relu", ["conv:0"])).with_suffix(".json")
+    assert edges_at_hand([ran], tmp_path, table, named)[0].feeds == {"conv": (), "relu": (Port("conv"),)}
+
+
+def test_a_named_graph_of_other_layers_or_none_at_all_is_said(
+    tmp_path: Path, make_table: Callable[..., StatsTable]
+) -> None:
+    table = make_table(("conv:output.0", "float32", (4,), BASE))
+    ran = model(tmp_path, "ran", ("conv", []))
+    other = model(tmp_path, "other", ("elsewhere", [])).with_suffix(".json")
+    edges, notes = edges_at_hand([ran], tmp_path, table, other)
+    assert edges.feeds == {"conv": ()}
+    assert notes == ("other.json, named by graph=, holds no layer of this dump: which graph ran?",)
+    other.write_text("no JSON", "utf-8")
+    edges, (note,) = edges_at_hand([ran], tmp_path, table, other)
+    assert edges.feeds == {"conv": ()}
+    assert note.startswith("which tensor feeds which is not known from a file: ")
+
+
+def test_every_kind_of_file_that_a_marker_may_name_has_a_reader() -> None:
+    assert {suffix for suffix, _ in _READERS} == {*GRAPH_SUFFIXES}

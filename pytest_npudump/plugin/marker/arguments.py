@@ -136,6 +136,7 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "transport": _one_of("files", "callback"),
         "reference": _text,
         "reference_map": _text,
+        "graph": _text,
         "data_dump": _keys,
         "ranks": _one_of("each", "same"),
     }

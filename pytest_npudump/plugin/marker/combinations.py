@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.marker.arguments import CHECKS
-from pytest_npudump.request import DumpRequest
+from pytest_npudump.request import GRAPH_SUFFIXES, DumpRequest
 from pytest_npudump.scenes import SCENES
 
 
@@ -60,6 +62,9 @@ def _run_problems(request: DumpRequest) -> list[str]:
         problems.append("isolation: aic_err_detail_dump may end the process, which has to be a child's")
     if request.reference_map and not request.reference:
         problems.append("reference_map: needs reference, the ONNX model whose names it maps")
+    if request.graph and PurePath(request.graph).suffix not in GRAPH_SUFFIXES:
+        expected = ", ".join(GRAPH_SUFFIXES)
+        problems.append(f"graph: {request.graph!r} is no graph by its name, expected one of {expected}")
     return [*problems, *_callback_problems(request)] if request.transport == "callback" else problems
 
 

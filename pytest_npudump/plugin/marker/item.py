@@ -89,6 +89,7 @@ def _check_files(request: DumpRequest, item: pytest.Item) -> None:
     files = (
         ("reference", request.reference, "an ONNX model"),
         ("reference_map", request.reference_map, "a YAML file"),
+        ("graph", request.graph, "a file of the model's graph"),
     )
     for argument, name, kind in files:
         path = item.path.parent / name if name else None

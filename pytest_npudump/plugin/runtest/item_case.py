@@ -84,5 +84,6 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
         directory=directory or paths.dumps(identity, request if runtime.name == "emulator" else None),
         progress=progress_of(item.config),
         reference=Reference.of(request, item.path.parent, rules, settings.numerics),
+        graph=item.path.parent / request.graph if request.graph else None,
         exchange=context.exchange,
     )

@@ -36,7 +36,7 @@ def edges_to_keep(
         dump: of the run.
         table: what is recorded of it.
     """
-    edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, table)
+    edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
     if previous is not None and _same_layers(previous.table, table):
         edges = edges.completed(_told(previous))
     text = lines.render(edges, dict.fromkeys(map(layer_of, table.keys)))
@@ -77,7 +77,7 @@ def sources_of(
     edges, notes = _told(golden), tuple[str, ...]()
     other_graph = not _same_layers(golden.table, comparison.actual)
     if (other_graph or not edges.feeds) and dump is not None:
-        at_hand, notes = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual)
+        at_hand, notes = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual, case.graph)
         edges = at_hand if at_hand.feeds else edges
     return find_sources(comparison, edges, tolerances, repeats=same and bool(comparison.repeats)), notes
 

@@ -52,7 +52,7 @@ def feeders_of(case: Case, outcome: Outcome, dump: Dump, suspects: tuple[TensorK
     """
     table = outcome.comparison.actual if outcome.comparison is not None else None
     table = StatsTable.from_records(dump.records) if table is None else table
-    edges, _ = edges_at_hand(case.runtime.activity.models, dump.root, table)
+    edges, _ = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
     if case.reference is not None:
         with suppress(NpudumpError):  # judging by it has told
             edges = edges.completed(read_onnx(case.reference.path))

@@ -233,6 +233,8 @@ RUNS = [
     ),
     ({"dump_scene": "aic_err_norm_dump"}, "dump_scene: only with scene='exception'"),
     ({"reference_map": "map.yaml"}, "reference_map: needs reference"),
+    ({"graph": "model.dot"}, "graph: 'model.dot' is no graph by its name, expected one of .om, .json"),
+    ({"graph": ".json"}, "graph: '.json' is no graph by its name"),
     ({"scene": "overflow", "ranks": "same"}, "ranks: 'same' is not for scene='overflow'"),
     ({"transport": "callback", "dump_data": "stats"}, "transport: 'callback'"),
 ]

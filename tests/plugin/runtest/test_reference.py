@@ -404,6 +404,7 @@ def test_model_without_any_counterpart_fails_the_test(converted: Project) -> Non
             f"{REFERENCE}, reference_map='gone.yaml'",
             "reference_map: there is no file *gone.yaml; name a YAML *",
         ),
+        ("graph='gone.om'", "graph: there is no file *gone.om; name a file of the model's graph, *"),
     ],
 )
 def test_missing_file_is_an_error_at_collection(converted: Project, marker: str, message: str) -> None:

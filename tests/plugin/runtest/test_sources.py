@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,3 +245,23 @@ def _unrelated(network: Any) -> tuple[str, str]:
         for other in convolutions
         if one.index < other.index and one.index not in above[other.index]
     )
+
+
+def test_a_graph_that_the_marker_names_tells_what_feeds_what(project: Project) -> None:
+    write(project)
+    operators = [
+        {"name": name, "type": "Mul", "input": inputs}
+        for name, inputs in {
+            "left/a": [],
+            "left/b": ["left/a:0"],
+            "right/a": ["left/b:0"],
+            "right/b": ["right/a:0"],
+        }.items()
+    ]
+    text = json.dumps({"graph": [{"op": operators}]})
+    project.path.joinpath("ran.json").write_text(text, "utf-8")
+    project.marked("graph='ran.json'")
+    project.record()
+    write(project, left_a=0.5, right_a=0.5)
+    failed(project)
+    assert [key for key, _ in found(project)] == ["left/a:output.0"]
