@@ -183,9 +183,10 @@ def test_the_ini_key_and_the_variable_switch_it_on_too(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.marked()
-    monkeypatch.setenv("PYTEST_ADDOPTS", BISECT)
+    before = os.environ.get("PYTEST_ADDOPTS", "")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{before} {BISECT}")
     assert project.run().ret == SKIPPED
-    monkeypatch.delenv("PYTEST_ADDOPTS")
+    monkeypatch.setenv("PYTEST_ADDOPTS", before)
     assert project.run("-o", "npudump_bisect=true").ret == SKIPPED
     project.path.joinpath("conftest.py").write_text("import no_such_module_of_this_revision\n", "utf-8")
     result = project.pytester.runpytest_subprocess("-o", "npudump_bisect=true")
