@@ -182,6 +182,32 @@ OPTIONS: tuple[Option, ...] = (
         "125 where that could not be judged",
     ),
     Option(
+        "expect",
+        default="",
+        help="fail a run that compared fewer marked tests than this number, or not all those that this file "
+        "names, one a line, as pytest --collect-only -q prints them",
+        metavar="N|FILE",
+    ),
+    Option(
+        "summary",
+        default="",
+        help="file for a summary in Markdown, as GitHub Actions gets it unasked",
+        metavar="FILE",
+    ),
+    Option(
+        "artifacts",
+        default="",
+        help="folder in which each session gathers what a person needs of its failing tests: reports, dumps, "
+        "kept results, versions, CANN's log",
+        metavar="DIR",
+    ),
+    Option(
+        "artifacts-limit",
+        default="1GiB",
+        help="most bytes in the folder of artifacts; the largest files are left out first, and named",
+        metavar="SIZE",
+    ),
+    Option(
         "allow-update-in-ci",
         default=False,
         help="let update-golden write although the variable CI is set",
@@ -217,12 +243,23 @@ class Settings:
     isolation_timeout: float
     results: str
     bisect: bool
+    expect: str
+    summary: str
+    artifacts: str
+    artifacts_limit: int
     allow_update_in_ci: bool
 
     @property
     def approves(self) -> bool:
         """Whether this run writes golden files."""
         return self.update_golden or bool(self.calibrate)
+
+    @property
+    def approving_option(self) -> str:
+        """The option by which this run writes golden files; "" where it writes none."""
+        if self.update_golden:
+            return "--npudump-update-golden"
+        return "--npudump-calibrate" if self.calibrate else ""
 
 
 def settings_from(values: Mapping[str, Any]) -> Settings:
@@ -238,7 +275,8 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     typed["device"] = _device(str(typed["device"]))
     typed["repeats"] = _count(str(typed["repeats"]), "repeats", 1)
     typed["calibrate"] = _count(str(typed["calibrate"] or 0), "calibrate", FEWEST, off=0)
-    typed["dump_limit"] = parse_size(str(typed["dump_limit"]))
+    for limit in ("dump_limit", "artifacts_limit"):
+        typed[limit] = parse_size(str(typed[limit]), f"--npudump-{limit.replace('_', '-')}")
     typed["escalate"] = typed["escalate"] == "on"
     typed["isolation_timeout"] = _seconds(str(typed["isolation_timeout"]))
     return Settings(**typed)
@@ -255,7 +293,7 @@ def in_ci() -> bool:
     return os.environ.get("CI", "").strip().lower() not in {"", "0", "false", "no"}
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, name: str = "--npudump-dump-limit") -> int:
     """Bytes in a size such as ``512MiB``, ``1.5 GB`` or ``4096``; K, M, G and T are powers of 1024.
 
     Raises:
@@ -263,7 +301,7 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.match(text.strip())
     if match is None:
-        raise RequestError(f"--npudump-dump-limit is {text!r}, expected a size such as 512MiB or 4GiB")
+        raise RequestError(f"{name} is {text!r}, expected a size such as 512MiB or 4GiB")
     power = _POWERS[(match["unit"] or "")[:1].upper()]
     part = match["part"] or ""
     return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")

@@ -138,6 +138,10 @@ def defaults() -> Settings:
         isolation_timeout=1800.0,
         results="",
         bisect=False,
+        expect="",
+        summary="",
+        artifacts="",
+        artifacts_limit=1 << 30,
         allow_update_in_ci=False,
     )
 

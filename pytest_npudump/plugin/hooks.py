@@ -45,17 +45,17 @@ def pytest_configure(config: pytest.Config) -> None:
             )
     try:
         settings = settings_of(config)
+        reporter = None if hasattr(config, "workerinput") else Reporter(config, settings)
     except RequestError as error:
         raise pytest.UsageError(f"npudump: {error}") from None
     config.stash[SETTINGS] = settings
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Reporter(config, settings), _REPORTER)
+    if reporter is not None:
+        config.pluginmanager.register(reporter, _REPORTER)
     if settings.approves and in_ci() and not settings.allow_update_in_ci:
-        flag = "--npudump-update-golden" if settings.update_golden else "--npudump-calibrate"
         raise pytest.UsageError(
-            f"npudump: {flag} is refused because the variable CI is set: a gate must not "
-            "approve what it checks. Update on a developer's machine and commit the diff; to update in CI on "
-            "purpose add --npudump-allow-update-in-ci"
+            f"npudump: {settings.approving_option} is refused because the variable CI is set: a gate must "
+            "not approve what it checks. Update on a developer's machine and commit the diff; to update in "
+            "CI on purpose add --npudump-allow-update-in-ci"
         )
     if settings.bisect and settings.approves:
         raise pytest.UsageError(

@@ -2,5 +2,6 @@
 
 ``terminal`` is a failed test's screenful; ``verdicts``, ``origins``, ``tensor_findings``, ``scenes``,
 ``reference_text`` and ``isolated`` are its parts. ``result_json`` is the same as data, written by
-``json_text``; ``files`` are the two beside the dump, ``summary`` the line of a session.
+``json_text``; ``files`` are the two beside the dump, ``summary`` the line of a session; ``ci/`` is
+for the services that run tests.
 """

@@ -244,8 +244,11 @@ def test_the_keys_of_the_junit_property_are_on_the_page(
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     command = [sys.executable, "-m", "pytest", *words]
     subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=False)
-    (found,) = ET.parse(folder / "junit.xml").getroot().iter("property")  # noqa: S314 - written by pytest
-    told = json.loads(found.attrib["value"])
+    found = ET.parse(folder / "junit.xml").getroot().iter("property")  # noqa: S314 - written by pytest
+    properties = {each.attrib["name"]: each.attrib["value"] for each in found}
+    told = json.loads(properties.pop("npudump"))
+    page = (ROOT / "docs/reference/json.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in page for name in properties)
     assert told["status"] == "failed"
     assert set(told) <= set(keys(3))
 

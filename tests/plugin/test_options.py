@@ -21,6 +21,8 @@ NOT_DEFAULT = {
     "calibrate": "20",
     "device": "3",
     "dump-limit": "2KiB",
+    "artifacts-limit": "2KiB",
+    "expect": "3",
     "runtime": "emulator",
     "escalate": "off",
     "keep-dumps": "all",
@@ -45,6 +47,7 @@ def resolved(option: Option, text: str) -> object:
         "calibrate": 20,
         "device": 3,
         "dump-limit": 2048,
+        "artifacts-limit": 2048,
         "escalate": False,
         "isolation-timeout": 90.5,
     }

@@ -112,13 +112,13 @@ def _not_recorded(
 
 def _amend(item: pytest.Item, reports: Sequence[pytest.TestReport], word: str) -> None:
     """Correct the status in the result that reports carry, for the terminal and for JUnit."""
+    from pytest_npudump.report.ci.junit import WHOLE, is_ours, junit_properties  # noqa: PLC0415 - seldom needed
+
     item.stash.get(RESULT, {}).update(status=word)
     for report in reports:
         if "npudump" in vars(report):
             vars(report)["npudump"]["status"] = word
-        report.user_properties[:] = [
-            (name, json.dumps({**json.loads(str(value)), "status": word}, separators=(",", ":")))
-            if name == "npudump"
-            else (name, value)
-            for name, value in report.user_properties
-        ]
+        known = [json.loads(str(value)) for name, value in report.user_properties if name == WHOLE]
+        others = [(name, value) for name, value in report.user_properties if not is_ours(name)]
+        ours = [pair for result in known for pair in junit_properties({**result, "status": word})]
+        report.user_properties[:] = [*others, *ours]

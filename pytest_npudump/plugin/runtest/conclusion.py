@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -154,11 +153,10 @@ def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
 
 
 def _keep_result(item: pytest.Item, test: CaseSession, result: dict[str, Any]) -> None:
-    from pytest_npudump.report.result_json import small  # noqa: PLC0415 - after a run
+    from pytest_npudump.report.ci.junit import is_ours, junit_properties  # noqa: PLC0415 - after a run
 
-    others = [(name, value) for name, value in item.user_properties if name != "npudump"]
-    text = json.dumps(small(result), separators=(",", ":"))
-    item.user_properties[:] = [*others, ("npudump", text)]
+    others = [(name, value) for name, value in item.user_properties if not is_ours(name)]
+    item.user_properties[:] = [*others, *junit_properties(result)]
     # In place: a plugin that repeats a failed body may go on using the report of the first time.
     kept = item.stash.setdefault(RESULT, {})
     kept.clear()

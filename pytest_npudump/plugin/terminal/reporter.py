@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,8 +21,20 @@ _BUDGET = 40
 """Lines that failing marked tests may fill before each further one is cut to two lines."""
 
 
+def _expected(settings: Settings, config: pytest.Config) -> int | tuple[str, ...]:
+    if not settings.expect:
+        return 0
+    from pytest_npudump.plugin.ci.expected_tests import read_expected  # noqa: PLC0415 - only where asked for
+
+    return read_expected(settings.expect, config.rootpath)
+
+
 class Reporter:
-    """Keeps failures within one budget of lines for the whole run, and prints the line at its end."""
+    """Keeps failures within one budget of lines for the whole run, and prints the line at its end.
+
+    Raises:
+        RequestError: what the session is expected to compare cannot be read.
+    """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
@@ -29,6 +42,12 @@ class Reporter:
         self._failures: dict[str, str] = {}
         self._lines_left = _BUDGET if config.option.verbose <= 0 else None
         self._results: dict[str, Mapping[str, Any]] = {}
+        self._failed: dict[str, bool] = {}
+        self._places: dict[str, tuple[str, int]] = {}
+        self._expected = _expected(settings, config)
+        self._lacking = ""
+        self._annotations: list[str] = []
+        self._began = time.time()
         self._notes: list[str] = []
         self._unkept = ""
 
@@ -36,10 +55,15 @@ class Reporter:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the result of a marked test, and cut its failure once the budget is spent."""
         self._unkept = self._unkept or vars(report).get(UNKEPT, "")
+        if report.failed and report.nodeid in self._failed:
+            self._failed[report.nodeid] = True
         result: Mapping[str, Any] | None = vars(report).get("npudump")
         if result is None:
             return
         self._results[report.nodeid] = result  # a plugin that repeats tests may log several
+        self._failed[report.nodeid] = report.failed
+        file, line, _ = report.location
+        self._places[report.nodeid] = file, line or 0
         words = result.get("first") or result.get("operator") or result["status"]
         self._failures[str(result.get("test", report.nodeid))] = str(words) if report.failed else ""
         if report.failed and "short" in result and self._lines_left is not None:
@@ -55,13 +79,16 @@ class Reporter:
         report.longrepr = "\n".join(result["short"])
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the notes of all tests beside their dumps, and remember them for the next session."""
-        if not self._results:
+        if not (self._results or self._expected):
             return
         from pytest_npudump.plugin.isolation.task import CHILD  # noqa: PLC0415 - only for marked tests
 
         if self._config.pluginmanager.has_plugin(CHILD):
+            return
+        self._expect(session)
+        if not self._results:
             return
         from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
         from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - the same
@@ -75,6 +102,31 @@ class Reporter:
         prefix = f"rank{rank.number}-" if rank is not None else ""
         files = session_notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
         self._notes = session_notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
+        self._summarize(prefix)
+
+    def _expect(self, session: pytest.Session) -> None:
+        """Fail a session that lacks tests which it was to compare."""
+        if not self._expected or self._config.option.collectonly:
+            return
+        from pytest_npudump.plugin.ci.expected_tests import missing_tests  # noqa: PLC0415 - only where asked for
+
+        self._lacking = missing_tests(self._expected, self._results)
+        if self._lacking and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _summarize(self, prefix: str) -> None:
+        from pytest_npudump.plugin.ci import summaries  # noqa: PLC0415 - only for marked tests
+
+        if not (summaries.is_wanted(self._settings) or self._settings.artifacts):
+            return
+        root = self._config.rootpath
+        tests = summaries.judged_tests(self._results, self._failed, self._places, root)
+        self._notes += summaries.write_summaries(tests, self._settings, root, prefix)
+        if self._settings.artifacts:
+            from pytest_npudump.plugin.ci.artifacts import gather  # noqa: PLC0415 - only where asked for
+
+            self._notes.append(gather(tests, self._config, self._settings, self._began))
+        self._annotations = [*summaries.annotation_lines(tests)]
 
     def _tidy_results(self) -> None:
         """Remove what is kept of earlier runs of the tests that ran."""
@@ -95,11 +147,13 @@ class Reporter:
         if self._results:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
 
-            settings = self._settings
-            flag = "--npudump-update-golden" if settings.update_golden else "--npudump-calibrate"
-            results, approval = [*self._results.values()], flag if settings.approves else ""
+            results, approval = [*self._results.values()], self._settings.approving_option
             terminalreporter.write_line(summary_line(results, approval=approval))
             self._compare_notes(terminalreporter)
+        if self._lacking:
+            terminalreporter.write_line(f"npudump: {self._lacking}: the run does not pass", red=True)
+        for line in self._annotations:
+            terminalreporter.write_line(line)
 
     def _compare_notes(self, terminalreporter: Any) -> None:
         """Have rank 0 of a distributed run print which ranks differ."""

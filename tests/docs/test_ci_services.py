@@ -1,0 +1,89 @@
+"""The files for CI services: what their schemas say, and whether what they run is there and works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from pytest_npudump.settings import OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILES = Path(__file__).parents[2] / "docs" / "how-to" / "ci"
+TESTS = """
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+@pytest.fixture
+def model(tmp_path):
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="relu")], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+@pytest.mark.npu_dump
+def test_relu(npu_dump, model):
+    with npu_dump.load_model(model) as loaded:
+        loaded.run(np.arange(-2, 2, dtype=np.float32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("github.yml", ["--builtin-schema", "vendor.github-workflows"]),
+        ("gitlab-ci.yml", ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci"]),
+    ],
+)
+def test_file_is_what_its_service_reads(name: str, options: list[str]) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", *options, str(FILES / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["github.yml", "gitlab-ci.yml", "Jenkinsfile"])
+def test_files_use_options_that_there_are(name: str) -> None:
+    used = re.findall(r"--npudump-[a-z-]+", FILES.joinpath(name).read_text("utf-8"))
+    assert used
+    assert set(used) <= {option.flag for option in OPTIONS}
+
+
+def commands(value: Any) -> Iterator[str]:
+    """Yield the lines that a file has run."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if key in {"run", "script"}:
+                yield from (
+                    [part] if isinstance(part, str) else map(str, part) if isinstance(part, list) else []
+                )
+            else:
+                yield from commands(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from commands(part)
+
+
+@pytest.mark.parametrize("name", ["github.yml", "gitlab-ci.yml"])
+def test_job_without_an_npu_passes_on_a_project_and_fails_without_its_test(
+    pytester: pytest.Pytester, name: str
+) -> None:
+    found = [*commands(yaml.safe_load(FILES.joinpath(name).read_text("utf-8")))]
+    verify, run = (next(line for line in found if line.startswith(start)) for start in ("npudump", "pytest"))
+    pytester.makepyfile(test_it=TESTS)
+    pytester.path.joinpath("npudump-tests.txt").write_text("test_it.py::test_relu")
+    options = shlex.split(run)[1:]
+    pytester.runpytest_subprocess("--npudump-update-golden", *options[:2])
+    assert pytester.run(Path(sys.executable).with_name("npudump"), *shlex.split(verify)[1:]).ret == 0
+    assert pytester.runpytest_subprocess(*options).ret == 0
+    assert pytester.runpytest_subprocess(*options, "-k", "other").ret != 0

@@ -1,0 +1,130 @@
+"""Sessions that compare fewer tests than they were to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import RequestError
+from pytest_npudump.plugin.ci.expected_tests import missing_tests, read_expected
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TWO = """
+@pytest.mark.npu_dump
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_small(npu_dump, side):
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+
+def test_other():
+    pass
+"""
+NAMES = ("test_small.py::test_small[left]", "test_small.py::test_small[right]")
+
+
+def test_as_many_tests_as_expected_pass_and_one_less_does_not(project: Any) -> None:
+    project.test_file(TWO)
+    project.record()
+    assert project.run("--npudump-expect=2").ret == 0
+    result = project.run("--npudump-expect=3")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["npudump: --npudump-expect=3: 2 marked tests were compared: the run does not pass"]
+    )
+
+
+@pytest.mark.parametrize("options", [("-k", "left"), ("--deselect", NAMES[1])])
+def test_deselected_test_is_missed(project: Any, options: tuple[str, ...]) -> None:
+    project.test_file(TWO)
+    project.record()
+    project.path.joinpath("expected.txt").write_text("# of the release\n\n" + "\n".join(NAMES))
+    assert project.run("--npudump-expect=expected.txt").ret == 0
+    result = project.run("--npudump-expect=expected.txt", *options)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([f"*1 of 2 tests were not compared: {NAMES[1].replace('[', '[[]')}: *"])
+
+
+def test_skipped_test_is_missed(project: Any) -> None:
+    project.test_file(TWO)
+    project.record()
+    project.test_file(TWO.replace("    image =", "    if side == 'left': pytest.skip()\n    image ="))
+    result = project.run("--npudump-expect=2")
+    result.assert_outcomes(passed=2, skipped=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_list_that_pytest_prints_is_a_list(project: Any) -> None:
+    project.test_file(TWO)
+    project.record()
+    printed = project.pytester.runpytest_inprocess("--collect-only", "-q", "-m", "npu_dump")
+    project.path.joinpath("expected.txt").write_text(printed.stdout.str())
+    assert read_expected("expected.txt", project.path) == NAMES
+    assert project.run("--npudump-expect=expected.txt").ret == 0
+    assert project.run("--npudump-expect=expected.txt", "--collect-only").ret == 0
+
+
+@pytest.mark.parametrize("workers", ["-n2", "-n2 --dist=loadgroup"])
+def test_workers_of_xdist_are_counted_together(project: Any, workers: str) -> None:
+    project.test_file(TWO)
+    project.record()
+    project.path.joinpath("expected.txt").write_text("\n".join(NAMES))
+    options = ("--npudump-runtime=emulator", "--npudump-expect=expected.txt", *workers.split())
+    assert project.pytester.runpytest_subprocess(*options).ret == 0
+    assert project.pytester.runpytest_subprocess(*options, "-k", "left").ret == 1
+
+
+def test_session_without_any_marked_test_does_not_pass(project: Any) -> None:
+    project.test_file("def test_other():\n    pass\n")
+    result = project.run("--npudump-expect=1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["npudump: --npudump-expect=1: 0 marked tests were compared: *"])
+
+
+def test_failure_keeps_its_own_exit_code(project: Any) -> None:
+    project.test_file("import missing_module\n")
+    assert project.run("--npudump-expect=1").ret == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("given", "content", "words"),
+    [
+        ("0", None, "is 0, expected a number of tests"),
+        ("none.txt", None, "neither a number of tests nor a file"),
+        ("-3", None, "neither a number"),
+        ("list.txt", b"", "names no test"),
+        ("list.txt", b"# only\n", "names no test"),
+        ("list.txt", b"\xff\xfe", "neither a number"),
+        ("list.txt", b"test_a.py::test\ntest_b.py\n", "line 2 is 'test_b.py', expected a test"),
+        ("list.txt", b"ERROR collecting test_a.py\n", "line 1 is 'ERROR"),
+    ],
+)
+def test_what_is_no_expectation_is_refused(
+    tmp_path: Path, given: str, content: bytes | None, words: str
+) -> None:
+    if content is not None:
+        tmp_path.joinpath(given).write_bytes(content)
+    with pytest.raises(RequestError, match="--npudump-expect") as caught:
+        read_expected(given, tmp_path)
+    assert words in str(caught.value)
+
+
+def test_wrong_list_is_a_usage_error(project: Any) -> None:
+    project.test_file(TWO)
+    result = project.run("--npudump-expect=none.txt")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-expect is 'none.txt': *"])
+
+
+def test_tests_that_were_not_compared_do_not_count() -> None:
+    results = {
+        "a::b": {"status": "passed", "test": "a::b"},
+        "a::c": {"status": "not compared", "test": "a::c"},
+        "a::d": {"status": "process died", "test": "a::d"},
+    }
+    assert missing_tests(("a::b",), results) == ""
+    assert "2 of 3 tests were not compared: a::c, a::d" in missing_tests(("a::b", "a::c", "a::d"), results)
+    assert "1 marked tests" in missing_tests(2, results)

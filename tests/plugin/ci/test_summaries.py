@@ -1,0 +1,120 @@
+"""What a session writes for GitHub and GitLab, and for anyone who asks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+SOURCE = """
+@pytest.mark.parametrize("unused", [1])
+@pytest.mark.npu_dump
+def test_small(npu_dump, unused):
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+MARKER = 6
+"""Line of the marker in the file that the project makes of it."""
+
+
+@pytest.fixture(autouse=True)
+def _at_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "GITLAB_CI", "CI_PROJECT_DIR")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def regressed(project: Any) -> Any:
+    project.test_file(SOURCE)
+    project.record()
+    project.model(change=0.1)
+    return project
+
+
+def test_summary_is_written_where_it_is_asked_for_and_replaced(regressed: Any) -> None:
+    regressed.run("--npudump-summary=out/summary.md").assert_outcomes(failed=1)
+    summary = regressed.path / "out" / "summary.md"
+    text = summary.read_text("utf-8")
+    assert "| `test_small.py::test_small[1]` | `failed` | `block/conv.2:output.0 (explains 2)` |" in text
+    regressed.model()
+    regressed.run("--npudump-summary=out/summary.md").assert_outcomes(passed=1)
+    assert summary.read_text("utf-8").startswith("### ✅")
+
+
+def test_github_gets_a_summary_and_an_annotation_at_the_marker(
+    regressed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = regressed.path / "step.md"
+    step.write_text("before\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(regressed.path.parent))
+    result = regressed.run()
+    place = f"{regressed.path.name}/test_small.py,line={MARKER}"
+    result.stdout.fnmatch_lines([f"::error file={place},title=npudump%3A failed::npudump: block/conv.2 *"])
+    marker = regressed.path.joinpath("test_small.py").read_text().splitlines()[MARKER - 1]
+    assert marker == "@pytest.mark.npu_dump"
+    text = step.read_text("utf-8")
+    assert text.startswith("before\n")
+    assert text.count("### ❌") == 1
+
+
+def test_gitlab_gets_a_report_of_the_job_and_no_annotation(
+    regressed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITLAB_CI", "true")
+    monkeypatch.setenv("CI_PROJECT_DIR", str(regressed.path))
+    result = regressed.run()
+    result.stdout.no_fnmatch_line("::error*")
+    report = regressed.path / "npudump-code-quality.json"
+    (entry,) = json.loads(report.read_bytes())
+    assert entry["location"] == {"path": "test_small.py", "lines": {"begin": MARKER}}
+    regressed.model()
+    regressed.run()
+    assert json.loads(report.read_bytes()) == []
+
+
+def test_elsewhere_nothing_is_written(regressed: Any) -> None:
+    before = {path.name for path in regressed.path.iterdir()}
+    result = regressed.run()
+    result.stdout.no_fnmatch_line("::error*")
+    assert {path.name for path in regressed.path.iterdir()} - before <= {"__pycache__", ".pytest_cache"}
+
+
+def test_summary_that_cannot_be_written_is_told_and_fails_nothing(regressed: Any) -> None:
+    regressed.model()
+    regressed.path.joinpath("file").write_text("")
+    result = regressed.run("--npudump-summary=file/summary.md")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["npudump: the summary *file/summary.md cannot be written: *"])
+
+
+@pytest.mark.parametrize("family", ["xunit1", "xunit2"])
+@pytest.mark.parametrize("workers", [(), ("-n1",)])
+def test_junit_has_plain_properties_of_each_test(
+    regressed: Any, family: str, workers: tuple[str, ...]
+) -> None:
+    options = ("--junitxml=junit.xml", "-o", f"junit_family={family}", "--npudump-runtime=emulator")
+    regressed.pytester.runpytest_subprocess(*options, *workers)
+    (case,) = ET.parse(regressed.path / "junit.xml").iter("testcase")  # noqa: S314 - pytest wrote it
+    properties = {found.get("name"): found.get("value") for found in case.iter("property")}
+    assert properties["npudump.status"] == "failed"
+    assert properties["npudump.source"] == "block/conv.2:output.0 (explains 2)"
+    assert properties["npudump.tensors"] == "5 of 5 compared, 2 outside"
+    assert str(properties["npudump.golden"]).endswith(".yaml")
+    assert json.loads(str(properties["npudump"]))["status"] == "failed"
+
+
+def test_approval_that_comes_to_nothing_is_told_in_every_property(project: Any) -> None:
+    project.test_file(SOURCE + "    assert False\n")
+    project.run("--npudump-update-golden", "--junitxml=junit.xml")
+    values = [
+        (found.get("name"), found.get("value"))
+        for found in ET.parse(project.path / "junit.xml").iter("property")  # noqa: S314 - as above
+    ]
+    assert ("npudump.status", "recorded") not in values
+    assert not any('"status":"recorded"' in str(value) for _, value in values)
