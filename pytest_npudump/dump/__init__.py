@@ -4,6 +4,6 @@
 ``places``; ``reader_files`` has ``files`` read each to an ``execution`` of ``parts``, through ``bytes/``;
 ``arrays/`` and ``values/`` are what these mean, ``stats/``
 computes statistics, ``callback/`` takes a dump that never becomes files. ``table`` holds the statistics of a
-whole dump, ``selection`` chooses layers by ``names``; ``columns``, ``batches`` and ``unguarded`` keep ten
-thousand tensors cheap.
+whole dump, made of ``record_columns``; ``selection`` chooses layers by ``names``; ``columns``, ``batches``
+and ``unguarded`` keep ten thousand tensors cheap.
 """

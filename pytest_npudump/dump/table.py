@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.dump.columns import ColumnRecords
+from pytest_npudump.dump.record_columns import RecordColumns
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.values.dtypes import UNKNOWN, is_exact
+from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:
@@ -119,18 +118,19 @@ class StatsTable:
         Raises:
             DumpError: two records claim one key, or a value is beyond the range of float64.
         """
-        rows = _Rows.of(records)
-        _refuse_duplicates(rows)
+        rows = RecordColumns.of(records, STATISTICS)
+        rows.refuse_duplicates()
+        shapes = tuple(map(shape_text, rows.shapes))
         known, values, wide = _numbers(rows.stats, rows.dtypes)
         return cls(
             keys=rows.keys,
             op_types=rows.op_types,
             dtypes=rows.dtypes,
-            shapes=rows.shapes,
+            shapes=shapes,
             counts=tuple(
                 [
                     shape_count(shape) if count is None else count
-                    for count, shape in zip(rows.counts, rows.shapes, strict=True)
+                    for count, shape in zip(rows.counts, shapes, strict=True)
                 ]
             ),
             values=values,
@@ -138,7 +138,7 @@ class StatsTable:
             digits=_digits(rows.digits, known),
             wide=wide,
             digests=rows.digests if any(rows.digests) else (),
-            **_projections(rows.records),
+            **_projection_columns(rows.projections(), len(shapes)),
         )
 
     def with_projections(self, sums: Mapping[int, Sequence[float]]) -> StatsTable:
@@ -151,17 +151,6 @@ def is_count(statistic: str) -> bool:
     return statistic in STATISTICS[MEASURED:]
 
 
-def _projections(records: Sequence[TensorRecord]) -> dict[str, Any]:
-    if isinstance(records, ColumnRecords):  # of files of statistics, which have none
-        return {}
-    told = {
-        row: record.stats.projections
-        for row, record in enumerate(records)
-        if record.stats is not None and record.stats.projections is not None
-    }
-    return _projection_columns(told, len(records))
-
-
 def _projection_columns(sums: Mapping[int, Sequence[float]], count: int) -> dict[str, Any]:
     if not sums:
         return {"projections": None, "projected": None}
@@ -171,63 +160,6 @@ def _projection_columns(sums: Mapping[int, Sequence[float]], count: int) -> dict
     projected = np.zeros(count, np.bool_)
     projected[rows] = True
     return {"projections": found, "projected": projected}
-
-
-_cells = attrgetter("count", *STATISTICS)
-_UNTOLD = (None,) * (1 + len(STATISTICS))
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Records in columns, as :class:`StatsTable` has them; of ``counts`` only what the producer told.
-
-    Attributes:
-        stats: n values, or None for none at all, for each of :data:`STATISTICS`.
-    """
-
-    records: Sequence[TensorRecord]
-    keys: tuple[str, ...]
-    op_types: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    shapes: tuple[str, ...]
-    counts: Sequence[int | None]
-    stats: Sequence[Column | None]
-    digits: NDArray[np.int8]
-    digests: tuple[str, ...]
-
-    @classmethod
-    def of(cls, records: Iterable[TensorRecord]) -> _Rows:
-        if isinstance(records, ColumnRecords):
-            return cls._of_columns(records)
-        rows = tuple(records)
-        stats = [record.stats for record in rows]
-        cells = [_UNTOLD if found is None else _cells(found) for found in stats]
-        columns = list(zip(*cells, strict=True)) or [()] * len(_UNTOLD)
-        return cls(
-            rows,
-            tuple([str(record.key) for record in rows]),
-            tuple([record.op_type for record in rows]),
-            tuple([record.dtype or UNKNOWN for record in rows]),
-            tuple([shape_text(record.shape) for record in rows]),
-            columns[0],
-            columns[1:],
-            np.array([(s.digits or 0) if s else 0 for s in stats], dtype=np.int8),
-            tuple([record.digest for record in rows]),
-        )
-
-    @classmethod
-    def _of_columns(cls, records: ColumnRecords) -> _Rows:
-        return cls(
-            records,
-            records.texts,
-            tuple(records.op_types),
-            tuple(records.column("dtype")),
-            tuple(map(shape_text, records.column("shape"))),
-            records.statistic("count") or [None] * len(records),
-            [records.statistic(name) for name in STATISTICS],
-            np.where(records.column("told"), records.digits, 0).astype(np.int8),
-            tuple(records.column("digest")),
-        )
 
 
 def is_integral(dtype: str, column: int) -> bool:
@@ -294,17 +226,3 @@ def _digits(digits: NDArray[np.int8], known: NDArray[np.bool_]) -> NDArray[np.in
     if found.size and (found == found[0]).all():
         digits[~telling] = found[0]
     return digits
-
-
-def _refuse_duplicates(rows: _Rows) -> None:
-    if len(frozenset(rows.keys)) == len(rows.keys):
-        return
-    seen: dict[str, int] = {}
-    for row, key in enumerate(rows.keys):
-        if key in seen:
-            one, other = rows.records[row], rows.records[seen[key]]
-            raise DumpError(
-                f"{one.path} and {other.path} both claim the tensor {key}: two runs may have dumped "
-                f"into one directory; give each run an empty one"
-            )
-        seen[key] = row
