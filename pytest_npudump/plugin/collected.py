@@ -19,7 +19,7 @@ from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths
 from pytest_npudump.request import RunRequest
-from pytest_npudump.scenes import SCENES
+from pytest_npudump.scene import SCENES
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _Describer:
             "transport": request.transport,
             "isolated": _is_isolated(request, self._settings),
         }
-        if settings.runtime == "mindspore" and request.scene != "op":
+        if settings.runtime == "mindspore" and SCENES[request.scene].data_dump is not None:
             from pytest_npudump.config.mindspore import data_dump  # noqa: PLC0415 - 40 ms that only MindSpore needs
 
             described = data_dump.data_dump_settings(run, version=data_dump.rules_version())

@@ -14,6 +14,7 @@ from pytest_npudump.dump.selection import select_layers
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.runtime.external.placed_config import placed
 from pytest_npudump.runtime.external.run import TIMEOUT, ExternalRun, command_of, run_program
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -200,7 +201,7 @@ class NpuDump:
 
     def _refuse_environment(self, words: tuple[str, ...], env: Mapping[str, str]) -> None:
         """Refuse variables with which the program dumps nothing, or where nobody looks for it."""
-        if self._test.case.request.scene == "exception":
+        if SCENES[self._test.case.request.scene].in_environment:
             from pytest_npudump.regression.scenes.exception.dump_paths import refused_environment  # noqa: PLC0415 - only there
 
             why = refused_environment(env, os.environ)

@@ -9,7 +9,7 @@ from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import request_of
 from pytest_npudump.plugin.runtest.item_state import only_setup
 from pytest_npudump.runtime.select import Choice, choose, load
-from pytest_npudump.scenes import SCENES
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     import pytest

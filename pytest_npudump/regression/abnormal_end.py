@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.regression.outcome import DIED, PENDING, FirstRun, Outcome
 from pytest_npudump.regression.run.diagnose import full_words
 from pytest_npudump.regression.scenes.exception.judge import examine
-from pytest_npudump.scenes import SCENES
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case

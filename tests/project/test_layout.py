@@ -22,7 +22,7 @@ NO_MODULES = {"__all__", "acl", "npu_dump", "npudump", "testing"}
 """Names of other things in the first lines of folders."""
 FAMILY = {
     *("command", "reader", "executions", "provider", "adapter", "activity", "client", "model"),
-    *("errors", "request", "settings", "excerpt"),
+    *("errors", "request", "scene", "settings", "excerpt"),
 }
 """Modules that an index need not name: those of every member of a family, and those beside the rooms."""
 
@@ -66,12 +66,10 @@ def test_modules_of_one_name_are_of_one_kind() -> None:
         "activity": "a file that each runtime has",
         "adapter": "the same",
         "client": "the same",
-        "model": "the same, and the scene",
+        "model": "the same",
         "provider": "the same",
         "callback": "pyACL's callback of a dump: the emulator's side and its user's",
         "memory": "the device's memory, from the same two sides",
-        "overflow": "overflow records as the emulator writes them, and the scene",
-        "op": "pyACL's module of that name, and the scene",
         "float64": "the kernel of float64",
         "options": "of the command, and of pytest",
         "progress": "a bar of the command, a line of pytest",

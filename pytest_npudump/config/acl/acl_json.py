@@ -13,7 +13,7 @@ from pytest_npudump.config.acl.profile import profile_for
 from pytest_npudump.config.acl.soc import default_statistics
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.request import RunRequest
-from pytest_npudump.scenes import SCENES
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

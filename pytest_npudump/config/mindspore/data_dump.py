@@ -22,6 +22,7 @@ from pytest_npudump.config.mindspore.parser import validate
 from pytest_npudump.config.mindspore.warnings import mindspore_warnings
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.request import RunRequest
+from pytest_npudump.scene import NO_WATCHER, SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +38,6 @@ _DEVICES = 16
 _COMMON = "common_dump_settings"
 _E2E = "e2e_dump_settings"
 _INPUT_OUTPUT = MappingProxyType({"all": 0, "input": 1, "output": 2})
-_OVERFLOW = 3
 _CATEGORIES = MappingProxyType(
     {
         "Max": "max",
@@ -79,7 +79,7 @@ _NOT_IN_MINDSPORE = MappingProxyType(
         "optype_blacklist": "it knows no exceptions; select with layers",
         "opname_blacklist": "it knows no exceptions; select with layers",
         "opname_range": "it knows no ranges; select with layers",
-        "watcher_nodes": "it has no watcher; run the model's .om file with --npudump-runtime=acl",
+        "watcher_nodes": NO_WATCHER,
     }
 )
 
@@ -119,12 +119,13 @@ def data_dump_settings(run: RunRequest, *, version: tuple[int, int] = NEWEST) ->
         "path": str(run.dump_path),
         "net_name": _NET_NAME,
         "iteration": request.dump_step or "all",
-        "input_output": 0 if request.scene == "overflow" else _INPUT_OUTPUT[request.dump_mode],
+        "input_output": _INPUT_OUTPUT[request.dump_mode],
         "kernels": kernels,
         "support_device": list(range(_DEVICES)),
-        "op_debug_mode": _OVERFLOW if request.scene == "overflow" else 0,
+        "op_debug_mode": 0,
         "saved_data": saved,
     }
+    common |= SCENES[request.scene].data_dump or {}
     common |= {key: value for key, value in own.items() if key in COMMON_KEYS}
     if common["saved_data"] != "tensor" and version >= _SINCE["statistic_category"]:
         wanted = request.dump_stats or tuple(_CATEGORIES)
@@ -150,7 +151,7 @@ def check_request(
     problems = [*_impossible(request), *_own_keys(request, version), *_device_problems(request, device)]
     if problems:
         raise ConfigError("; ".join(problems))
-    if request.scene != "op":
+    if SCENES[request.scene].data_dump is not None:
         settings = data_dump_settings(RunRequest(request, Path(path)), version=version)
         _check_settings(settings, device=device, version=version)
 
@@ -188,13 +189,10 @@ def _impossible(request: DumpRequest) -> Iterator[str]:
     for name, way_out in _NOT_IN_MINDSPORE.items():
         if getattr(request, name):
             yield f"{name}: not with MindSpore: {way_out}"
-    if request.scene == "watcher" and not request.watcher_nodes:
-        yield f"scene='watcher': not with MindSpore: {_NOT_IN_MINDSPORE['watcher_nodes']}"
-    if request.scene == "exception":
-        yield (
-            "scene='exception': not with MindSpore: an operator that fails raises in the test, and the "
-            "exception dump that MindSpore 2.9 and later leave by themselves is CANN's; leave scene out"
-        )
+    scene = SCENES[request.scene]
+    told = any(getattr(request, name) for name in scene.alone if name in _NOT_IN_MINDSPORE)
+    if scene.not_in_mindspore and not told:
+        yield f"scene={scene.name!r}: not with MindSpore: {scene.not_in_mindspore}"
     if request.transport != "files":
         yield "transport='callback': not with MindSpore, whose dump goes through files only; leave it out"
     if request.dump_stats and request.dump_data != "stats":
@@ -230,11 +228,6 @@ def _device_problems(request: DumpRequest, device: str) -> Iterator[str]:
             "dump_data='stats': MindSpore writes no statistics on CPU; leave it out (and saved_data): "
             "tensors are dumped then, and their statistics computed here in full precision"
         )
-    if device != "Ascend" and request.scene != "model":
-        why = {
-            "op": "only aclop kernels, which run on Ascend, heed MS_ACL_DUMP_CFG_PATH",
-            "overflow": "op_debug_mode=3 dumps every operator there, whether it overflowed or not",
-        }.get(request.scene)
-        if why is None:
-            return
+    why = SCENES[request.scene].only_on_ascend
+    if why and device != "Ascend":
         yield f"scene={request.scene!r}: not with MindSpore on {device}: {why}; use scene='model'"

@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.scenes import SCENES
-from pytest_npudump.scenes.exception import EXCEPTION_SCENES
+from pytest_npudump.scene import EXCEPTION_SCENES, SCENES
 
 if TYPE_CHECKING:
     from pytest_npudump.request import DumpRequest

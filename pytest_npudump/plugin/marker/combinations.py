@@ -7,7 +7,7 @@ from pathlib import PurePath
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.marker.arguments import CHECKS
 from pytest_npudump.request import GRAPH_SUFFIXES, DumpRequest
-from pytest_npudump.scenes import SCENES
+from pytest_npudump.scene import SCENES
 
 
 def check_combination(request: DumpRequest) -> None:

@@ -11,7 +11,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.paths import golden_root, keeps_results
 from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, OURS, RESULT, may_run_again, will_run_again
-from pytest_npudump.scenes import SCENES
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession

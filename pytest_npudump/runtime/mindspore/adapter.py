@@ -25,6 +25,7 @@ from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.mindspore.activity import MindSporeActivity
 from pytest_npudump.runtime.mindspore.client import has_compiled, synchronize
 from pytest_npudump.runtime.mindspore.model import MindIRSession
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +87,7 @@ class MindSporeRuntime:
         target, version = self.target, self.version
         test = request.test
         check_request(test, device=target, version=version, path=str(request.dump_path))
-        if test.scene == "op":
+        if SCENES[test.scene].data_dump is None:
             data = request.dump_data or test.dump_data or "tensor"
             write_acl_json(path, dump_section(replace(request, dump_data=data)))
             return

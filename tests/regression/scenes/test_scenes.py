@@ -8,7 +8,7 @@ import pytest
 
 from pytest_npudump.regression.scenes import JUDGES
 from pytest_npudump.request import DumpRequest
-from pytest_npudump.scenes import SCENES
+from pytest_npudump.scene import SCENES
 
 ARGUMENTS = {field.name for field in fields(DumpRequest)}
 

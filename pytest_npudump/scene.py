@@ -1,0 +1,153 @@
+"""What a test looks for: what each scene takes from the marker, and writes to acl.json or data_dump.json.
+
+Scenes without statistics have a judge in ``regression.scenes`` and words in ``report.scenes``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.request import is_glob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_npudump.request import DumpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A scene.
+
+    Attributes:
+        name: as in the marker.
+        statistics: whether statistics are compared with a golden; the others have a judge of their own.
+        takes: without statistics, the marker's arguments that it takes beside those that any scene takes.
+        alone: arguments that no other scene takes, and why.
+        problems: what is wrong with the arguments, where they are those that it takes.
+        acl_json: its keys of acl.json's ``dump``: beside those of statistics where it compares these,
+            else all but ``dump_path``.
+        data_dump: its keys of MindSpore's data_dump.json; None where MindSpore takes an acl.json for it.
+        not_in_mindspore: why MindSpore cannot do it; "" where it can.
+        only_on_ascend: why MindSpore can do it on no other device; "" where it can, or nowhere.
+        of_failures: whether what it looks for makes the test's body fail, so that such a run is judged, too.
+        own_process: whether each run of a test has to have a process of its own.
+        in_environment: whether its dumps are looked for where variables of the environment send them.
+    """
+
+    name: str
+    statistics: bool = False
+    takes: frozenset[str] = frozenset()
+    alone: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    problems: Callable[[DumpRequest], list[str]] = lambda _: []
+    acl_json: Callable[[DumpRequest], dict[str, Any]] = lambda _: {}
+    data_dump: Mapping[str, int] | None = field(default_factory=lambda: MappingProxyType({}))
+    not_in_mindspore: str = ""
+    only_on_ascend: str = ""
+    of_failures: bool = False
+    own_process: bool = False
+    in_environment: bool = False
+
+
+_OF_A_MODEL = ("optype_blacklist", "opname_blacklist", "opname_range")
+
+
+def _op_problems(request: DumpRequest) -> list[str]:
+    problems = []
+    if request.model_name:
+        problems.append("model_name: not with scene='op', a single operator belongs to no model")
+    given = [name for name in _OF_A_MODEL if getattr(request, name)]
+    if given:
+        problems.append(f"{', '.join(given)}: not with scene='op', they select operators of a model")
+    if request.reference:
+        problems.append("reference: not with scene='op', a single operator belongs to no model")
+    return problems
+
+
+def _overflow_problems(request: DumpRequest) -> list[str]:
+    if request.ranks == "same":
+        return ["ranks: 'same' is not for scene='overflow', which keeps a golden a rank"]
+    return []
+
+
+def _watcher_problems(request: DumpRequest) -> list[str]:
+    problems = []
+    for name, why in (
+        ("layers", "the operators after which the watched outputs are looked at"),
+        ("watcher_nodes", "the operators whose outputs must not change"),
+    ):
+        names = getattr(request, name)
+        globs = [item for item in names if is_glob(item)]
+        if not names:
+            problems.append(f"{name}: scene='watcher' needs it: {why}")
+        elif globs:
+            problems.append(f"{name}: {globs[0]!r} is a glob; CANN's watcher takes exact operator names only")
+    both = [name for name in request.layers if name in request.watcher_nodes]
+    if both:
+        problems.append(f"{both[0]!r} is in layers and in watcher_nodes; CANN then ignores it in layers")
+    if request.dump_mode != "output":
+        problems.append("dump_mode: scene='watcher' dumps outputs only (CANN refuses it otherwise, EP0005)")
+    if request.dump_data == "stats":
+        problems.append("dump_data: scene='watcher' compares tensors element by element; leave it out")
+    return problems
+
+
+def _watcher_acl_json(request: DumpRequest) -> dict[str, Any]:
+    """Return the watcher's keys: ``dump_mode`` written for 8.5.0, ``dump_data`` not for 9.1.0-beta.3."""
+    item = {"layer": list(request.layers), "watcher_nodes": list(request.watcher_nodes)}
+    section: dict[str, Any] = {"dump_scene": "watcher", "dump_mode": "output", "dump_list": [item]}
+    return {**section, "dump_step": request.dump_step} if request.dump_step else section
+
+
+EXCEPTION_SCENES = ("aic_err_norm_dump", "aic_err_brief_dump", "aic_err_detail_dump", "lite_exception")
+"""Values of ``dump_scene`` that dump what a failed operator was working on; the first is the default."""
+
+NO_WATCHER = "it has no watcher; run the model's .om file with --npudump-runtime=acl"
+"""Of MindSpore."""
+
+_SCENES = (
+    Scene("model", statistics=True),  # operators of a model that was loaded as a whole
+    Scene(
+        "op",  # single operators, which belong to no model
+        statistics=True,
+        problems=_op_problems,
+        acl_json=lambda _: {"dump_op_switch": "on", "dump_list": [{}]},
+        data_dump=None,
+        only_on_ascend="only aclop kernels, which run on Ascend, heed MS_ACL_DUMP_CFG_PATH",
+    ),
+    Scene(
+        "overflow",  # operators that overflow, of any model
+        problems=_overflow_problems,
+        acl_json=lambda _: {"dump_debug": "on"},  # with a dump_list GE would dump nothing, without a word
+        data_dump=MappingProxyType({"input_output": 0, "op_debug_mode": 3}),
+        only_on_ascend="op_debug_mode=3 dumps every operator there, whether it overflowed or not",
+    ),
+    Scene(
+        "watcher",  # outputs of watcher_nodes after each of layers, to see who overwrites them
+        takes=frozenset({"layers", "watcher_nodes", "dump_step", "dump_data", "dump_mode"}),
+        alone=MappingProxyType(
+            {"watcher_nodes": "only with scene='watcher' (CANN refuses it otherwise, EP0005)"}
+        ),
+        problems=_watcher_problems,
+        acl_json=_watcher_acl_json,
+        not_in_mindspore=NO_WATCHER,
+    ),
+    Scene(
+        "exception",  # what an operator that fails on the device was working on
+        takes=frozenset({"dump_scene"}),
+        alone=MappingProxyType(
+            {"dump_scene": "only with scene='exception'; every other scene sets it itself"}
+        ),
+        acl_json=lambda request: {"dump_scene": request.dump_scene or EXCEPTION_SCENES[0]},
+        not_in_mindspore="an operator that fails raises in the test, and the exception dump that MindSpore "
+        "2.9 and later leave by themselves is CANN's; leave scene out",
+        of_failures=True,
+        own_process=True,
+        in_environment=True,
+    ),
+)
+
+SCENES: Mapping[str, Scene] = MappingProxyType({scene.name: scene for scene in _SCENES})
+"""The scenes by name; the first is the default."""
