@@ -11,7 +11,7 @@ from pytest_npudump.config.acl.collect_path import DATA_DUMPS, collecting_words
 from pytest_npudump.config.acl.config_file import read_config_file, read_plain_file
 from pytest_npudump.config.acl.profile import DEFAULT_VERSION
 from pytest_npudump.config.acl.soc import soc_warnings
-from pytest_npudump.config.checker_verdict import AdumpVerdict, Reason, Verdict
+from pytest_npudump.config.checker_verdict import AdumpVerdict, CheckerVerdict, Refusal
 from pytest_npudump.config.mindspore import parser as mindspore
 from pytest_npudump.config.torchair import checker as torchair
 
@@ -29,7 +29,7 @@ def check_file(
     soc: str = "",
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Verdict:
+) -> CheckerVerdict:
     """Return what ``target`` makes of a file, its size, nesting and name included.
 
     Args:
@@ -47,7 +47,7 @@ def check_file(
     plain = target in ("torchair", "mindspore")
     file = read_plain_file(path, cwd=cwd) if plain else read_config_file(path, cwd=cwd)
     if file.reason is not None:
-        refused = Verdict(accepted=False, reasons=(file.reason,))
+        refused = CheckerVerdict(accepted=False, reasons=(file.reason,))
         return refused if plain else AdumpVerdict(accepted=False, reasons=refused.reasons, code=file.code)
     if target == "torchair":
         return torchair.validate(file.text, cwd=cwd)
@@ -64,9 +64,11 @@ def check_file(
     return replace(verdict, warnings=verdict.warnings + limits + silent)
 
 
-def _data_dump_json(path: Path, text: bytes, device: str, environ: Mapping[str, str] | None) -> Verdict:
+def _data_dump_json(
+    path: Path, text: bytes, device: str, environ: Mapping[str, str] | None
+) -> CheckerVerdict:
     # MindSpore resolves links before it looks at the name.
     if not os.path.realpath(path).endswith(".json"):
-        reason = Reason(str(path), "the name does not end in .json", "rename the file")
-        return Verdict(accepted=False, reasons=(reason,))
+        reason = Refusal(str(path), "the name does not end in .json", "rename the file")
+        return CheckerVerdict(accepted=False, reasons=(reason,))
     return mindspore.validate(text, device=device, environ=environ)

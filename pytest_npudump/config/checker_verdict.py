@@ -17,7 +17,7 @@ MOST_REASONS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class Refusal:
     """One thing that is refused.
 
     Attributes:
@@ -40,7 +40,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckerVerdict:
     """The answer of one checker.
 
     Attributes:
@@ -52,7 +52,7 @@ class Verdict:
     """
 
     accepted: bool
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
     need_dump: bool = False
     dump_type: str = ""
@@ -80,7 +80,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class AdumpVerdict(Verdict):
+class AdumpVerdict(CheckerVerdict):
     """The answer of adump, the checker inside ``aclmdlSetDump`` and ``aclInit``.
 
     Attributes:
@@ -100,7 +100,7 @@ class AdumpVerdict(Verdict):
     def to_json(self) -> dict[str, Any]:
         """As for every verdict, with the return code of ``aclmdlSetDump`` and what it switched on."""
         return {
-            **Verdict.to_json(self),
+            **CheckerVerdict.to_json(self),
             "acl_code": self.code,
             "dump_path": self.dump_path or None,
             "kernel_data": list(self.kernel_data),

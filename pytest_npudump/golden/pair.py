@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError
 from pytest_npudump.golden.store import has_digest, read_golden, refuse_others, stage_golden
-from pytest_npudump.golden.tensors import content_digest, read_metadata, save_tensors
+from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
 from pytest_npudump.storage.atomic import locked, move_file
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def stage_pair(
     Raises:
         GoldenError: they cannot be written; the old pair is as it was.
     """
-    recording = content_digest(tensors)
+    recording = tensors_digest(tensors)
     facts: dict[str, Any] = {_RECORDING: recording}
     if left_out:
         facts[_LEFT_OUT] = list(left_out)

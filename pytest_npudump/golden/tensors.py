@@ -78,7 +78,7 @@ def save_tensors(
         replace_file(target, chain([struct.pack("<Q", len(header)), header], *map(_chunks, arrays.values())))
 
 
-def content_digest(tensors: Mapping[str, tuple[Tensor, str]]) -> str:
+def tensors_digest(tensors: Mapping[str, tuple[Tensor, str]]) -> str:
     """Return a hash of the keys, types, shapes and values that :func:`save_tensors` would write."""
     digest = blake2b(digest_size=16)
     for key, (array, name) in sorted(tensors.items()):

@@ -21,7 +21,7 @@ from pytest_npudump.config.mindspore import parser as mindspore
 from pytest_npudump.config.torchair import checker as torchair
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.checker_verdict import Verdict
+    from pytest_npudump.config.checker_verdict import CheckerVerdict
 
 TABLE = Path(__file__).parents[1] / "data" / "config_cases.yaml"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -63,7 +63,7 @@ def expected_of(case: dict[str, Any]) -> dict[str, Any]:
     return {columns.get(key, key): case[key] for key in keys if key in case}
 
 
-def found_in(verdict: Verdict, expected: dict[str, Any]) -> dict[str, Any]:
+def found_in(verdict: CheckerVerdict, expected: dict[str, Any]) -> dict[str, Any]:
     found = {key: getattr(verdict, key) for key in expected}
     return {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
 

@@ -17,7 +17,7 @@ from pytest_npudump.config.mindspore import parser as mindspore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_npudump.config.checker_verdict import Verdict
+    from pytest_npudump.config.checker_verdict import CheckerVerdict
 
 OLD = ("8.5.0", "9.0.0")
 NEW = ("9.1.0-beta.3", "9.1.0")
@@ -162,7 +162,7 @@ VALUES = st.sampled_from(["", ".", "on", "off", "output", "all", "watcher", "sta
 OBJECTS = st.dictionaries(st.sampled_from(KEYS), VALUES)
 
 
-def essence(verdict: Verdict) -> tuple[Any, ...]:
+def essence(verdict: CheckerVerdict) -> tuple[Any, ...]:
     return verdict.accepted, verdict.reason_code, verdict.need_dump, verdict.dump_type
 
 

@@ -11,7 +11,7 @@ from pytest_npudump.cli.config import show as config_show
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_npudump.config.checker_verdict import Verdict
+    from pytest_npudump.config.checker_verdict import CheckerVerdict
 
 _TARGETS = {
     "acl": "aclmdlSetDump",
@@ -37,7 +37,7 @@ def _check(args: argparse.Namespace) -> int:
     return 0 if verdict.accepted else 1
 
 
-def _described(verdict: Verdict, target: str, version: str) -> str:
+def _described(verdict: CheckerVerdict, target: str, version: str) -> str:
     reader = _TARGETS[target]
     if target == "acl":
         reader += f" of CANN {version}"
@@ -49,7 +49,7 @@ def _described(verdict: Verdict, target: str, version: str) -> str:
     return "\n".join(lines)
 
 
-def _effect(verdict: Verdict) -> str:
+def _effect(verdict: CheckerVerdict) -> str:
     code = getattr(verdict, "code", 0)
     if not verdict.accepted or code:
         return f"it returns {code}" if code else "see below"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from pytest_npudump.config.checker_verdict import Verdict
+    from pytest_npudump.config.checker_verdict import CheckerVerdict
 
 _NAMED = 5
 _NUMBER = "/pytest-N/"
@@ -137,7 +137,7 @@ def _mindspore_warnings(settings: Mapping[str, Any], device: str) -> Iterator[st
         yield f"warning: {warning}"
 
 
-def _mindspore(settings: Mapping[str, Any], device: str) -> Verdict:
+def _mindspore(settings: Mapping[str, Any], device: str) -> CheckerVerdict:
     from pytest_npudump.config.mindspore.data_dump import rules_version  # noqa: PLC0415 - only for this command
     from pytest_npudump.config.mindspore.parser import validate  # noqa: PLC0415 - the same
 

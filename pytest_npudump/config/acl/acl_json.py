@@ -18,7 +18,7 @@ from pytest_npudump.scene import SCENES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.config.checker_verdict import Verdict
+    from pytest_npudump.config.checker_verdict import CheckerVerdict
     from pytest_npudump.request import DumpRequest
 
 _ITEM_KEYS = ("model_name", "optype_blacklist", "opname_blacklist", "opname_range")
@@ -111,7 +111,7 @@ def request_warnings(request: DumpRequest, *, version: str, cwd: Path) -> tuple[
     return _judged(dump_section(RunRequest(request, Path())), version, cwd).warnings
 
 
-def _judged(section: Mapping[str, Any], version: str, cwd: Path) -> Verdict:
+def _judged(section: Mapping[str, Any], version: str, cwd: Path) -> CheckerVerdict:
     return validate(json.dumps({"dump": section}).encode(), version=version, cwd=cwd)
 
 

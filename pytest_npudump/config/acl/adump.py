@@ -19,7 +19,14 @@ from pytest_npudump.config.acl.adump_rules import constraint_reasons, value_reas
 from pytest_npudump.config.acl.adump_types import type_reasons
 from pytest_npudump.config.acl.adump_warnings import adump_warnings, unknown_key_warnings
 from pytest_npudump.config.acl.profile import DEFAULT_VERSION, profile_for, profile_warnings
-from pytest_npudump.config.checker_verdict import MOST_REASONS, AdumpVerdict, Reason, as_json, few, shown
+from pytest_npudump.config.checker_verdict import (
+    MOST_REASONS,
+    AdumpVerdict,
+    Refusal,
+    as_json,
+    few,
+    shown,
+)
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
 
 if TYPE_CHECKING:
@@ -71,19 +78,19 @@ def validate(
     return _accepted(root, profile, base, os.environ if environ is None else environ, version)
 
 
-def _not_json(error: StrictJsonError, profile: str) -> Reason:
+def _not_json(error: StrictJsonError, profile: str) -> Refusal:
     code = "" if profile in _LEGACY else "EP0004"
     remedy = "write plain JSON: no comments, no comma after the last member, no single quotes"
-    return Reason("", f"not JSON: {error}", remedy, code)
+    return Refusal("", f"not JSON: {error}", remedy, code)
 
 
-def _reasons(dump: object, cwd: Path, profile: str) -> tuple[Reason, ...]:
+def _reasons(dump: object, cwd: Path, profile: str) -> tuple[Refusal, ...]:
     if profile in _LEGACY:
         first = next(legacy_reasons(dump, cwd, profile), None)
         return () if first is None else (first,)
     if not isinstance(dump, dict):
         problem = f"{shown(dump)} must be of the JSON type object"
-        return (Reason("dump", problem, 'write {"dump": {"dump_path": ...}}', "EP0001"),)
+        return (Refusal("dump", problem, 'write {"dump": {"dump_path": ...}}', "EP0001"),)
     return (
         tuple(islice(type_reasons(dump), MOST_REASONS))
         or tuple(islice(value_reasons(dump), MOST_REASONS))
@@ -91,7 +98,7 @@ def _reasons(dump: object, cwd: Path, profile: str) -> tuple[Reason, ...]:
     )
 
 
-def _refused(reasons: tuple[Reason, ...], dump: object = None) -> AdumpVerdict:
+def _refused(reasons: tuple[Refusal, ...], dump: object = None) -> AdumpVerdict:
     held = dump if isinstance(dump, dict) else {}
     return AdumpVerdict(
         accepted=False,

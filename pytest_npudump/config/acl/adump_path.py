@@ -7,7 +7,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.checker_verdict import Reason, shown
+from pytest_npudump.config.checker_verdict import Refusal, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,41 +52,41 @@ def _is_octet(text: bytes) -> bool:
     return match is not None and len(match[1]) <= MAX_BYTES and 0 <= int(match[1]) <= _LARGEST_OCTET
 
 
-def path_reasons(dump: Mapping[str, Any], cwd: Path, *, must_be_directory: bool = True) -> Iterator[Reason]:
+def path_reasons(dump: Mapping[str, Any], cwd: Path, *, must_be_directory: bool = True) -> Iterator[Refusal]:
     """Yield what adump has against ``dump_path``, a string if it is there at all.
 
     Source: ``dump_config_converter.cpp:516-564, 887-920``.
     """
     if "dump_path" not in dump:
-        yield Reason("dump_path", "missing", 'add "dump_path" with a directory that exists', "EP0001")
+        yield Refusal("dump_path", "missing", 'add "dump_path" with a directory that exists', "EP0001")
         return
     value: str = dump["dump_path"]
     path = value.encode()
     remote = remote_path(path)
     if not path:
-        yield Reason("dump_path", "empty", "write a directory that exists", "EP0001")
+        yield Refusal("dump_path", "empty", "write a directory that exists", "EP0001")
     elif len(path) > MAX_BYTES:
         problem = f"{len(path)} bytes long, CANN takes {MAX_BYTES}"
-        yield Reason("dump_path", problem, "write a shorter path, or a symbolic link", "EP0003")
+        yield Refusal("dump_path", problem, "write a shorter path, or a symbolic link", "EP0003")
     elif remote is None:
         yield from _local_reasons(value, cwd, must_be_directory=must_be_directory)
     elif not PATH_CHARACTERS.fullmatch(remote):
         problem = f"{shown(value)} has characters that CANN refuses after host:"
-        yield Reason("dump_path", problem, r"use letters, digits and -=[];\,./!@#$%^&*()_+{}:?", "EP0003")
+        yield Refusal("dump_path", problem, r"use letters, digits and -=[];\,./!@#$%^&*()_+{}:?", "EP0003")
 
 
-def _local_reasons(value: str, cwd: Path, *, must_be_directory: bool) -> Iterator[Reason]:
+def _local_reasons(value: str, cwd: Path, *, must_be_directory: bool) -> Iterator[Refusal]:
     place = f"{shown(value)} (seen from {cwd})" if not value.startswith("/") else shown(value)
     mode = _mode(value, cwd)
     if mode is None:
         hint = (
             "CANN expands neither ~ nor $HOME: write the path out" if value[:1] in "~$" else "create it first"
         )
-        yield Reason("dump_path", f"{place} does not exist", hint, "EP0003")
+        yield Refusal("dump_path", f"{place} does not exist", hint, "EP0003")
     elif must_be_directory and not stat.S_ISDIR(mode):
-        yield Reason("dump_path", f"{place} is not a directory", "write a directory", "EP0003")
+        yield Refusal("dump_path", f"{place} is not a directory", "write a directory", "EP0003")
     elif not os.access(_located(value, cwd), os.R_OK | os.W_OK):
-        yield Reason(
+        yield Refusal(
             "dump_path", f"{place} may not be read and written", "grant both, or use another", "EP0003"
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl.adump_keys import BLACKLIST_KEYS, EXAMPLES, OPTIONS, RANGE_KEYS, STRING_KEYS
-from pytest_npudump.config.checker_verdict import Reason, shown
+from pytest_npudump.config.checker_verdict import Refusal, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _JSON_TYPES = {"string": str, "array": list, "object": dict}
 
 
-def type_reasons(dump: Mapping[str, Any]) -> Iterator[Reason]:
+def type_reasons(dump: Mapping[str, Any]) -> Iterator[Refusal]:
     """Yield every member of ``dump`` whose JSON type is wrong, in CANN's order."""
     for key in STRING_KEYS:
         yield from _string(dump, key, "")
@@ -26,7 +26,7 @@ def type_reasons(dump: Mapping[str, Any]) -> Iterator[Reason]:
         yield from _list(dump["dump_list"])
 
 
-def _list(value: object) -> Iterator[Reason]:
+def _list(value: object) -> Iterator[Refusal]:
     """Unlike every other array, ``dump_list`` is checked member by member, each with all that it holds."""
     if not isinstance(value, list):
         yield _wrong_type("dump_list", value, "array")
@@ -38,7 +38,7 @@ def _list(value: object) -> Iterator[Reason]:
             yield from _item(member, f"dump_list[{index}]")
 
 
-def _item(item: Mapping[str, Any], path: str) -> Iterator[Reason]:
+def _item(item: Mapping[str, Any], path: str) -> Iterator[Refusal]:
     yield from _string(item, "model_name", f"{path}.")
     for key in ("layer", "watcher_nodes"):
         if key in item:
@@ -50,19 +50,19 @@ def _item(item: Mapping[str, Any], path: str) -> Iterator[Reason]:
         yield from _objects(item["opname_range"], f"{path}.opname_range", _range)
 
 
-def _blacklist_entry(entry: Mapping[str, Any], path: str) -> Iterator[Reason]:
+def _blacklist_entry(entry: Mapping[str, Any], path: str) -> Iterator[Refusal]:
     name, pos = BLACKLIST_KEYS
     yield from _string(entry, name, f"{path}.")
     if pos in entry:
         yield from _array(entry[pos], f"{path}.{pos}", "string")
 
 
-def _range(entry: Mapping[str, Any], path: str) -> Iterator[Reason]:
+def _range(entry: Mapping[str, Any], path: str) -> Iterator[Refusal]:
     for key in RANGE_KEYS:
         yield from _string(entry, key, f"{path}.")
 
 
-def _objects(value: object, path: str, check: Any) -> Iterator[Reason]:
+def _objects(value: object, path: str, check: Any) -> Iterator[Refusal]:
     yield from _array(value, path, "object")
     if isinstance(value, list):
         for index, member in enumerate(value):
@@ -70,7 +70,7 @@ def _objects(value: object, path: str, check: Any) -> Iterator[Reason]:
                 yield from check(member, f"{path}[{index}]")
 
 
-def _array(value: object, path: str, member_type: str) -> Iterator[Reason]:
+def _array(value: object, path: str, member_type: str) -> Iterator[Refusal]:
     if not isinstance(value, list):
         yield _wrong_type(path, value, "array")
         return
@@ -79,12 +79,12 @@ def _array(value: object, path: str, member_type: str) -> Iterator[Reason]:
             yield _wrong_type(f"{path}[{index}]", member, member_type)
 
 
-def _string(holder: Mapping[str, Any], key: str, prefix: str) -> Iterator[Reason]:
+def _string(holder: Mapping[str, Any], key: str, prefix: str) -> Iterator[Refusal]:
     if key in holder and not isinstance(holder[key], str):
         yield _wrong_type(f"{prefix}{key}", holder[key], "string")
 
 
-def _wrong_type(path: str, value: object, expected: str) -> Reason:
+def _wrong_type(path: str, value: object, expected: str) -> Refusal:
     key = path.rpartition(".")[2].partition("[")[0]
     if key in EXAMPLES:
         remedy = f"write for example {EXAMPLES[key]} as {key}"
@@ -92,4 +92,4 @@ def _wrong_type(path: str, value: object, expected: str) -> Reason:
         remedy = "write one of " + ", ".join(f'"{option}"' for option in OPTIONS[key])
     if value is None:
         remedy += ", or leave the key out: null is not absent"
-    return Reason(path, f"{shown(value)} must be of the JSON type {expected}", remedy, "EP0001")
+    return Refusal(path, f"{shown(value)} must be of the JSON type {expected}", remedy, "EP0001")

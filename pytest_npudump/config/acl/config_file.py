@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pytest_npudump.config.checker_verdict import Reason
+from pytest_npudump.config.checker_verdict import Refusal
 
 ACL_ERROR_INVALID_FILE: Final = 100003
 ACL_ERROR_PARSE_FILE: Final = 100006
@@ -32,7 +32,7 @@ class ConfigFile:
 
     text: bytes
     code: int = 0
-    reason: Reason | None = None
+    reason: Refusal | None = None
 
 
 def read_config_file(path: Path | str, *, cwd: Path | None = None) -> ConfigFile:
@@ -93,4 +93,4 @@ def _all_but(*kept: int) -> bytes:
 
 
 def _refused(path: Path | str, problem: str, remedy: str, code: int) -> ConfigFile:
-    return ConfigFile(b"", code, Reason(str(path), problem, remedy))
+    return ConfigFile(b"", code, Refusal(str(path), problem, remedy))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.acl.adump_keys import EXAMPLES, OPTIONS, SCENE_TYPES
 from pytest_npudump.config.acl.adump_path import MAX_BYTES, PATH_CHARACTERS, getline_split, remote_path
 from pytest_npudump.config.acl.steps import MAX_INTERVALS
-from pytest_npudump.config.checker_verdict import Reason, Verdict, few, one_of, shown
+from pytest_npudump.config.checker_verdict import CheckerVerdict, Refusal, few, one_of, shown
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
 
 if TYPE_CHECKING:
@@ -32,31 +32,31 @@ _PARSED_STRINGS = (
 _RANGE_BOUNDS = 2
 
 
-def validate(text: bytes) -> Verdict:
+def validate(text: bytes) -> CheckerVerdict:
     """Return what GE makes of the content of an acl.json; ``dump_type`` stays empty."""
     try:
         root = parse(text)
     except StrictJsonError as error:
-        return _refused(Reason("", f"not JSON: {error}", "write plain JSON"))
+        return _refused(Refusal("", f"not JSON: {error}", "write plain JSON"))
     if isinstance(root, dict | None):
-        return validate_dump(root["dump"]) if root and "dump" in root else Verdict(accepted=True)
-    return _refused(Reason("", f"{shown(root)} is not an object", 'write {"dump": {...}}'))
+        return validate_dump(root["dump"]) if root and "dump" in root else CheckerVerdict(accepted=True)
+    return _refused(Refusal("", f"{shown(root)} is not an object", 'write {"dump": {...}}'))
 
 
-def validate_dump(dump: object) -> Verdict:
+def validate_dump(dump: object) -> CheckerVerdict:
     """Return what GE makes of what stands under the key ``dump``."""
     held = dump if isinstance(dump, dict) else {}
     reason = next(_reasons(held), None)
     if reason is not None:
         return _refused(reason)
-    return Verdict(accepted=True, warnings=tuple(_warnings(held)), need_dump=_need_dump(held))
+    return CheckerVerdict(accepted=True, warnings=tuple(_warnings(held)), need_dump=_need_dump(held))
 
 
-def _refused(reason: Reason) -> Verdict:
-    return Verdict(accepted=False, reasons=(reason,))
+def _refused(reason: Refusal) -> CheckerVerdict:
+    return CheckerVerdict(accepted=False, reasons=(reason,))
 
 
-def _reasons(dump: dict[str, Any]) -> Iterator[Reason]:
+def _reasons(dump: dict[str, Any]) -> Iterator[Refusal]:
     """Yield the reasons in order; GE stops at the first, and so must the caller."""
     if "dump_scene" in dump:
         yield from _scene(dump)
@@ -66,33 +66,33 @@ def _reasons(dump: dict[str, Any]) -> Iterator[Reason]:
     yield from _parsing(dump)
 
 
-def _scene(dump: dict[str, Any]) -> Iterator[Reason]:
+def _scene(dump: dict[str, Any]) -> Iterator[Refusal]:
     yield from _choice(dump, "dump_scene")
     scene = dump["dump_scene"]
     for key in ("dump_debug", "dump_op_switch"):
         yield from _strings(dump, key)
         if dump.get(key) == "on":
-            yield Reason(
+            yield Refusal(
                 key, f'"on" does not go with "dump_scene": "{scene}"', 'write "off", or leave it out'
             )
     yield from _strings(dump, "dump_mode")
     if scene == "watcher" and dump.get("dump_mode", "output") != "output":
-        yield Reason(
+        yield Refusal(
             "dump_mode", f"{shown(dump['dump_mode'])} does not go with the watcher", 'write "output"'
         )
 
 
-def _overflow(dump: dict[str, Any]) -> Iterator[Reason]:
+def _overflow(dump: dict[str, Any]) -> Iterator[Refusal]:
     yield from _path(dump)
     items = dump.get("dump_list", [])
     yield from _list_types(items)
     if items:
-        yield Reason(
+        yield Refusal(
             "dump_list", 'does not go with "dump_debug": "on"', "leave dump_list out of an overflow dump"
         )
 
 
-def _normal(dump: dict[str, Any]) -> Iterator[Reason]:
+def _normal(dump: dict[str, Any]) -> Iterator[Refusal]:
     yield from _path(dump)
     yield from _choice(dump, "dump_mode")
     yield from _choice(dump, "dump_level")
@@ -102,49 +102,49 @@ def _normal(dump: dict[str, Any]) -> Iterator[Reason]:
     yield from _stats(dump)
 
 
-def _strings(holder: dict[str, Any], *keys: str, prefix: str = "") -> Iterator[Reason]:
+def _strings(holder: dict[str, Any], *keys: str, prefix: str = "") -> Iterator[Refusal]:
     for key in keys:
         if key in holder and not isinstance(holder[key], str):
-            yield Reason(f"{prefix}{key}", f"{shown(holder[key])} is not a string", "write a string")
+            yield Refusal(f"{prefix}{key}", f"{shown(holder[key])} is not a string", "write a string")
 
 
-def _choice(dump: dict[str, Any], key: str) -> Iterator[Reason]:
+def _choice(dump: dict[str, Any], key: str) -> Iterator[Refusal]:
     yield from _strings(dump, key)
     if key in dump and dump[key] not in OPTIONS[key]:
-        yield Reason(key, f"{shown(dump[key])} is unknown", one_of(OPTIONS[key], dump[key]))
+        yield Refusal(key, f"{shown(dump[key])} is unknown", one_of(OPTIONS[key], dump[key]))
 
 
-def _path(dump: dict[str, Any]) -> Iterator[Reason]:
+def _path(dump: dict[str, Any]) -> Iterator[Refusal]:
     yield from _strings(dump, "dump_path")
     if not dump.get("dump_path"):
         problem = "empty" if "dump_path" in dump else "missing"
-        yield Reason("dump_path", problem, f"write a directory: {EXAMPLES['dump_path']}")
+        yield Refusal("dump_path", problem, f"write a directory: {EXAMPLES['dump_path']}")
         return
     path = dump["dump_path"].encode()
     if len(path) > MAX_BYTES:
-        yield Reason("dump_path", f"{len(path)} bytes long, GE takes {MAX_BYTES}", "write a shorter path")
+        yield Refusal("dump_path", f"{len(path)} bytes long, GE takes {MAX_BYTES}", "write a shorter path")
     remote = remote_path(path)
     if not PATH_CHARACTERS.fullmatch(path if remote is None else remote):
         problem = (
             f"{shown(dump['dump_path'])} has characters that GE refuses (blanks, ~, <, >, non-ASCII ...)"
         )
-        yield Reason("dump_path", problem, r"use letters, digits and -=[];\,./!@#$%^&*()_+{}:?")
+        yield Refusal("dump_path", problem, r"use letters, digits and -=[];\,./!@#$%^&*()_+{}:?")
 
 
-def _step(step: str) -> Iterator[Reason]:
+def _step(step: str) -> Iterator[Refusal]:
     intervals = getline_split(step.encode(), b"|")
     if len(intervals) > MAX_INTERVALS:
-        yield Reason(
+        yield Refusal(
             "dump_step", f"{len(intervals)} intervals, GE takes {MAX_INTERVALS}", "join them into ranges"
         )
     for index, interval in enumerate(intervals):
         bounds = getline_split(interval, b"-")
         if len(bounds) > _RANGE_BOUNDS or not all(bound.isdigit() for bound in bounds if bound):
             problem = f"{shown(interval.decode())} is neither a step nor a range"
-            yield Reason(f"dump_step[{index}]", problem, 'write steps as "3|5-10"')
+            yield Refusal(f"dump_step[{index}]", problem, 'write steps as "3|5-10"')
 
 
-def _list(dump: dict[str, Any]) -> Iterator[Reason]:
+def _list(dump: dict[str, Any]) -> Iterator[Refusal]:
     items = dump.get("dump_list")
     if isinstance(items, list) and not any(isinstance(item, dict) and item for item in items):
         return
@@ -156,40 +156,40 @@ def _list(dump: dict[str, Any]) -> Iterator[Reason]:
             yield from _ranges(dump, item, f"dump_list[{index}]")
 
 
-def _ranges(dump: dict[str, Any], item: dict[str, Any], path: str) -> Iterator[Reason]:
+def _ranges(dump: dict[str, Any], item: dict[str, Any], path: str) -> Iterator[Refusal]:
     pairs = [entry for entry in _array(item, "opname_range") if _is_pair(entry)]
     if not pairs:
         return
     if dump.get("dump_level", "all") != "op":
-        yield Reason(f"{path}.opname_range", 'needs "dump_level": "op"', 'add "dump_level": "op"')
+        yield Refusal(f"{path}.opname_range", 'needs "dump_level": "op"', 'add "dump_level": "op"')
     if not item.get("model_name"):
-        yield Reason(f"{path}.model_name", "missing or empty, and opname_range needs it", "name the model")
+        yield Refusal(f"{path}.model_name", "missing or empty, and opname_range needs it", "name the model")
     if not all(entry["begin"] and entry["end"] for entry in pairs):
-        yield Reason(f"{path}.opname_range", "begin or end is empty", f"write {EXAMPLES['opname_range']}")
+        yield Refusal(f"{path}.opname_range", "begin or end is empty", f"write {EXAMPLES['opname_range']}")
 
 
-def _stats(dump: dict[str, Any]) -> Iterator[Reason]:
+def _stats(dump: dict[str, Any]) -> Iterator[Refusal]:
     if "dump_stats" not in dump:
         return
     yield from _string_array(dump["dump_stats"], "dump_stats")
     if not dump["dump_stats"]:
-        yield Reason("dump_stats", "empty", "name statistics, or leave the key out")
+        yield Refusal("dump_stats", "empty", "name statistics, or leave the key out")
     yield from _strings(dump, "dump_data")
     if dump.get("dump_data") != "stats":
-        yield Reason("dump_stats", 'needs "dump_data": "stats"', 'add "dump_data": "stats"')
+        yield Refusal("dump_stats", 'needs "dump_data": "stats"', 'add "dump_data": "stats"')
 
 
-def _list_types(items: object) -> Iterator[Reason]:
+def _list_types(items: object) -> Iterator[Refusal]:
     """What breaks the conversion of ``dump_list`` off; a member that is no object counts as ``{}``."""
     if not isinstance(items, list):
-        yield Reason("dump_list", f"{shown(items)} is not an array", f"write {EXAMPLES['dump_list']}")
+        yield Refusal("dump_list", f"{shown(items)} is not an array", f"write {EXAMPLES['dump_list']}")
         return
     for index, item in enumerate(items):
         if item and isinstance(item, dict):
             yield from _item_types(item, f"dump_list[{index}]", strict_pos=True)
 
 
-def _item_types(item: dict[str, Any], path: str, *, strict_pos: bool) -> Iterator[Reason]:
+def _item_types(item: dict[str, Any], path: str, *, strict_pos: bool) -> Iterator[Refusal]:
     yield from _strings(item, "model_name", prefix=f"{path}.")
     for key in ("layer", "watcher_nodes"):
         yield from _string_array(_array(item, key), f"{path}.{key}")
@@ -214,16 +214,16 @@ def _is_pair(entry: object) -> bool:
     return isinstance(entry, dict) and "begin" in entry and "end" in entry
 
 
-def _string_array(value: object, path: str) -> Iterator[Reason]:
+def _string_array(value: object, path: str) -> Iterator[Refusal]:
     if not isinstance(value, list):
-        yield Reason(path, f"{shown(value)} is not an array", "write an array of strings")
+        yield Refusal(path, f"{shown(value)} is not an array", "write an array of strings")
         return
     for index, member in enumerate(value):
         if not isinstance(member, str):
-            yield Reason(f"{path}[{index}]", f"{shown(member)} is not a string", "write a string")
+            yield Refusal(f"{path}[{index}]", f"{shown(member)} is not a string", "write a string")
 
 
-def _parsing(dump: dict[str, Any]) -> Iterator[Reason]:
+def _parsing(dump: dict[str, Any]) -> Iterator[Refusal]:
     """What breaks the conversion off once the checks have passed."""
     yield from _strings(dump, *_PARSED_STRINGS)
     yield from _string_array(_array(dump, "dump_stats"), "dump_stats")

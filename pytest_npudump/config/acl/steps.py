@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.checker_verdict import Reason, shown
+from pytest_npudump.config.checker_verdict import Refusal, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ _LONG_DIGITS = 19
 _INTERVAL_BOUNDS = 2
 
 
-def step_reasons(step: str) -> Iterator[Reason]:
+def step_reasons(step: str) -> Iterator[Refusal]:
     """Yield what is wrong with a ``dump_step`` (``dump_config_converter.cpp:566-609``).
 
     Empty means every step. There is no upper bound: ``strtol`` saturates, so two huge bounds are equal.
@@ -25,13 +25,13 @@ def step_reasons(step: str) -> Iterator[Reason]:
     intervals = step.split("|")
     if len(intervals) > MAX_INTERVALS:
         problem = f"{len(intervals)} intervals, CANN takes {MAX_INTERVALS}"
-        yield Reason("dump_step", problem, "join neighbours into ranges such as 5-10", "EP0003")
+        yield Refusal("dump_step", problem, "join neighbours into ranges such as 5-10", "EP0003")
         return
     for index, interval in enumerate(intervals):
         problem = _problem(interval.split("-"))
         if problem:
             remedy = 'write steps as "3" or "5-10", joined by |'
-            yield Reason(f"dump_step[{index}]", f"{shown(interval)} {problem}", remedy, "EP0003")
+            yield Refusal(f"dump_step[{index}]", f"{shown(interval)} {problem}", remedy, "EP0003")
 
 
 def _problem(bounds: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.checker_verdict import Reason, as_json, shown
+from pytest_npudump.config.checker_verdict import Refusal, as_json, shown
 from pytest_npudump.config.mindspore.parser_state import (
     ParserState,
     choice_reasons,
@@ -46,14 +46,14 @@ _ANY = range(1 << 32)
 _MOST_ESCAPED = 20
 
 
-def common_reasons(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def common_reasons(common: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     """Yield what is wrong with ``common_dump_settings``, which is ``{}`` where it was no object."""
     # Only Ascend has an asynchronous dump; elsewhere everything is synchronous.
     state.e2e = state.e2e or state.device != "Ascend"
     required = _REQUIRED if state.e2e else {**_REQUIRED, "op_debug_mode": "0"}
     for key, example in required.items():
         if key not in common:
-            yield Reason(f"{_PATH}.{key}", "not found", f'add "{key}": {example}')
+            yield Refusal(f"{_PATH}.{key}", "not found", f'add "{key}": {example}')
     yield from _dump_mode(common, state)
     yield from _dump_path(common, state)
     yield from _net_name(common)
@@ -74,15 +74,15 @@ def common_reasons(common: dict[str, Any], state: ParserState) -> Iterator[Reaso
     yield from statistics_reasons(common, state, _PATH)
 
 
-def _dump_mode(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def _dump_mode(common: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     yield from unsigned_reasons(common, "dump_mode", range(3), _PATH)
     state.dump_mode = narrowed(common["dump_mode"])
     if state.dump_mode == len(("all", "kernels")) and state.device != "Ascend":
         problem = f"2 (mindspore.set_dump) works on Ascend only, not on {state.device}"
-        yield Reason(f"{_PATH}.dump_mode", problem, "write 0 or 1")
+        yield Refusal(f"{_PATH}.dump_mode", problem, "write 0 or 1")
 
 
-def _dump_path(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def _dump_path(common: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     yield from string_reasons(common, "path", _PATH)
     path = common.get("path", "")
     origin = f"{_PATH}.path"
@@ -90,33 +90,33 @@ def _dump_path(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
         path, origin = f"{state.diagnostic_path}/debug_dump", "MS_DIAGNOSTIC_DATA_PATH"
     if not path:
         problem = "empty" if "path" in common else "missing"
-        yield Reason(origin, problem, "write an absolute path, or set MS_DIAGNOSTIC_DATA_PATH")
+        yield Refusal(origin, problem, "write an absolute path, or set MS_DIAGNOSTIC_DATA_PATH")
     elif not _PATH_CHARACTERS.fullmatch(path):
         problem = f"{shown(path)} has characters other than letters, digits, _, - and /"
-        yield Reason(origin, problem, "use another directory: no dot, no blank")
+        yield Refusal(origin, problem, "use another directory: no dot, no blank")
     elif not path.startswith("/"):
-        yield Reason(origin, f"{shown(path)} is not absolute", "start it with /")
+        yield Refusal(origin, f"{shown(path)} is not absolute", "start it with /")
 
 
-def _net_name(common: dict[str, Any]) -> Iterator[Reason]:
+def _net_name(common: dict[str, Any]) -> Iterator[Refusal]:
     yield from string_reasons(common, "net_name", _PATH)
     if not _NET_NAME.fullmatch(common["net_name"]):
         problem = f"{shown(common['net_name'])} is not made of letters, digits, _ and -"
-        yield Reason(f"{_PATH}.net_name", problem, "choose another name")
+        yield Refusal(f"{_PATH}.net_name", problem, "choose another name")
 
 
-def _iteration(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def _iteration(common: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     yield from string_reasons(common, "iteration", _PATH)
     state.iteration = common["iteration"]
     if not _ITERATION.fullmatch(state.iteration):
         problem = f"{shown(state.iteration)} is refused"
-        yield Reason(f"{_PATH}.iteration", problem, 'write "all", or iterations as "0|5-8"')
+        yield Refusal(f"{_PATH}.iteration", problem, 'write "all", or iterations as "0|5-8"')
 
 
-def _kernels(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def _kernels(common: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     kernels = common["kernels"]
     if not isinstance(kernels, list):
-        yield Reason(f"{_PATH}.kernels", f"{shown(kernels)} is not an array", "write an array of names")
+        yield Refusal(f"{_PATH}.kernels", f"{shown(kernels)} is not an array", "write an array of names")
         return
     if state.dump_mode != 1:
         if kernels:
@@ -137,21 +137,21 @@ def _kernel_name(kernel: object) -> str:
     return as_json(kernel).replace('"', "").replace(" ", "")
 
 
-def _kernel_regex(name: str, path: str) -> Iterator[Reason]:
+def _kernel_regex(name: str, path: str) -> Iterator[Refusal]:
     match = _NAME_REGEX.fullmatch(name)
     if match is None:
         return
     problem = syntax_problem(match[1])
     if problem:
-        yield Reason(
+        yield Refusal(
             path, f"{shown(match[1])} is no regular expression: {problem}", "write it for std::regex"
         )
 
 
-def _support_device(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def _support_device(common: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     devices = common["support_device"]
     if not isinstance(devices, list):
-        yield Reason(f"{_PATH}.support_device", f"{shown(devices)} is not an array", "write [0, 1, 2, ...]")
+        yield Refusal(f"{_PATH}.support_device", f"{shown(devices)} is not an array", "write [0, 1, 2, ...]")
         return
     if not devices and state.device != "CPU":
         state.has_devices = False
@@ -159,12 +159,12 @@ def _support_device(common: dict[str, Any], state: ParserState) -> Iterator[Reas
     for index, device in enumerate(devices):
         # Numbers and booleans are converted without a check.
         if not isinstance(device, int | float):
-            yield Reason(
+            yield Refusal(
                 f"{_PATH}.support_device[{index}]", f"{shown(device)} is no number", "write a device id"
             )
 
 
-def _op_debug_mode(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def _op_debug_mode(common: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     yield from unsigned_reasons(common, "op_debug_mode", range(5), _PATH)
     mode = narrowed(common["op_debug_mode"])
     state.op_debug_mode = 3 if mode in (1, 2) else mode
@@ -188,10 +188,10 @@ def _exception_dump(state: ParserState) -> None:
         state.warn("e2e_dump_settings.sample_mode: read as 0 for an exception dump")
 
 
-def _overflow_number(common: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def _overflow_number(common: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     if "overflow_number" not in common:
         return
     if state.op_debug_mode != 3:  # noqa: PLR2004 - the parser's own number
         problem = "allowed only where op_debug_mode is 3"
-        yield Reason(f"{_PATH}.overflow_number", problem, 'leave it out, or write "op_debug_mode": 3')
+        yield Refusal(f"{_PATH}.overflow_number", problem, 'leave it out, or write "op_debug_mode": 3')
     yield from unsigned_reasons(common, "overflow_number", _ANY, _PATH)

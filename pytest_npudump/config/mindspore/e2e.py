@@ -15,7 +15,7 @@ from pytest_npudump.config.mindspore.parser_state import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_npudump.config.checker_verdict import Reason
+    from pytest_npudump.config.checker_verdict import Refusal
 
 _PATH = "e2e_dump_settings"
 KEYS = (
@@ -29,7 +29,7 @@ KEYS = (
 )
 
 
-def e2e_reasons(root: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def e2e_reasons(root: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     """Yield what is wrong with ``e2e_dump_settings``; anything but an object counts as ``{}``."""
     if _PATH not in root:
         state.warn(
@@ -51,7 +51,7 @@ def e2e_reasons(root: dict[str, Any], state: ParserState) -> Iterator[Reason]:
         state.warn(f"{_PATH}.enable: false does not switch the dump off, it makes it asynchronous")
 
 
-def _sampling(settings: dict[str, Any], state: ParserState) -> Iterator[Reason]:
+def _sampling(settings: dict[str, Any], state: ParserState) -> Iterator[Refusal]:
     if "sample_mode" in settings:
         yield from unsigned_reasons(settings, "sample_mode", range(2), _PATH)
         state.sample_mode = narrowed(settings["sample_mode"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_npudump.config.checker_verdict import Reason, Verdict, few, shown
+from pytest_npudump.config.checker_verdict import CheckerVerdict, Refusal, few, shown
 from pytest_npudump.config.mindspore.common import common_reasons
 from pytest_npudump.config.mindspore.e2e import e2e_reasons
 from pytest_npudump.config.mindspore.parser_state import ParserState
@@ -28,7 +28,7 @@ def validate(
     device: str = "Ascend",
     environ: Mapping[str, str] | None = None,
     version: tuple[int, int] = (2, 10),
-) -> Verdict:
+) -> CheckerVerdict:
     """Return what MindSpore makes of the content of a ``data_dump.json``.
 
     ``need_dump`` is whether anything is written on that device, ``dump_type`` ``sync`` or ``async``.
@@ -42,7 +42,7 @@ def validate(
     try:
         root = parse(text, whole=False)
     except StrictJsonError as error:
-        return _refused(Reason("", f"not JSON: {error}", "write plain JSON"))
+        return _refused(Refusal("", f"not JSON: {error}", "write plain JSON"))
     environment = os.environ if environ is None else environ
     diagnostic = environment.get("MS_DIAGNOSTIC_DATA_PATH", "")
     state = ParserState(device=device, diagnostic_path=diagnostic, version=version)
@@ -51,7 +51,7 @@ def validate(
         return _refused(reason)
     synchronous = state.synchronous or device != "Ascend"
     written = state.e2e and state.has_devices
-    return Verdict(
+    return CheckerVerdict(
         accepted=True,
         warnings=(*few(state.warnings, "common_dump_settings"), *mindspore_warnings(root)),
         need_dump=written,
@@ -59,17 +59,17 @@ def validate(
     )
 
 
-def _refused(reason: Reason) -> Verdict:
-    return Verdict(accepted=False, reasons=(reason,))
+def _refused(reason: Refusal) -> CheckerVerdict:
+    return CheckerVerdict(accepted=False, reasons=(reason,))
 
 
-def _reasons(root: object, state: ParserState) -> Iterator[Reason]:
+def _reasons(root: object, state: ParserState) -> Iterator[Refusal]:
     """Yield the reasons in order; the parser stops at the first, and so must the caller."""
     settings: dict[str, Any] = root if isinstance(root, dict) else {}
     yield from e2e_reasons(settings, state)
     if "common_dump_settings" not in settings:
         problem = f"not found in {shown(root)}"
-        yield Reason("common_dump_settings", problem, 'write {"common_dump_settings": {...}}')
+        yield Refusal("common_dump_settings", problem, 'write {"common_dump_settings": {...}}')
         return
     common = settings["common_dump_settings"]
     yield from common_reasons(common if isinstance(common, dict) else {}, state)

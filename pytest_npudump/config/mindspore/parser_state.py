@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.checker_verdict import Reason, shown
+from pytest_npudump.config.checker_verdict import Refusal, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class ParserState:
         self.warnings[text] = None
 
 
-def unsigned_reasons(holder: Mapping[str, Any], key: str, allowed: range, path: str) -> Iterator[Reason]:
+def unsigned_reasons(holder: Mapping[str, Any], key: str, allowed: range, path: str) -> Iterator[Refusal]:
     """Yield what keeps ``holder[key]`` from being an unsigned integer within ``allowed``.
 
     The parser narrows it to 32 bits before it looks at the range, so that 4294967296 passes as 0.
@@ -47,9 +47,9 @@ def unsigned_reasons(holder: Mapping[str, Any], key: str, allowed: range, path: 
     examples = ", ".join(map(str, allowed)) if len(allowed) <= len("01234") else f"{allowed[0]} or more"
     remedy = f"write an integer: {examples}"
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        yield Reason(f"{path}.{key}", f"{shown(value)} is not an unsigned integer", remedy)
+        yield Refusal(f"{path}.{key}", f"{shown(value)} is not an unsigned integer", remedy)
     elif narrowed(value) not in allowed:
-        yield Reason(f"{path}.{key}", f"{value} is out of range", remedy)
+        yield Refusal(f"{path}.{key}", f"{value} is out of range", remedy)
 
 
 def narrowed(value: int) -> int:
@@ -57,23 +57,23 @@ def narrowed(value: int) -> int:
     return value & _UINT32
 
 
-def string_reasons(holder: Mapping[str, Any], key: str, path: str) -> Iterator[Reason]:
+def string_reasons(holder: Mapping[str, Any], key: str, path: str) -> Iterator[Refusal]:
     """Yield what keeps ``holder[key]``, if it is there, from being a string."""
     if key in holder and not isinstance(holder[key], str):
-        yield Reason(f"{path}.{key}", f"{shown(holder[key])} is not a string", "write a string")
+        yield Refusal(f"{path}.{key}", f"{shown(holder[key])} is not a string", "write a string")
 
 
-def bool_reasons(holder: Mapping[str, Any], key: str, path: str) -> Iterator[Reason]:
+def bool_reasons(holder: Mapping[str, Any], key: str, path: str) -> Iterator[Refusal]:
     """Yield what keeps ``holder[key]``, if it is there, from being true or false."""
     if key in holder and not isinstance(holder[key], bool):
-        yield Reason(f"{path}.{key}", f"{shown(holder[key])} is not a boolean", "write true or false")
+        yield Refusal(f"{path}.{key}", f"{shown(holder[key])} is not a boolean", "write true or false")
 
 
 def choice_reasons(
     holder: Mapping[str, Any], key: str, options: tuple[str, ...], path: str
-) -> Iterator[Reason]:
+) -> Iterator[Refusal]:
     """Yield what keeps ``holder[key]``, if it is there, from being one of ``options``."""
     yield from string_reasons(holder, key, path)
     if key in holder and holder[key] not in options:
         remedy = "write " + " or ".join(f'"{option}"' for option in options)
-        yield Reason(f"{path}.{key}", f"{shown(holder[key])} is unknown", remedy)
+        yield Refusal(f"{path}.{key}", f"{shown(holder[key])} is unknown", remedy)

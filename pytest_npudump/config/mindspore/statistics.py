@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.checker_verdict import Reason, one_of, shown
+from pytest_npudump.config.checker_verdict import Refusal, one_of, shown
 from pytest_npudump.config.mindspore.parser_state import ParserState, choice_reasons, string_reasons
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _HASHES = ("hash", "hash:sha1", "hash:md5")
 _FIRST_WITH_HASHES = (2, 10)
 
 
-def saved_data_reasons(common: dict[str, Any], state: ParserState, path: str) -> Iterator[Reason]:
+def saved_data_reasons(common: dict[str, Any], state: ParserState, path: str) -> Iterator[Refusal]:
     """Yield what is wrong with ``saved_data``."""
     yield from string_reasons(common, "saved_data", path)
     state.saved_data = common.get("saved_data", "tensor")
@@ -38,13 +38,13 @@ def saved_data_reasons(common: dict[str, Any], state: ParserState, path: str) ->
     if state.saved_data == "tensor":
         return
     if state.device == "CPU":
-        yield Reason(f"{path}.saved_data", "statistics are not written on CPU", 'write "tensor"')
+        yield Refusal(f"{path}.saved_data", "statistics are not written on CPU", 'write "tensor"')
     if state.device == "Ascend" and not state.e2e and state.file_format != "npy":
         remedy = 'add "file_format": "npy", or e2e_dump_settings'
-        yield Reason(f"{path}.saved_data", "statistics need npy in an asynchronous dump", remedy)
+        yield Refusal(f"{path}.saved_data", "statistics need npy in an asynchronous dump", remedy)
 
 
-def statistics_reasons(common: dict[str, Any], state: ParserState, path: str) -> Iterator[Reason]:
+def statistics_reasons(common: dict[str, Any], state: ParserState, path: str) -> Iterator[Refusal]:
     """Yield the categories of ``statistic_category`` that there are none of."""
     _settle_calculation(state)
     place = f"{path}.statistic_category"
@@ -55,12 +55,12 @@ def statistics_reasons(common: dict[str, Any], state: ParserState, path: str) ->
         return
     categories = common["statistic_category"]
     if not isinstance(categories, list):
-        yield Reason(place, f"{shown(categories)} is not an array", 'write ["max", "min"]')
+        yield Refusal(place, f"{shown(categories)} is not an array", 'write ["max", "min"]')
         return
     known = _CATEGORIES + (_HASHES if state.version >= _FIRST_WITH_HASHES else ())
     for index, category in enumerate(categories):
         if not isinstance(category, str) or category not in known:
-            yield Reason(f"{place}[{index}]", f"{shown(category)} is unknown", one_of(known, category))
+            yield Refusal(f"{place}[{index}]", f"{shown(category)} is unknown", one_of(known, category))
         elif state.stat_calc_mode == "device" and category not in _ON_DEVICE:
             state.warn(f"{place}[{index}]: {shown(category)} is computed on the host only, so it is left out")
 

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl.steps import step_reasons
-from pytest_npudump.config.checker_verdict import MOST_REASONS, Reason, Verdict, few, one_of, shown
+from pytest_npudump.config.checker_verdict import (
+    MOST_REASONS,
+    CheckerVerdict,
+    Refusal,
+    few,
+    one_of,
+    shown,
+)
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
 
 if TYPE_CHECKING:
@@ -35,7 +42,7 @@ _STEP = re.compile(rf"(?:{_STEPS}(?:\|{_STEPS})*\|?)?\n?\Z")
 _LAYER = re.compile(r'[0-9a-zA-Z_" /\\.]*\n?\Z')
 
 
-def validate(text: bytes, *, cwd: Path | None = None) -> Verdict:
+def validate(text: bytes, *, cwd: Path | None = None) -> CheckerVerdict:
     """Return what TorchAir makes of a JSON object of ``dump_config`` options.
 
     ``need_dump`` is whether ``enable_dump`` or ``dump_config_path`` is set, ``dump_type`` stays empty.
@@ -47,89 +54,91 @@ def validate(text: bytes, *, cwd: Path | None = None) -> Verdict:
     try:
         options = parse(text)
     except StrictJsonError as error:
-        return Verdict(
-            accepted=False, reasons=(Reason("", f"not JSON: {error}", "write an object of options"),)
+        return CheckerVerdict(
+            accepted=False, reasons=(Refusal("", f"not JSON: {error}", "write an object of options"),)
         )
     if not isinstance(options, dict):
         problem = f"{shown(options)} is not an object"
-        return Verdict(accepted=False, reasons=(Reason("", problem, 'write {"enable_dump": true, ...}'),))
+        return CheckerVerdict(
+            accepted=False, reasons=(Refusal("", problem, 'write {"enable_dump": true, ...}'),)
+        )
     return validate_options(options, cwd=cwd)
 
 
-def validate_options(options: Mapping[str, Any], *, cwd: Path | None = None) -> Verdict:
+def validate_options(options: Mapping[str, Any], *, cwd: Path | None = None) -> CheckerVerdict:
     """Return what TorchAir makes of these options, set one after the other."""
     base = Path.cwd() if cwd is None else cwd
     wrong = (reason for name, value in options.items() for reason in _option_reasons(name, value, base))
     reasons = tuple(islice(wrong, MOST_REASONS))
     if reasons:
-        return Verdict(accepted=False, reasons=reasons)
+        return CheckerVerdict(accepted=False, reasons=reasons)
     need_dump = bool(options.get("enable_dump")) or options.get("dump_config_path") is not None
-    return Verdict(accepted=True, warnings=tuple(_warnings(options)), need_dump=need_dump)
+    return CheckerVerdict(accepted=True, warnings=tuple(_warnings(options)), need_dump=need_dump)
 
 
-def _option_reasons(name: str, value: object, cwd: Path) -> Iterator[Reason]:
+def _option_reasons(name: str, value: object, cwd: Path) -> Iterator[Refusal]:
     if name in _CHOICES:
         yield from _choice(name, value)
     elif name in _CHECKS:
         yield from _CHECKS[name](value, cwd)
     else:
-        yield Reason(name, "no such option (ValueError)", one_of(OPTIONS, name))
+        yield Refusal(name, "no such option (ValueError)", one_of(OPTIONS, name))
 
 
-def _choice(name: str, value: object) -> Iterator[Reason]:
+def _choice(name: str, value: object) -> Iterator[Refusal]:
     allowed = _CHOICES[name]
     if value in allowed:
         return
     remedy = "write true or false" if isinstance(allowed[0], bool) else one_of(map(str, allowed), value)
-    yield Reason(name, f"{shown(value)} is not one of {json.dumps(allowed)} (ValueError)", remedy)
+    yield Refusal(name, f"{shown(value)} is not one of {json.dumps(allowed)} (ValueError)", remedy)
 
 
-def _dump_path(value: object, cwd: Path) -> Iterator[Reason]:
+def _dump_path(value: object, cwd: Path) -> Iterator[Refusal]:
     if value is not None and not isinstance(value, str):
         yield from _not_a_path("dump_path", value)
     elif value is None or not _test(os.path.isdir, value, cwd):
         problem = f"{shown(value)} is not an existing directory (FileNotFoundError)"
-        yield Reason("dump_path", problem, f"create it first; relative paths start from {cwd}")
+        yield Refusal("dump_path", problem, f"create it first; relative paths start from {cwd}")
 
 
-def _config_path(value: object, cwd: Path) -> Iterator[Reason]:
+def _config_path(value: object, cwd: Path) -> Iterator[Refusal]:
     name = "dump_config_path"
     if value is None:
         return
     if value == "":
-        yield Reason(name, "empty (ValueError)", "name the acl.json, or leave the option out")
+        yield Refusal(name, "empty (ValueError)", "name the acl.json, or leave the option out")
     elif not isinstance(value, str):
         yield from _not_a_path(name, value)
     elif not (value.endswith(".json") and _test(os.path.isfile, value, cwd)):
         problem = f"{shown(value)} is not an existing file that ends in .json (FileNotFoundError)"
-        yield Reason(name, problem, f"create it first; relative paths start from {cwd}")
+        yield Refusal(name, problem, f"create it first; relative paths start from {cwd}")
 
 
-def _not_a_path(name: str, value: object) -> Iterator[Reason]:
-    yield Reason(name, f"{shown(value)} is not a path", "write it as a string")
+def _not_a_path(name: str, value: object) -> Iterator[Refusal]:
+    yield Refusal(name, f"{shown(value)} is not a path", "write it as a string")
 
 
 def _test(test: Callable[[str], bool], path: str, cwd: Path) -> bool:
     return bool(path) and "\0" not in path and test(str(cwd / path))
 
 
-def _dump_step(value: object, _: Path) -> Iterator[Reason]:
+def _dump_step(value: object, _: Path) -> Iterator[Refusal]:
     yield from _pattern("dump_step", value, _STEP, 'write steps as "0|1|2-5|6"')
 
 
-def _dump_layer(value: object, _: Path) -> Iterator[Reason]:
+def _dump_layer(value: object, _: Path) -> Iterator[Refusal]:
     remedy = 'write names separated by blanks: "Mul_1 Add1"'
     yield from _pattern("dump_layer", value, _LAYER, remedy)
 
 
-def _pattern(name: str, value: object, pattern: re.Pattern[str], remedy: str) -> Iterator[Reason]:
+def _pattern(name: str, value: object, pattern: re.Pattern[str], remedy: str) -> Iterator[Refusal]:
     if not isinstance(value, str):
-        yield Reason(name, f"{shown(value)} is not a string (TypeError)", remedy)
+        yield Refusal(name, f"{shown(value)} is not a string (TypeError)", remedy)
     elif not pattern.match(value):
-        yield Reason(name, f"{shown(value)} is refused (ValueError)", remedy)
+        yield Refusal(name, f"{shown(value)} is refused (ValueError)", remedy)
 
 
-_CHECKS: dict[str, Callable[[object, Path], Iterator[Reason]]] = {
+_CHECKS: dict[str, Callable[[object, Path], Iterator[Refusal]]] = {
     "dump_path": _dump_path,
     "dump_config_path": _config_path,
     "dump_step": _dump_step,

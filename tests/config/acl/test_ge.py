@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pytest_npudump.config.acl.ge import validate
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.checker_verdict import Verdict
+    from pytest_npudump.config.checker_verdict import CheckerVerdict
 
 
-def check(dump: Any) -> Verdict:
+def check(dump: Any) -> CheckerVerdict:
     return validate(json.dumps({"dump": dump}).encode())
 
 

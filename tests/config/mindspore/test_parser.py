@@ -11,7 +11,7 @@ from pytest_npudump.config.checker_verdict import MOST_REASONS
 from pytest_npudump.config.mindspore.parser import DEVICES, validate
 
 if TYPE_CHECKING:
-    from pytest_npudump.config.checker_verdict import Verdict
+    from pytest_npudump.config.checker_verdict import CheckerVerdict
 
 COMMON = {
     "dump_mode": 0,
@@ -27,7 +27,7 @@ COMMON = {
 
 def check(
     common: dict[str, Any], e2e: dict[str, Any] | None = None, device: str = "CPU", **options: Any
-) -> Verdict:
+) -> CheckerVerdict:
     root = {
         "common_dump_settings": {**COMMON, **common},
         "e2e_dump_settings": {"enable": True} if e2e is None else e2e,
