@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.errors import GoldenError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 REPEATS = "repeats"
@@ -33,6 +33,7 @@ MEASURABLE = (*STATISTICS[:MEASURED], PROJECTIONS)
 _NUMBER = r"(?:-|[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]{1,3})?|inf)"
 CELL = re.compile(rf"-|~?{_NUMBER}(?:,{_NUMBER}){{3,4}}")
 EXPECTED_CELL = "noise, expected such as 1.2e-6,3e-7,-,4e-8"
+_T = TypeVar("_T")
 _UP = Context(prec=2, rounding=ROUND_CEILING)
 
 
@@ -135,15 +136,16 @@ def repeats_of(extra: Mapping[str, Any], path: Path) -> Repeats | None:
     Raises:
         GoldenError: the key is not as it is written.
     """
-    found = extra.get(REPEATS)
-    if found is None:
-        return None
-    if isinstance(found, dict):
-        runs, named, compared = (found.get(key) for key in ("runs", "not_deterministic", "compared"))
-        known = not found.keys() - {"runs", "not_deterministic", "compared"}
-        if known and _counts(runs) and (compared is None or _counts(compared)) and _texts(named or []):
-            return Repeats(int(runs or 1), tuple(named or ()), compared)
-    raise _bad(path, REPEATS, found, "a mapping with runs (1 or more) and not_deterministic (layers)")
+    expected = "a mapping with runs (1 or more) and not_deterministic (layers)"
+    return _from_head(extra, path, REPEATS, _repeats, expected)
+
+
+def _repeats(found: dict[str, Any]) -> Repeats | None:
+    runs, named, compared = (found.get(key) for key in ("runs", "not_deterministic", "compared"))
+    known = not found.keys() - {"runs", "not_deterministic", "compared"}
+    if known and _counts(runs) and (compared is None or _counts(compared)) and _texts(named or []):
+        return Repeats(int(runs or 1), tuple(named or ()), compared)
+    return None
 
 
 def calibration_of(extra: Mapping[str, Any], path: Path) -> Calibration | None:
@@ -156,15 +158,18 @@ def calibration_of(extra: Mapping[str, Any], path: Path) -> Calibration | None:
     Raises:
         GoldenError: the key is not as it is written.
     """
-    found = extra.get(CALIBRATION)
-    if found is None:
+    expected = "a mapping with members, factor (1 or more) and varied (words)"
+    return _from_head(extra, path, CALIBRATION, _calibration, expected)
+
+
+def _calibration(found: dict[str, Any]) -> Calibration | None:
+    if found.keys() != {"members", "factor", "varied"}:
         return None
-    if isinstance(found, dict) and found.keys() == {"members", "factor", "varied"}:
-        members, factor, varied = found["members"], found["factor"], found["varied"]
-        number = isinstance(factor, int | float) and not isinstance(factor, bool) and 1 <= factor < 1e6  # noqa: PLR2004 - any sane factor
-        if _counts(members) and number and _texts(varied):
-            return Calibration(members, float(factor), tuple(varied))
-    raise _bad(path, CALIBRATION, found, "a mapping with members, factor (1 or more) and varied (words)")
+    members, factor, varied = found["members"], found["factor"], found["varied"]
+    number = isinstance(factor, int | float) and not isinstance(factor, bool) and 1 <= factor < 1e6  # noqa: PLR2004 - any sane factor
+    if _counts(members) and number and _texts(varied):
+        return Calibration(members, float(factor), tuple(varied))
+    return None
 
 
 def _counts(value: object) -> bool:
@@ -175,11 +180,19 @@ def _texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
-def _bad(path: Path, key: str, found: object, expected: str) -> GoldenError:
-    return GoldenError(
-        f"{path}: {key} is {found!r}, expected {expected}. Restore the file from version control, or approve "
-        f"anew with --npudump-update-golden"
-    )
+def _from_head(
+    extra: Mapping[str, Any], path: Path, key: str, read: Callable[[dict[str, Any]], _T | None], expected: str
+) -> _T | None:
+    found = extra.get(key)
+    if found is None:
+        return None
+    value = read(found) if isinstance(found, dict) else None
+    if value is None:
+        raise GoldenError(
+            f"{path}: {key} is {found!r}, expected {expected}. Restore the file from version control, or "
+            f"approve anew with --npudump-update-golden"
+        )
+    return value
 
 
 def columns_text(cells: Sequence[Noise]) -> tuple[str, ...]:

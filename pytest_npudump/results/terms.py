@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
@@ -16,7 +17,6 @@ from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from pytest_npudump.results.entry import Entry
 
@@ -93,16 +93,23 @@ class Terms:
         return Tolerances(self.preset or preset, tuple(rules))
 
 
-def find_root(entries: Iterable[Entry], start: Path) -> Path:
-    """Return the folder that results' paths are relative to: the nearest, upwards, with a test's file.
+def terms_at(entries: Iterable[Entry], root: Path | None, golden_dir: Path | None) -> Terms:
+    """Return the terms of the runs themselves, wherever their repository and goldens lie.
 
     Args:
         entries: the results.
-        start: where to begin.
+        root: of the repository; None for where it is found from the working directory.
+        golden_dir: the folder of the golden files; None for that of each run.
 
     Raises:
-        ResultsError: there is none.
+        ResultsError: there is no root.
     """
+    found = root or _find_root(entries, Path.cwd())
+    return Terms(found.absolute(), golden_dir.absolute() if golden_dir else None)
+
+
+def _find_root(entries: Iterable[Entry], start: Path) -> Path:
+    """Return the folder that results' paths are relative to: the nearest, upwards, with a test's file."""
     files = [str(entry.data["test_file"].get("path")) for entry in entries]
     for folder in (start, *start.parents):
         if any((folder / file).is_file() for file in files):

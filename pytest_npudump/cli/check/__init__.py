@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.options import NUMERICS, add_json_option
+from pytest_npudump.cli.common.options import NUMERICS, add_json_option, add_place_options
 
 if TYPE_CHECKING:
     import argparse
@@ -20,19 +20,7 @@ DESCRIPTION = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("results", type=Path, metavar="RESULTS", help="the folder of a session's results")
-    parser.add_argument(
-        "--root",
-        type=Path,
-        metavar="DIR",
-        help="the repository's root, as pytest's rootdir; default: the nearest folder, upwards, in which a "
-        "test of the results lies",
-    )
-    parser.add_argument(
-        "--golden-dir",
-        type=Path,
-        metavar="DIR",
-        help="other goldens: a folder laid out like that of the runs",
-    )
+    add_place_options(parser)
     parser.add_argument("--preset", default="", help="a tolerance preset in place of each test's")
     parser.add_argument(
         "--numerics",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.terminal import verdict_lines
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge
-from pytest_npudump.results.terms import Terms, find_root
+from pytest_npudump.results.terms import terms_at
 
 if TYPE_CHECKING:
     import argparse
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import Results
     from pytest_npudump.results.rejudge import Rejudged
+    from pytest_npudump.results.terms import Terms
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,9 +49,9 @@ def _terms(arguments: argparse.Namespace, entries: Sequence[Entry]) -> Terms:
         from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
 
         tolerances = load_tolerances(arguments.tolerances)
-    root = arguments.root or (Path.cwd() if arguments.golden_dir else find_root(entries, Path.cwd()))
-    golden_dir = arguments.golden_dir.absolute() if arguments.golden_dir else None
-    return Terms(root.absolute(), golden_dir, arguments.preset, tolerances, arguments.numerics)
+    root = arguments.root or (Path.cwd() if arguments.golden_dir else None)
+    places = terms_at(entries, root, arguments.golden_dir)
+    return replace(places, preset=arguments.preset, tolerances=tolerances, numerics=arguments.numerics)
 
 
 def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:

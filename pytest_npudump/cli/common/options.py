@@ -41,6 +41,23 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_place_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--root`` and ``--golden-dir``, of commands that read kept results."""
+    parser.add_argument(
+        "--root",
+        type=Path,
+        metavar="DIR",
+        help="the repository's root, as pytest's rootdir; default: the nearest folder, upwards, in which a "
+        "test of the results lies",
+    )
+    parser.add_argument(
+        "--golden-dir",
+        type=Path,
+        metavar="DIR",
+        help="other goldens: a folder laid out like that of the runs",
+    )
+
+
 def add_layout_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--layout``."""
     parser.add_argument(

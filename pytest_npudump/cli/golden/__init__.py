@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.options import add_json_option
+from pytest_npudump.cli.common.options import add_json_option, add_place_options
 
 if TYPE_CHECKING:
     import argparse
@@ -146,14 +146,7 @@ def _add_tests(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the folder of a session's results; default: that in pytest's cache, here or in a folder above",
     )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        metavar="DIR",
-        help="the repository's root, as pytest's rootdir; default: the nearest folder, upwards, in which a "
-        "test of the results lies",
-    )
-    parser.add_argument("--golden-dir", type=Path, metavar="DIR", help="the goldens, if they lie elsewhere")
+    add_place_options(parser)
 
 
 def _pending(parser: argparse.ArgumentParser) -> None:

@@ -50,11 +50,8 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
     yield from columns([_row(measured, row) for row in widest[: limit or None]], _HEADER)
     if limit and len(widest) > limit:
         yield f"... and {len(widest) - limit} more"
-    if blind := [key for key, _ in widest if measured.widens and measured.sees_nothing(key)]:
-        yield (
-            f"sees nothing: max and avg of {len(blind)} tensors may change by all of their scale (first: "
-            f"{blind[0]})"
-        )
+    if measured.widens and (blind := measured.describe_blind(key for key, _ in widest)):
+        yield blind
 
 
 def _repeats(golden: Golden) -> str:

@@ -12,7 +12,7 @@ from pytest_npudump.request import matches_any
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.folder import LINES, ResultsFolder
 from pytest_npudump.results.pending_run import Pending, pending_of
-from pytest_npudump.results.terms import Terms, find_root
+from pytest_npudump.results.terms import terms_at
 
 if TYPE_CHECKING:
     import argparse
@@ -54,9 +54,7 @@ def read_waiting(arguments: argparse.Namespace) -> WaitingRuns:
     """
     folder = ResultsFolder(arguments.results or _cached(Path.cwd()))
     results = folder.read()
-    root = arguments.root or find_root(results.entries, Path.cwd())
-    golden_dir = arguments.golden_dir.absolute() if arguments.golden_dir else None
-    pending = pending_of(folder, results, Terms(root.absolute(), golden_dir))
+    pending = pending_of(folder, results, terms_at(results.entries, arguments.root, arguments.golden_dir))
     return WaitingRuns(folder, results, _chosen(pending, arguments.tests))
 
 

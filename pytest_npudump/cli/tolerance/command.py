@@ -66,12 +66,8 @@ def _lines(found: list[Allowance], measured: Calibrated | None, *, each: bool) -
     if blind:
         yield f"zeros would pass in a statistic of {len(blind)} tensors (first: {blind[0]})"
     keys = dict.fromkeys(allowance.key for allowance in found)
-    unseen = [key for key in keys if measured is not None and measured.sees_nothing(key)]
-    if unseen:
-        yield (
-            f"measured so wide that it sees nothing: max and avg of {len(unseen)} tensors may change by all "
-            f"of their scale (first: {unseen[0]})"
-        )
+    if measured is not None and (unseen := measured.describe_blind(keys)):
+        yield f"measured so wide that it {unseen}"
 
 
 def _by_rule(found: Iterable[Allowance]) -> Iterator[tuple[str, ...]]:

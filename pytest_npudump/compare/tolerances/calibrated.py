@@ -98,6 +98,16 @@ class Calibrated:
         found = self.noise.get(key)
         return found is not None and all(self.factor * found.by_statistic[name] >= 1 for name in _SEEN_BY)
 
+    def describe_blind(self, keys: Iterable[str]) -> str:
+        """Say of how many tensors among ``keys`` the bounds see nothing; "" where of none."""
+        blind = [key for key in keys if self.sees_nothing(key)]
+        if not blind:
+            return ""
+        return (
+            f"sees nothing: max and avg of {len(blind)} tensors may change by all of their scale (first: "
+            f"{blind[0]})"
+        )
+
 
 def calibrated_of(golden: Golden) -> Calibrated | None:
     """Return what was measured with a golden; None where it says nothing of repetition or noise.
