@@ -23,10 +23,10 @@ from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
 from pytest_npudump.regression.abnormal_end import after_death, after_failed_body, after_unended_dump
 from pytest_npudump.regression.calibration.series import measure, vary
 from pytest_npudump.regression.calibration.verdict_of_members import conclude, unmeasured, unrecorded
+from pytest_npudump.regression.case import delete_dumps, make_folder
 from pytest_npudump.regression.case_state import CaseState
 from pytest_npudump.regression.first_run.judge import judge, probe
 from pytest_npudump.regression.outcome import PENDING, FirstRun, Result
-from pytest_npudump.regression.run.dumps_folder import delete_dumps, make_folder
 from pytest_npudump.regression.second_run.agreed_plan import agreed_plan
 from pytest_npudump.regression.second_run.examine import examine_second_run
 

@@ -13,8 +13,8 @@ from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
 from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS, conclude, how_it_stopped
 from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, RESULT
+from pytest_npudump.regression.case import delete_dumps, make_folder
 from pytest_npudump.regression.case_state import CaseState
-from pytest_npudump.regression.run.dumps_folder import delete_dumps, make_folder
 from pytest_npudump.regression.run.unwritten import looks_for_unwritten
 from pytest_npudump.storage.mailbox import load_bytes
 

@@ -1,4 +1,4 @@
 """The first run judged: ``judge`` reads its dump and records it, or compares it with the golden.
 
-``judge_snapshot`` is the comparison, by the ``bounds`` that hold; ``golden_elements`` compares its tensors.
+``judge_snapshot`` is the comparison, ``golden_elements`` that of tensors.
 """

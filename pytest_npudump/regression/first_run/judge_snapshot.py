@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
-from pytest_npudump.compare.tolerances.numerics import SAME
+from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, Numerics, numerics_of
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenMissingError
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.first_run.bounds import changes, numerics_for
 from pytest_npudump.regression.first_run.golden_elements import judge_elements
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.record import left_out_notes
@@ -23,10 +22,16 @@ from pytest_npudump.regression.run.snapshot import problems_of
 from pytest_npudump.regression.run.unwritten import entries_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.run.snapshot import Snapshot
+
+CHANGE = "change"
+"""The value of ``--npudump-fail-on`` with which a value that is not the golden's fails its test."""
 
 _NOTHING_JUDGED = (
     "no value was judged: the golden and the dump share neither a finite statistic nor a hash of any tensor "
@@ -55,7 +60,7 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
         GoldenError: the golden's tensors cannot be read.
     """
     environment = case.goldens.differences(golden, snapshot.facts)
-    numerics = numerics_for(case, environment, snapshot.facts)
+    numerics = _numerics_for(case, environment, snapshot.facts)
     measured = calibrated_of(golden)
     tolerances = case.tolerances.under(numerics.bounds).with_measured(measured)
     comparison = compare_runs(golden.table, snapshot.table, tolerances)
@@ -73,7 +78,7 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
         *changed(golden, snapshot.empty),
         *problems_of(case, snapshot, known),
         *lost,
-        *changes(case, comparison),
+        *_changes(case, comparison),
     )
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
@@ -104,3 +109,20 @@ def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
         f"safetensors file from version control, or approve anew with --npudump-update-golden"
     )
     return (problem,)
+
+
+def _numerics_for(
+    case: Case, differences: Mapping[str, tuple[str, str]], facts: Mapping[str, str]
+) -> Numerics:
+    """Decide by what produced the golden and this run; the marker, then the option, may have decided."""
+    option = case.settings.numerics or AUTO
+    return numerics_of(differences, facts, marker=case.request.numerics, option=option)
+
+
+def _changes(case: Case, comparison: Comparison) -> tuple[str, ...]:
+    """Return the problem that values within tolerance are, where the run is to fail for any change."""
+    if case.settings.fail_on != CHANGE or not comparison.changed:
+        return ()
+    words = f"{comparison.changed} of {comparison.expected} tensors changed within tolerance"
+    way_out = "--npudump-fail-on=change lets nothing pass but the golden's own digits"
+    return (f"{words}, first {comparison.first_within}; {way_out}",)

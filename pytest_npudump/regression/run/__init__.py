@@ -2,5 +2,5 @@
 
 What a dump does not tell: ``diagnose`` why it holds nothing, ``unwritten`` what no kernel wrote,
 ``empty_operators`` which ones left no file, ``definitions`` by which statistics were made, ``dataflow`` which
-tensor feeds which. ``dumps_folder`` is where dumps lie, and what is left of them.
+tensor feeds which.
 """
