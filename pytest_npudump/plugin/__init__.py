@@ -4,8 +4,8 @@
 test is a ``marker/`` that asks and a ``runtest/`` that is run and reported; ``fixture`` is what it sees.
 ``isolation/`` gives it processes of its own, ``session_runtime`` the runtime. ``keeper`` writes what a
 session keeps, ``ci/`` serves who runs it. ``paths`` and ``memory_folder`` are where files lie, ``terminal/``
-prints. ``collected`` and ``golden_owners`` are plugins of their own, for the command, as is ``bisect_exit`` for
-``git bisect``; ``_compat`` all that is private of pytest.
+prints. ``collected`` and ``golden_owners`` are plugins of their own, for the command, as is ``bisect_exit``
+for git; ``_compat`` all that is private of pytest.
 """
 
 from pytest_npudump.plugin.hooks import (
