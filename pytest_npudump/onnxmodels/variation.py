@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 
@@ -36,58 +34,83 @@ class Variation:
 PLAIN = Variation()
 
 
+INPUTS, THREADS, OPTIMISATION = "inputs", "threads", "optimisation"
+"""What a runtime may be able to vary, as a golden keeps it."""
+
+
 @dataclass(slots=True)
 class Varying:
-    """What varies in a machine at present.
+    """What varies in a machine at present, and what came of it.
 
     Attributes:
         variation: of models that are loaded or run from now on.
+        perturbed: names of inputs that were perturbed since the last variation began.
         unperturbed: names of inputs that were left as they are, as they hold no floating-point values.
+        unreached: inputs that were left as they are for another reason, in words.
     """
 
     variation: Variation = PLAIN
+    perturbed: set[str] = field(default_factory=set)
     unperturbed: set[str] = field(default_factory=set)
+    unreached: set[str] = field(default_factory=set)
+
+    def begin(self, variation: Variation) -> None:
+        """Vary so from now on; what came of the last variation can be read until another one begins."""
+        self.variation = variation
+        if not variation.plain:
+            for names in (self.perturbed, self.unperturbed, self.unreached):
+                names.clear()
 
     def feeds(self, feeds: dict[str, Tensor], execution: int) -> dict[str, Tensor]:
-        """Return the inputs of an execution as they are to be."""
+        """Return the inputs of an execution as they are to be; the same mapping where none is perturbed."""
         if self.variation.seed is None:
             return feeds
-        changed, left = perturbed(feeds, self.variation.seed, execution)
-        self.unperturbed |= left
+        changed = dict(feeds)
+        for number, (name, tensor) in enumerate(feeds.items()):
+            moved = self.moved(name, tensor.data, (execution, number))
+            if moved is not None:
+                changed[name] = replace(tensor, data=moved)
         return changed
 
+    def moved(self, name: str, array: np.ndarray, place: tuple[int, int]) -> np.ndarray | None:
+        """Return one input as it is to be, and note its name; None where it stays as it is.
 
-def perturbed(feeds: Mapping[str, Tensor], seed: int, execution: int) -> tuple[dict[str, Tensor], set[str]]:
-    """Change each element of floating-point inputs by about one unit in the last place: ``x (1 + a u)``.
+        Args:
+            name: of the input, for reports.
+            array: its values.
+            place: which execution of the run it is of, and which of its inputs it is, from 0.
+        """
+        if self.variation.seed is None:
+            return None
+        moved = perturbed(array, (self.variation.seed, *place))
+        (self.unperturbed if moved is None else self.perturbed).add(name)
+        return moved
+
+
+def perturbed(array: np.ndarray, seed: tuple[int, ...]) -> np.ndarray | None:
+    """Change each element of an input by about one unit in the last place: ``x (1 + a u)``.
 
     ``u`` is uniform in [-1, 1] and ``a`` the step of the type at 1 (numpy's ``eps``), so that an element
     stays or goes to a neighbour. Zeros, NaN and infinities stay, as does what would become an infinity.
 
     Args:
-        feeds: the inputs of one execution by name.
-        seed: the member's; the same seed, input and execution give the same values.
-        execution: which one of the model it is, from 0.
+        array: the input, of any shape.
+        seed: the same one gives the same values.
 
     Returns:
-        The inputs, and the names of those that hold no floating-point values and are as they were.
+        As many elements of the same type; None for a type that holds no floating-point values.
     """
     import ml_dtypes  # noqa: PLC0415 - only in a calibration
 
-    changed, left = dict(feeds), set()
-    for number, (name, tensor) in enumerate(feeds.items()):
-        array = tensor.data
-        if array.dtype.kind in "iub?":
-            left.add(name)
-            continue
-        try:
-            step = float(ml_dtypes.finfo(array.dtype).eps)  # type: ignore[no-untyped-call]
-        except ValueError:
-            left.add(name)
-            continue
-        u = np.random.default_rng((seed, execution, number)).uniform(-1, 1, array.shape)
-        wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            moved = (wide * (1 + step * u)).astype(array.dtype)
-        # A mask of the type's lowest value would become an infinity, and the model's values NaN.
-        changed[name] = replace(tensor, data=np.where(np.isfinite(moved), moved, array))
-    return changed, left
+    if array.dtype.kind in "iub?":
+        return None
+    try:
+        step = float(ml_dtypes.finfo(array.dtype).eps)  # type: ignore[no-untyped-call]
+    except ValueError:
+        return None
+    u = np.random.default_rng(seed).uniform(-1, 1, array.shape)
+    wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = (wide * (1 + step * u)).astype(array.dtype)
+    # A mask of the type's lowest value would become an infinity, and the model's values NaN.
+    return np.where(np.isfinite(moved), moved, array)

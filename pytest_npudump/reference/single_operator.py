@@ -11,7 +11,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array, onnx_number
-from pytest_npudump.onnxmodels.variation import perturbed
+from pytest_npudump.onnxmodels.variation import Variation, Varying
 from pytest_npudump.reference.rounded_model import EXACT_INPUTS, ROUNDED
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class SingleOperator:
         Raises:
             ModelError: onnxruntime cannot run it on these inputs.
         """
-        feeds = self._feeds if seed is None else perturbed(self._feeds, seed, 0)[0]
+        feeds = Varying(Variation(seed=seed)).feeds(self._feeds, 0)
         found = sessions.run(self._session, feeds, self._outputs)
         numbers = {name: t for name, t in found.items() if BY_NAME[t.dtype.name].kind != "opaque"}
         return {name: tensor.data.reshape(tensor.shape) for name, tensor in numbers.items()}

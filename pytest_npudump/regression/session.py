@@ -82,8 +82,10 @@ class CaseSession:
         Raises:
             NpudumpError: the runtime cannot end it.
         """
-        self.case.runtime.stop()
-        vary(self.case, 0)
+        try:
+            self.case.runtime.stop()
+        finally:
+            vary(self.case, 0)
 
     def finish(self, *, repeatable: bool = True) -> None:
         """Judge what the first run dumped, or explain the failure by what the second one did.

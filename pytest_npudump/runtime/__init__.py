@@ -11,10 +11,12 @@ tells apart.
     activity.py   the protocol's ``Activity``, and what leaves a dump empty
     client.py     the client's own functions, and what their answers mean
     model.py      the protocol's ``ModelSession``, where the runtime loads model files
+    varied_*.py   whose calls get perturbed inputs in a calibration
 
 ``emulator/`` is pyACL's adapter over another module ``acl``. To add a runtime, add
 such a folder and its line in ``registry``; one in another package is an entry point instead.
 
 Shared between them: ``acl/`` by those over ACL, ``graphs/`` by those in whose process torch may run,
-``external/`` (programs of their own process) and ``replaced`` (functions that are looked at) by all.
+``external/`` (programs of their own process), ``replaced`` (functions that are looked at) and
+``perturbed_inputs`` (of a calibration) by all.
 """

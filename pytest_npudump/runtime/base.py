@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.emulator.dumps.recorder import Execution
-    from pytest_npudump.onnxmodels.variation import Variation
+    from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.request import RunRequest
 
 
@@ -175,14 +175,22 @@ class RecordingRuntime(Protocol):
 
 @runtime_checkable
 class VaryingRuntime(Protocol):
-    """A runtime that can vary what legitimately differs between runs, for a calibration."""
+    """A runtime that can vary what legitimately differs between runs, for a calibration.
+
+    Attributes:
+        varies: what it can vary, of ``inputs``, ``threads`` and ``optimisation``.
+        seen_as_inputs: which calls it takes for those of a model, whose inputs it perturbs, in words.
+    """
+
+    varies: frozenset[str]
+    seen_as_inputs: str
 
     def vary(self, variation: Variation) -> None:
         """Have models that are loaded or run from here on vary so; ``Variation()`` ends it."""
 
     @property
-    def unperturbed(self) -> Collection[str]:
-        """Names of model inputs that were left as they are, as they hold no floating-point values."""
+    def varying(self) -> Varying:
+        """What varies, and which inputs the last variation has reached."""
 
 
 class Activity(Protocol):

@@ -21,11 +21,11 @@ def tensor(array: np.ndarray) -> Tensor:
 
 
 def moved(array: np.ndarray, seed: int = 1, execution: int = 0) -> np.ndarray:
-    found, left = perturbed({"x": tensor(array)}, seed, execution)
-    assert left == set()
-    assert found["x"].data.dtype == array.dtype
-    assert found["x"].data.shape == array.shape
-    return np.asarray(found["x"].data)
+    found = perturbed(array, (seed, execution, 0))
+    assert found is not None
+    assert found.dtype == array.dtype
+    assert found.shape == array.shape
+    return found
 
 
 @given(arrays(np.float32, 16, elements=st.floats(-(2.0**100), 2.0**100, width=32)), st.integers(0, 9))
@@ -68,15 +68,16 @@ def test_a_seed_an_execution_and_an_input_decide() -> None:
     np.testing.assert_array_equal(moved(array, 3), moved(array, 3))
     assert (moved(array, 3) != moved(array, 4)).any()
     assert (moved(array, 3, 0) != moved(array, 3, 1)).any()
-    both, _ = perturbed({"x": tensor(array), "y": tensor(array)}, 3, 0)
+    both = Varying(Variation(seed=3)).feeds({"x": tensor(array), "y": tensor(array)}, 0)
     assert (both["x"].data != both["y"].data).any()
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.bool_, ml_dtypes.int4])
 def test_what_is_no_float_is_left_and_named(dtype: type) -> None:
     array = np.ones(4, dtype)
-    found, left = perturbed({"ids": tensor(array)}, 1, 0)
-    assert (left, found["ids"].data is array) == ({"ids"}, True)
+    varying = Varying(Variation(seed=1))
+    assert varying.feeds({"ids": tensor(array)}, 0)["ids"].data is array
+    assert (varying.unperturbed, varying.perturbed) == ({"ids"}, set())
 
 
 def test_a_plain_run_has_the_inputs_it_was_given() -> None:
@@ -85,7 +86,17 @@ def test_a_plain_run_has_the_inputs_it_was_given() -> None:
     assert varying.variation is PLAIN
     assert varying.variation.plain
     assert varying.feeds(feeds, 0) is feeds
-    varying.variation = Variation(seed=1)
+    varying.begin(Variation(seed=1))
     assert not varying.variation.plain
     varying.feeds(feeds, 0)
-    assert varying.unperturbed == {"ids"}
+    assert (varying.unperturbed, varying.perturbed) == ({"ids"}, {"x"})
+
+
+def test_what_a_variation_reached_can_be_read_until_another_one_begins() -> None:
+    varying = Varying()
+    varying.begin(Variation(seed=2))
+    varying.feeds({"x": tensor(np.ones(4)), "ids": tensor(np.ones(4, np.int32))}, 0)
+    varying.begin(PLAIN)
+    assert (varying.unperturbed, varying.perturbed) == ({"ids"}, {"x"})
+    varying.begin(Variation(seed=3))
+    assert not varying.unperturbed | varying.perturbed

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.onnxmodels.variation import PLAIN, Variation
+from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, PLAIN, THREADS, Variation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 _THREADS = 2
 
 
-def variation_of(member: int, *, varies: bool) -> Variation:
+def variation_of(member: int, varies: Collection[str]) -> Variation:
     """Return what a member differs by.
 
     The first one is a mere repetition, which tells whether the test repeats. All others have their inputs
@@ -20,11 +20,15 @@ def variation_of(member: int, *, varies: bool) -> Variation:
 
     Args:
         member: from 1.
-        varies: whether the runtime can vary anything.
+        varies: what of inputs, threads and optimisation the runtime can vary.
     """
-    if not varies or member == 1:
+    if member == 1:
         return PLAIN
-    return Variation(seed=member, threads=_THREADS if member % 2 else 1, optimised=member % 4 >= 2)  # noqa: PLR2004 - two of four
+    return Variation(
+        seed=member if INPUTS in varies else None,
+        threads=_THREADS if member % 2 and THREADS in varies else 1,
+        optimised=member % 4 >= 2 and OPTIMISATION in varies,  # noqa: PLR2004 - two of four
+    )
 
 
 def varied_words(variations: Iterable[Variation]) -> tuple[str, ...]:
@@ -32,8 +36,8 @@ def varied_words(variations: Iterable[Variation]) -> tuple[str, ...]:
     found = [*variations]
     words = {
         "repeats": any(one.plain for one in found),
-        "inputs": any(one.seed is not None for one in found),
-        "threads": any(one.threads > 1 for one in found),
-        "optimisation": any(one.optimised for one in found),
+        INPUTS: any(one.seed is not None for one in found),
+        THREADS: any(one.threads > 1 for one in found),
+        OPTIMISATION: any(one.optimised for one in found),
     }
     return tuple(word for word, there in words.items() if there)

@@ -37,13 +37,15 @@ class Member:
         variation: in what it differed on purpose.
         strayed: it against the golden, or against what becomes the golden.
         alike: it against the first run; None where something was varied.
-        unperturbed: inputs of models that could not be perturbed.
+        unperturbed: inputs of models that were not perturbed, as they hold no floating-point values.
+        unreached: inputs that were not for another reason, in words.
     """
 
     variation: Variation
     strayed: Deviations
     alike: Deviations | None
     unperturbed: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = ()
 
 
 def vary(case: Case, member: int) -> None:
@@ -55,7 +57,7 @@ def vary(case: Case, member: int) -> None:
     """
     if isinstance(case.runtime, VaryingRuntime):
         wanted = case.settings.calibrate and member and case.request.scene == "model"
-        case.runtime.vary(variation_of(member, varies=True) if wanted else PLAIN)
+        case.runtime.vary(variation_of(member, case.runtime.varies) if wanted else PLAIN)
 
 
 def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Member | str:
@@ -89,8 +91,12 @@ def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Membe
         alike = _under_golden(alike, compare_runs(golden.table, before, tolerances))
     if case.settings.keep_dumps != "all":
         shutil.rmtree(attempt.directory, ignore_errors=True)
-    unperturbed = case.runtime.unperturbed if isinstance(case.runtime, VaryingRuntime) else ()
-    return Member(variation, strayed, alike if variation.plain else None, tuple(sorted(unperturbed)))
+    alike_too = alike if variation.plain else None
+    if member == 1 or not isinstance(case.runtime, VaryingRuntime):
+        return Member(variation, strayed, alike_too)
+    left = case.runtime.varying
+    unperturbed, unreached = tuple(sorted(left.unperturbed)), tuple(sorted(left.unreached))
+    return Member(variation, strayed, alike_too, unperturbed, unreached)
 
 
 def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Golden | None) -> StatsTable:
@@ -112,9 +118,12 @@ def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Golden | None)
 
 def _variation(case: Case, member: int) -> Variation:
     """Return what the run really differed by: programs of their own are out of reach, as are operators."""
-    varies = isinstance(case.runtime, VaryingRuntime) and bool(case.settings.calibrate)
-    reached = case.request.scene == "model" and not case.runtime.activity.programs
-    return variation_of(member, varies=varies and reached)
+    runtime = case.runtime
+    reached = case.request.scene == "model" and not runtime.activity.programs
+    if not isinstance(runtime, VaryingRuntime) or not case.settings.calibrate or not reached:
+        return PLAIN
+    wanted = variation_of(member, runtime.varies)
+    return wanted if runtime.varying.perturbed else replace(wanted, seed=None)
 
 
 def _under_golden(alike: Deviations, comparison: Comparison) -> Deviations:

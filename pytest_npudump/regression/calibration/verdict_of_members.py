@@ -18,9 +18,10 @@ from pytest_npudump.regression.calibration.members import varied_words
 from pytest_npudump.regression.measured_noise import calibrated, once, repeated
 from pytest_npudump.regression.record import golden_to_start_from, record
 from pytest_npudump.regression.reference_outcome import with_reference
+from pytest_npudump.runtime.base import VaryingRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_npudump.compare.stats.deviations import Deviations
     from pytest_npudump.regression.calibration.held_out import HeldOut
@@ -62,7 +63,7 @@ def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun
         return unrecorded(first, _not_calibrated(held))
     varied = varied_words(member.variation for member in members)
     measured = calibrated(strayed, alike, held.factor, varied)
-    notes = (*_told(members, held, varied), *measured.notes)
+    notes = (*_told(members, held, varied), *_not_varied(case, members, varied), *measured.notes)
     measured = replace(measured, notes=notes)
     if first.outcome.status == status.PENDING:
         return _recorded(case, first, measured)
@@ -111,15 +112,32 @@ def _told(members: Sequence[Member], held: HeldOut, varied: tuple[str, ...]) -> 
     notes = [f"calibrated with {len(members)} members, varied: {', '.join(varied)}; factor {held.factor:g}"]
     if held.factor != FACTOR:
         notes[0] += f", raised from {FACTOR:g} as members that were held out did not pass with less"
+    return tuple(notes)
+
+
+def _not_varied(case: Case, members: Sequence[Member], varied: tuple[str, ...]) -> Iterator[str]:
+    """Say which inputs stayed as they were, and why."""
     if varied == ("repeats",):
-        notes.append(
-            "only repetitions were measured, as inputs, threads and optimisation cannot be varied here: of a "
-            "device that repeats exactly these bounds hold no noise"
+        yield (
+            f"only repetitions were measured, as {_why_only_repeated(case)}: of a device that repeats "
+            f"exactly these bounds hold no noise"
         )
     kept = sorted({name for member in members for name in member.unperturbed})
     if kept:
-        notes.append(f"not perturbed, as they hold no floating-point values: inputs {', '.join(kept)}")
-    return tuple(notes)
+        yield f"not perturbed, as they hold no floating-point values: inputs {', '.join(kept)}"
+    unreached = sorted({name for member in members for name in member.unreached})
+    if unreached:
+        yield f"not perturbed, as they cannot be changed where they lie: inputs {', '.join(unreached)}"
+
+
+def _why_only_repeated(case: Case) -> str:
+    if case.request.scene != "model":
+        return f"what scene={case.request.scene!r} runs is fed out of reach of the plugin"
+    if case.runtime.activity.programs:
+        return "programs of npu_dump.run() feed their models themselves, out of reach of the plugin"
+    if not isinstance(case.runtime, VaryingRuntime):
+        return f"the runtime {case.runtime.name} can vary nothing"
+    return f"the plugin saw no input with floating-point values ({case.runtime.seen_as_inputs})"
 
 
 def _recorded(case: Case, first: FirstRun, measured: Measured) -> FirstRun:

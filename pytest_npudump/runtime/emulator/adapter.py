@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.emulator.process.state import process
+from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from pytest_npudump.emulator.dumps.recorder import Execution
-    from pytest_npudump.onnxmodels.variation import Variation
+    from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 
 class EmulatorRuntime(PyAclRuntime):
     """Runs models and dumps through the emulator."""
 
     __slots__ = ()
+
+    varies = frozenset({INPUTS, THREADS, OPTIMISATION})
+    seen_as_inputs = "those of each model that runs"
 
     def dumped(self) -> Sequence[Execution]:
         """Return what was dumped in this process, operators that left no file included."""
@@ -28,9 +32,9 @@ class EmulatorRuntime(PyAclRuntime):
 
         Threads and optimisation are of a model's load: one that a fixture keeps loaded keeps them.
         """
-        process().varying.variation = variation
+        process().varying.begin(variation)
 
     @property
-    def unperturbed(self) -> Collection[str]:
-        """Names of model inputs that were left as they are, as they hold no floating-point values."""
-        return frozenset(process().varying.unperturbed)
+    def varying(self) -> Varying:
+        """What varies, and which inputs the last variation has reached."""
+        return process().varying

@@ -1,1 +1,4 @@
-"""MindSpore: the ``adapter``, what shows that something ran (``activity``), a MindIR ``model``."""
+"""MindSpore: the ``adapter``, what shows that something ran (``activity``), a MindIR ``model``.
+
+``varied_cells`` are those that a calibration feeds.
+"""

@@ -25,11 +25,14 @@ from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.mindspore.activity import MindSporeActivity
 from pytest_npudump.runtime.mindspore.client import has_compiled, synchronize
 from pytest_npudump.runtime.mindspore.model import MindIRSession
+from pytest_npudump.runtime.mindspore.varied_cells import VariedCells
+from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.request import RunRequest
 
 
@@ -49,6 +52,9 @@ class MindSporeRuntime:
         config_name: name of the file that configures the dump.
     """
 
+    varies: ClassVar[frozenset[str]] = DEVICE_VARIES
+    seen_as_inputs: ClassVar[str] = "tensors that a mindspore.nn.Cell is called with; no functions of jit"
+
     mindspore: Any
     device: int = 0
     name: str = "mindspore"
@@ -57,7 +63,12 @@ class MindSporeRuntime:
     _before: dict[str, str | None] = field(default_factory=dict)
     _dumping: bool = False
     _device_set: bool = False
+    _cells: VariedCells = field(init=False)
     _read: ClassVar[list[Path]] = []
+
+    def __post_init__(self) -> None:
+        """Begin with nothing that varies."""
+        self._cells = VariedCells(self.mindspore)
 
     @property
     def target(self) -> str:
@@ -180,6 +191,15 @@ class MindSporeRuntime:
             return False
         self.mindspore.set_context(memory_optimize_level="O1")
         return True
+
+    def vary(self, variation: Variation) -> None:
+        """Have what cells are fed from here on vary so."""
+        self._cells.vary(variation)
+
+    @property
+    def varying(self) -> Varying:
+        """What varies, and which inputs the last variation has reached."""
+        return self._cells.varying
 
     def release(self) -> None:
         """Do nothing: whoever takes the configuration need not switch anything on."""

@@ -15,18 +15,21 @@ from pytest_npudump.runtime.acl.return_codes import check
 from pytest_npudump.runtime.external.run import origin_of_program
 from pytest_npudump.runtime.graphs.capture_rules import GraphRules
 from pytest_npudump.runtime.graphs.captured import CapturedGraphs
+from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
 from pytest_npudump.runtime.pyacl.activity import PyAclActivity
 from pytest_npudump.runtime.pyacl.callback import NOT_RELEASED, require_callback, stop_receiving
 from pytest_npudump.runtime.pyacl.model import PyAclModel
 from pytest_npudump.runtime.pyacl.model_directory import ModelDirectory
 from pytest_npudump.runtime.pyacl.observed import ObservedCalls
 from pytest_npudump.runtime.pyacl.switch import DumpSwitch, same_file
+from pytest_npudump.runtime.pyacl.varied_models import VariedModels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_npudump.dump.callback.receiver import DumpReceiver
+    from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 
 @dataclass(slots=True)
@@ -39,6 +42,9 @@ class PyAclRuntime(AclJson):
         device: device id that models are loaded on.
     """
 
+    varies = DEVICE_VARIES
+    seen_as_inputs = "those of each model that acl.mdl executes"
+
     acl: Any
     name: str
     device: int = 0
@@ -49,9 +55,11 @@ class PyAclRuntime(AclJson):
     _overflow: bool = False
     _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
     _directory: ModelDirectory = field(default_factory=ModelDirectory)
+    _varied: VariedModels = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with no dump."""
+        """Begin with no dump, and nothing that varies."""
+        self._varied = VariedModels(self.acl)
         self._switch = DumpSwitch(self.acl, self._mark_initialised)
 
     def producer(self) -> Mapping[str, str]:
@@ -189,6 +197,15 @@ class PyAclRuntime(AclJson):
         model = PyAclModel.load(self.acl, path, on_run=partial(self._count, dump))
         self.activity.models += (path,)
         return model
+
+    def vary(self, variation: Variation) -> None:
+        """Have what models are fed from here on vary so."""
+        self._varied.vary(variation)
+
+    @property
+    def varying(self) -> Varying:
+        """What varies, and which inputs the last variation has reached."""
+        return self._varied.varying
 
     def _count(self, dump: int) -> None:
         """Count an execution of a model that was loaded under the dump ``dump``, if that is the one on."""

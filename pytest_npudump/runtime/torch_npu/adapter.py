@@ -28,15 +28,19 @@ from pytest_npudump.runtime.graphs.capture_rules import GraphRules
 from pytest_npudump.runtime.graphs.captured import CapturedGraphs
 from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
 from pytest_npudump.runtime.graphs.threads import ThreadsOfTest
+from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
 from pytest_npudump.runtime.torch_npu.activity import TorchNpuActivity
 from pytest_npudump.runtime.torch_npu.client import UTILS, call
 from pytest_npudump.runtime.torch_npu.device import initialising_with, other_devices
 from pytest_npudump.runtime.torch_npu.released import DumpOfTest
 from pytest_npudump.runtime.torch_npu.switches import switches
+from pytest_npudump.runtime.torch_npu.varied_modules import VariedModules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 _EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
 _OVERFLOW = "OP_OVERFLOW"
@@ -64,6 +68,8 @@ class TorchNpuRuntime(AclJson):
     """
 
     refused_while_collecting = frozenset({"overflow", "watcher"})
+    varies = DEVICE_VARIES
+    seen_as_inputs = "tensors that a torch.nn.Module is called with, outside of compiled functions"
 
     torch_npu: Any
     device: int = 0
@@ -77,6 +83,11 @@ class TorchNpuRuntime(AclJson):
     _left: DumpOfTest | None = None
     _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
     _threads: ThreadsOfTest = field(default_factory=ThreadsOfTest)
+    _modules: VariedModules = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing that varies."""
+        self._modules = VariedModules(self.torch_npu)
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime, SoC name, versions and switches, as a golden records them."""
@@ -242,6 +253,15 @@ class TorchNpuRuntime(AclJson):
         self._graphs.stop()
         self.activity.programs += (program,)
         self.activity.models += models
+
+    def vary(self, variation: Variation) -> None:
+        """Have what modules of torch are fed from here on vary so."""
+        self._modules.vary(variation)
+
+    @property
+    def varying(self) -> Varying:
+        """What varies, and what that has reached."""
+        return self._modules.varying
 
     def load_model(self, path: Path) -> NoReturn:
         """Refuse: models of torch are loaded by torch.

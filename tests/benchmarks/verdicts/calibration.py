@@ -15,7 +15,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.tensor_types import from_array
-from pytest_npudump.onnxmodels.variation import Variation, perturbed
+from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS, Variation, Varying
 from pytest_npudump.regression.calibration.held_out import hold_out
 from pytest_npudump.regression.calibration.members import variation_of
 from pytest_npudump.regression.measured_noise import calibrated
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.table import StatsTable
     from verdicts.network import Network
+
+_VARIES = frozenset({INPUTS, THREADS, OPTIMISATION})
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def trial(network: Network, preset: str, members: int, others: int) -> Trial:
     golden, bounds = _calibrated(network, floor, members)
     if bounds is None:
         return Trial(len(golden), None)
-    unseen = [variation_of(members + 1 + number, varies=True) for number in range(others)]
+    unseen = [variation_of(members + 1 + number, _VARIES) for number in range(others)]
     tables = [*_tables(network, unseen)]
     failing = [len(compare_tables(golden, t, floor.with_measured(bounds)).failing) for t in tables]
     alone = [len(compare_tables(golden, t, floor).failing) for t in tables]
@@ -82,7 +84,7 @@ def calibrated_rule(network: Network, preset: str, members: int) -> Rule:
 def _calibrated(network: Network, floor: Tolerances, members: int) -> tuple[StatsTable, Calibrated | None]:
     """The golden, and the bounds that its members give; None for these where they hold under no factor."""
     (golden,) = _tables(network, [Variation()])
-    seen = [variation_of(number, varies=True) for number in range(1, members + 1)]
+    seen = [variation_of(number, _VARIES) for number in range(1, members + 1)]
     measured = [deviations(compare_tables(golden, table, floor), floor) for table in _tables(network, seen)]
     held = hold_out(measured)
     if held.factor is None:
@@ -104,9 +106,7 @@ def _tables(network: Network, variations: Iterable[Variation]) -> Iterator[Stats
                 b"", model, names, threads=one.threads, optimised=one.optimised
             )
         feeds = {name: from_array(BY_NAME[array.dtype.name], array) for name, array in network.feed.items()}
-        if one.seed is not None:
-            feeds, _ = perturbed(feeds, one.seed, 0)
-        found = sessions.run(opened[how], feeds, names)
+        found = sessions.run(opened[how], Varying(one).feeds(feeds, 0), names)
         tensors = {name: np.reshape(tensor.data, tensor.shape) for name, tensor in found.items()}
         yield observe(network, tensors, Numerics()).printed
 

@@ -1,0 +1,84 @@
+"""Inputs of a model on a device, perturbed where they lie for as long as the model runs.
+
+A calibration has its members differ by about a unit in the last place of what a model is fed. Values come and
+go by way of host memory, so that no operator of ours is in the dump. Behind the model each input has its
+values back, unless the model wrote to it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_npudump.onnxmodels.variation import INPUTS, Varying
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy as np
+
+    from pytest_npudump.onnxmodels.variation import Variation
+
+DEVICE_VARIES = frozenset({INPUTS})
+"""What runs on a device can be had to vary."""
+
+
+class Unreached(Exception):  # noqa: N818 - no error: the input stays as it is
+    """An input that is not perturbed, and why."""
+
+
+class Input(Protocol):
+    """One input of a model, on the device.
+
+    Attributes:
+        name: as reports call it.
+    """
+
+    name: str
+
+    def read(self) -> np.ndarray:
+        """Return a copy of its values.
+
+        Raises:
+            Unreached: it can be neither read nor written without an operator of ours in the dump.
+        """
+
+    def write(self, values: np.ndarray) -> None:
+        """Give it other values, of the same type and shape."""
+
+
+class PerturbedInputs:
+    """Perturbs what the models of one process are fed.
+
+    Attributes:
+        varying: what varies at present, and which inputs that has reached.
+    """
+
+    def __init__(self) -> None:
+        self.varying = Varying()
+        self._executions = 0
+
+    def begin(self, variation: Variation) -> None:
+        """Vary so from now on, counting executions from 0."""
+        self.varying.begin(variation)
+        self._executions = 0
+
+    @contextmanager
+    def of(self, inputs: Iterable[Input]) -> Iterator[None]:
+        """Have an execution's inputs perturbed inside of the block."""
+        execution, self._executions = self._executions, self._executions + 1
+        put = []
+        for number, each in enumerate(inputs):
+            try:
+                before = each.read()
+            except Unreached as reason:
+                self.varying.unreached.add(f"{each.name} ({reason})")
+                continue
+            after = self.varying.moved(each.name, before, (execution, number))
+            if after is not None:
+                each.write(after)
+                put.append((each, before, after))
+        yield
+        for each, before, after in put:
+            if each.read().tobytes() == after.tobytes():
+                each.write(before)
