@@ -16,7 +16,7 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import LARGEST, ROUNDING, half_unit
 from pytest_npudump.compare.stats.verdict import Reason
 from pytest_npudump.dump.stats.signs import DIGITS
-from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
+from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
 from pytest_npudump.dump.values.dtypes import is_exact
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
 
 _L2NORM = STATISTICS.index("l2norm")
+_NO_MARKS = (
+    "not compared until the golden is updated, as one of an earlier version knows no places of NaN and "
+    "infinities beside zeros"
+)
 _LOST = "the golden has projections, the dump has none"
 
 
@@ -83,6 +87,7 @@ def compare_projections(pairs: Pairs, tolerances: Tolerances) -> ProjectionFindi
         ),
         (f"not compared, as the golden does not have it: {PROJECTIONS}", there & ~here),
         (f"not compared, as a one-sided rule is about them: {PROJECTIONS}", one_sided),
+        (f"{_NO_MARKS}: {PROJECTIONS}", _without_marks(pairs) & here & there),
     )
     return ProjectionFindings(judged & ~one_sided, found.changed, reasons, tuple(remarks))
 
@@ -120,7 +125,16 @@ def strayed_projections(pairs: Pairs, tolerances: Tolerances) -> Strayed:
 def _judged(pairs: Pairs) -> NDArray[np.bool_]:
     """Pairs, (m,), of as many elements whose projections both sides tell."""
     alike = np.array([before in (None, now) for before, now in _counts(pairs)], dtype=np.bool_)
-    return told(pairs.golden)[pairs.here] & told(pairs.actual)[pairs.there] & alike
+    return told(pairs.golden)[pairs.here] & told(pairs.actual)[pairs.there] & alike & ~_without_marks(pairs)
+
+
+def _without_marks(pairs: Pairs) -> NDArray[np.bool_]:
+    """Pairs, (m,), of masks in a golden of a version that projected all of their elements as 0."""
+    sums = pairs.golden.projections
+    if sums is None:
+        return np.zeros(len(pairs.here), dtype=np.bool_)
+    counts, known = pairs.golden.values[pairs.here, MEASURED:], pairs.golden.known[pairs.here, MEASURED:]
+    return np.asarray((sums[pairs.here] == 0).all(axis=1) & (known & (counts > 0)).any(axis=1))
 
 
 def _allowed(pairs: Pairs, row: int, found: _Differences, tolerances: Tolerances) -> tuple[float, Rule]:

@@ -5,8 +5,9 @@ float64 in the tensor's own unit. The projections of the difference of two tenso
 their projections, and the root mean square of these estimates the l2norm of that difference, with a
 standard deviation of a quarter. So permuted rows, swapped channels, shifted tails and single elements show.
 
-An element that is NaN or infinite counts as 0. Both parts of a complex number are elements, the real one
-first. bool counts as its byte, as in the statistics.
+An element that is NaN or infinite counts as 0. Where all others are 0, as in a mask, +Inf counts as
+1, -Inf as -1 and NaN as 2. Both parts of a complex number are elements, the real one first. bool counts as its
+byte, as in the statistics.
 
 A block of 16,384 elements is 34 rows of 496, of which the last one has 16. Its columns are added up under the
 signs of their places, row after row; what comes out is added up under the signs of the columns, in float64,
@@ -36,6 +37,7 @@ import numpy as np
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks
 from pytest_npudump.dump.stats.float_elements import array_elements, raw_elements
+from pytest_npudump.dump.stats.marks import marks_of
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
     COLUMNS,
@@ -88,9 +90,10 @@ class Projector:
     Args:
         elements: how pieces are read.
         count: elements that the tensor has, both parts of complex numbers counted.
+        marks: whether NaN and infinities count where all else is 0.
     """
 
-    def __init__(self, elements: Elements, count: int) -> None:
+    def __init__(self, elements: Elements, count: int, *, marks: bool = True) -> None:
         self._elements = elements
         self._left = count
         self._sums = np.zeros(PROJECTIONS)
@@ -98,6 +101,8 @@ class Projector:
         self._units = BLOCK // elements.per_unit
         self._kept = np.empty(0, elements.unit)
         self._found: list[NDArray[np.float64]] = []
+        self._marking = marks
+        self._marks: Projector | None = None
 
     def sums(self) -> tuple[float, ...]:
         """The eight projections of all elements; NaN or infinite only where they leave the range of float64.
@@ -108,7 +113,7 @@ class Projector:
         missing = self._left - self._kept.size * self._elements.per_unit
         if self._left:
             raise ValueError(f"{missing} elements of the tensor were not added")
-        return tuple(self._sums.tolist())
+        return self._marks.sums() if self._marking and self._marks else tuple(self._sums.tolist())
 
     def add(self, piece: np.ndarray, values: np.ndarray | None = None) -> None:
         """Add a contiguous, aligned, native piece of shape (n,); it may be overwritten afterwards.
@@ -126,6 +131,7 @@ class Projector:
         if spare >= self._elements.per_unit:
             raise ValueError(f"{spare} elements more than the tensor has")
         with np.errstate(all="ignore"):
+            self._mark(units)
             if self._kept.size:
                 room = self._units - self._kept.size
                 held, units = np.concatenate([self._kept, units[:room]]), units[room:]
@@ -142,6 +148,17 @@ class Projector:
                 rest = rest[:0]
             self._kept = rest.copy()
             self._add_blocks()
+
+    def _mark(self, units: np.ndarray) -> None:
+        """Take what stands for NaN and infinities, until an element is finite and not 0."""
+        if not self._marking:
+            return
+        left = self._left - self._kept.size * self._elements.per_unit
+        found = marks_of(self._elements, units, min(units.size * self._elements.per_unit, left))
+        self._marking = found is not None
+        if found is not None:
+            self._marks = self._marks or Projector(array_elements(found.dtype), left, marks=False)
+            self._marks.add(found)
 
     def _is_rest(self, units: np.ndarray) -> bool:
         """Whether these are all that is left of the tensor."""

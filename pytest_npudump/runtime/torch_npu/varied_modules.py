@@ -70,11 +70,11 @@ class VariedModules:
         capturing = getattr(npu, "is_current_stream_capturing", lambda: False)()
         seen = set()
         for place, argument in arguments.items():
-            for name, tensor in _tensors(f"{place} of {module}", argument):
+            for name, tensor in _tensors(str(place), argument):
                 if id(tensor) not in seen:
                     seen.add(id(tensor))
                     why_not = "captured into a graph" if capturing else self._why_not(tensor)
-                    yield _Tensor(name, tensor, why_not)
+                    yield _Tensor(f"{name} of {module}", tensor, why_not)
 
     def _why_not(self, tensor: Any) -> str:
         torch = sys.modules["torch"]

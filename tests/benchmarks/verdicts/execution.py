@@ -34,12 +34,8 @@ class Runner:
         self._nodes = [self.prepared(own.get(node.index, node)) for node in network.nodes]
 
     def prepared(self, node: Node) -> Node:
-        """The node with its weights as the format stores them.
-
-        Those of a BatchNormalization stay in float32, as ONNX lets them beside narrower data: a variance of
-        4.8e7, as a model has, is infinite in float16.
-        """
-        if self._numerics.dtype == "float32" or node.op_type == "BatchNormalization":
+        """The node with its weights as the format stores them."""
+        if self._numerics.dtype == "float32":
             return node
         constants = {name: self._numerics.rounded(array) for name, array in node.constants.items()}
         return Node(node.index, node.proto, constants)

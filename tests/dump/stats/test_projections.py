@@ -198,7 +198,31 @@ def test_elements_that_are_not_finite_count_as_zeros() -> None:
         found, expected = project(array), project(clean)
         assert found == expected
         assert streamed(array, [5, 20_000]) == found
-    assert project(np.full(9, math.nan)) == (0.0,) * 8
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2]
+)
+@pytest.mark.parametrize("size", [9, BLOCK + 3, 5 * BLOCK])
+def test_beside_zeros_alone_nan_and_infinities_stand_for_numbers(dtype: type, size: int) -> None:
+    array, stands_for = np.zeros(size, dtype), np.zeros(size)
+    where = [0, 2, 7, size - 1]
+    array[where], stands_for[where] = [math.nan, math.inf, -math.inf, -math.inf], [2, 1, -1, -1]
+    assert project(array) == project(stands_for)
+    assert streamed(array, [5, 8]) == project(array)
+    array[size // 2] = 1
+    stands_for[:] = 0
+    stands_for[size // 2] = 1
+    assert project(array) == project(stands_for)
+
+
+def test_parts_of_complex_numbers_stand_for_numbers_each() -> None:
+    array = np.zeros(5, np.complex64)
+    array[3] = complex(0, -math.inf)
+    stands_for = np.zeros(10)
+    stands_for[7] = -1
+    assert project(array) == project(stands_for)
+    assert project(np.zeros(5, np.complex64)) == (0.0,) * 8
 
 
 def test_sums_beyond_float32_are_added_up_in_float64() -> None:

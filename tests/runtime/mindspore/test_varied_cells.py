@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from pytest_npudump.onnxmodels.variation import PLAIN, Variation
 from pytest_npudump.runtime.mindspore.varied_cells import VariedCells
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Tensor:
@@ -45,9 +48,11 @@ class Outer(Cell):
 
 
 @pytest.fixture
-def cells() -> VariedCells:
+def cells() -> Iterator[VariedCells]:
     nn = SimpleNamespace(Cell=Cell, GraphCell=GraphCell)
-    return VariedCells(SimpleNamespace(nn=nn, Tensor=Tensor, Parameter=Parameter))
+    found = VariedCells(SimpleNamespace(nn=nn, Tensor=Tensor, Parameter=Parameter))
+    yield found
+    found.vary(PLAIN)
 
 
 IMAGE = np.linspace(0.1, 0.9, 100, dtype=np.float32)

@@ -38,7 +38,8 @@ def image(dtype=torch.float32):
     return torch.linspace(0.1, 0.9, 400, dtype=torch.float64).to(dtype).reshape(100, 4)
 
 def moved(found, dtype):
-    return 0.2 < (found != image(dtype)).float().mean() < 0.8 and torch.allclose(found, image(dtype), rtol=2**-6)
+    share = (found != image(dtype)).float().mean()
+    return 0.2 < share < 0.8 and torch.allclose(found, image(dtype), rtol=2**-6)
 """
 
 CASES = {
