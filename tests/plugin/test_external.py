@@ -241,3 +241,12 @@ def test_a_program_whose_environment_has_ge_dump_nothing_is_refused(application:
     result = application.run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*run(*NPU_COLLECT_PATH_EXE: *E10056*unset NPU_COLLECT_PATH_EXE*"])
+
+
+def test_a_calibration_of_a_program_only_repeats_it_and_a_note_says_why(application: Project) -> None:
+    write_test(application)
+    application.record()
+    result = application.run("--npudump-calibrate=3")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*only repetitions were measured, as programs of npu_dump.run() feed*"])
+    assert yaml.safe_load(application.golden.read_text())["calibration"]["varied"] == ["repeats"]

@@ -5,9 +5,8 @@ float64 in the tensor's own unit. The projections of the difference of two tenso
 their projections, and the root mean square of these estimates the l2norm of that difference, with a
 standard deviation of a quarter. So permuted rows, swapped channels, shifted tails and single elements show.
 
-An element that is NaN or infinite counts as 0. Where all others are 0, as in a mask, +Inf counts as
-1, -Inf as -1 and NaN as 2. Both parts of a complex number are elements, the real one first. bool counts as its
-byte, as in the statistics.
+An element that is NaN or infinite counts as 0. Where all others are 0, as in a mask, +Inf counts as 1, -Inf
+as -1 and NaN as 2. Both parts of a complex number are elements, the real one first. bool is its byte.
 
 A block of 16,384 elements is 34 rows of 496, of which the last one has 16. Its columns are added up under the
 signs of their places, row after row; what comes out is added up under the signs of the columns, in float64,
