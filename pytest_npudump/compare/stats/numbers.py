@@ -46,12 +46,7 @@ def differing(
         judged: bool (m, 7), the cells to look at.
         tolerances: what they may differ by.
     """
-    here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
-    same = (here == there) | (np.isnan(here) & np.isnan(there))
-    unequal = judged & ~same
-    wide = _wide_cells(pairs, judged)
-    for row, column in wide:
-        unequal[row, column] = False
+    unequal, wide = _unequal(pairs, judged)
     if unequal.any():
         yield from _judge(pairs, unequal, tolerances)
     for row, column in wide:
@@ -115,15 +110,14 @@ def changed(pairs: Pairs, judged: NDArray[np.bool_]) -> NDArray[np.bool_]:
         pairs: the m tensors.
         judged: bool (m, 7), the cells to look at.
     """
-    here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
-    unequal = judged & ~((here == there) | (np.isnan(here) & np.isnan(there)))
-    found = np.zeros(len(here), dtype=np.bool_)
-    for row, column in _wide_cells(pairs, judged):
+    unequal, wide = _unequal(pairs, judged)
+    found = np.zeros(len(unequal), dtype=np.bool_)
+    for row, column in wide:
         golden, actual = pairs.values(row, column)
-        unequal[row, column] = False
         found[row] |= golden != actual
     rows, columns = np.nonzero(unequal)
-    golden_cells, actual_cells = here[rows, columns], there[rows, columns]
+    golden_cells = pairs.golden.values[pairs.here[rows], columns]
+    actual_cells = pairs.actual.values[pairs.there[rows], columns]
     exact = np.fromiter(map(is_exact, pairs.types(rows)), np.bool_, len(rows))
     digits = [table.digits[at[rows]] for table, at in _sides(pairs)]
     printed = [np.where((columns >= MEASURED) | (exact & (columns < EXTREMES)), 0, d) for d in digits]
@@ -224,6 +218,19 @@ def _rules(
             decided[cell] = tolerances.decide(layer, dtype, STATISTICS[column], own)
         rules.append(decided[cell])
     return rules
+
+
+def _unequal(pairs: Pairs, judged: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], list[tuple[int, int]]]:
+    """Judged cells, (m, 7), that are not the same on both sides, and those that are compared as integers.
+
+    The latter, whether they are the same or not, are not among the former.
+    """
+    here, there = pairs.golden.values[pairs.here], pairs.actual.values[pairs.there]
+    unequal = judged & ~((here == there) | (np.isnan(here) & np.isnan(there)))
+    wide = _wide_cells(pairs, judged)
+    for row, column in wide:
+        unequal[row, column] = False
+    return unequal, wide
 
 
 def _wide_cells(pairs: Pairs, judged: NDArray[np.bool_]) -> list[tuple[int, int]]:
