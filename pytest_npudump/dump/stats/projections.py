@@ -36,7 +36,7 @@ import numpy as np
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks
 from pytest_npudump.dump.stats.float_elements import array_elements, raw_elements
-from pytest_npudump.dump.stats.marks import marks_of
+from pytest_npudump.dump.stats.mask_values import marks_of
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
     COLUMNS,
