@@ -24,6 +24,10 @@ class RuntimeUnavailableError(NpudumpError):
     """The runtime that was chosen cannot work on this machine."""
 
 
+class DeviceError(NpudumpError):
+    """A device that cannot be locked for a test, or more devices than there are."""
+
+
 class CapturedGraphError(NpudumpError):
     """A captured graph was about to be replayed in a way that CANN does not survive."""
 

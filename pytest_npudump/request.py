@@ -45,6 +45,7 @@ class DumpRequest:
         graph: file that tells which tensor feeds which, with one of :data:`GRAPH_SUFFIXES`; the same.
         data_dump: further keys of MindSpore's data_dump.json, under its own names; None for none.
         ranks: of a distributed run: ``each`` has a golden of its own, or all share the ``same``.
+        devices: how many devices the test uses.
     """
 
     layers: tuple[str, ...] = ()
@@ -77,6 +78,7 @@ class DumpRequest:
     graph: str | None = None
     data_dump: Mapping[str, Any] | None = None
     ranks: str = "each"
+    devices: int = 1
 
     @property
     def exact_layers(self) -> bool:

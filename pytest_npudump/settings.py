@@ -93,6 +93,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="ID",
     ),
     Option(
+        "devices",
+        default="",
+        help="device ids, or (auto) all that are there and healthy, which processes use in turns: each has "
+        "one of its own, locked for all users of the machine while a test runs; without it nothing is locked",
+        metavar="auto|IDS",
+    ),
+    Option(
         "golden-dir",
         default="golden",
         help="folder of the golden files, relative to pytest's rootdir",
@@ -229,6 +236,7 @@ class Settings:
     runtime: str
     require_npu: bool
     device: int | None
+    devices: str
     golden_dir: str
     golden_variant: str
     preset: str
@@ -279,7 +287,10 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         typed[limit] = parse_size(str(typed[limit]), f"--npudump-{limit.replace('_', '-')}")
     typed["escalate"] = typed["escalate"] == "on"
     typed["isolation_timeout"] = _seconds(str(typed["isolation_timeout"]))
-    return Settings(**typed)
+    settings = Settings(**typed)
+    if settings.devices and settings.device is not None:
+        raise RequestError("--npudump-device and --npudump-devices exclude each other: leave one out")
+    return settings
 
 
 @lru_cache(maxsize=1)

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.acl.installed import driver_version
+from pytest_npudump.devices.npu_smi import parse_npu_smi
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ AREA = "devices"
 _MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 _NPU = re.compile(r"davinci[0-9]+")
 _CONTAINER_CGROUP = re.compile(r"docker|kubepods|containerd|libpod|lxc", re.IGNORECASE)
-_IN_SMI = re.compile(
-    r"^\|\s*\d+\s+(?P<name>[A-Za-z0-9][\w-]*)\s*\|\s*(?P<health>[A-Za-z]+)\s*\|", re.MULTILINE
-)
 
 
 def container(system: System) -> str:
@@ -70,12 +68,12 @@ def check_npu_smi(system: System) -> Iterator[Finding]:
         remedy = "it comes with the driver; in a container mount /usr/local/bin/npu-smi and /usr/local/dcmi"
         yield Finding(AREA, "npu-smi", ABSENT, "not on PATH", remedy)
         return
-    npus = [(match["name"], match["health"]) for match in _IN_SMI.finditer(output)]
+    npus = parse_npu_smi(output)
     if not npus:
         yield Finding(AREA, "npu-smi", WARNING, "npu-smi info lists no NPU", "run npu-smi info by hand")
         return
-    ill = sorted({health for _, health in npus if health != "OK"})
-    text = f"{len(npus)} NPUs: {', '.join(sorted({name for name, _ in npus}))}"
+    ill = sorted({npu.health for npu in npus if npu.health != "OK"})
+    text = f"{len(npus)} NPUs: {', '.join(sorted({npu.name for npu in npus}))}"
     if ill:
         remedy = "see npu-smi info -t health -i ID; results of an ill NPU cannot be trusted"
         yield Finding(AREA, "npu-smi", WARNING, f"{text}; health {', '.join(ill)}", remedy)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.devices.npu_smi import run_npu_smi
 from pytest_npudump.doctor.probe import probe_runtime
 from pytest_npudump.runtime.registry import Probe, offered
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 _LIMIT = 64 * 1024
-_SMI_SECONDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,34 +64,6 @@ def installed_version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def run_npu_smi() -> str | None:
-    """Return what ``npu-smi info`` prints; None where the program is not on ``PATH``.
-
-    Raises:
-        OSError: it cannot be run, fails, or gives no answer within 20 seconds.
-    """
-    program = shutil.which("npu-smi")
-    if program is None:
-        return None
-    try:
-        done = subprocess.run(  # noqa: S603 - the driver's own tool, as found on PATH
-            [program, "info"],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_SMI_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        raise OSError(f"no answer within {_SMI_SECONDS} seconds") from None
-    if done.returncode != 0:
-        reason = " ".join(done.stdout.split())[:200]
-        raise OSError(f"it ended with {done.returncode}: {reason or 'it printed nothing'}")
-    return done.stdout
 
 
 def free_space(directory: Path) -> tuple[int, int | None]:

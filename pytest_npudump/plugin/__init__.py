@@ -2,13 +2,15 @@
 
 ``hooks`` is what every session loads, with ``options``; ``runner`` comes in with the first marked test. A
 test is a ``marker/`` that asks and a ``runtest/`` that is run and reported; ``fixture`` is what it sees.
-``isolation/`` gives it processes of its own, ``session_runtime`` the runtime. ``keeper`` writes what a
-session keeps, ``ci/`` serves who runs it. ``paths`` and ``memory_folder`` are where files lie, ``terminal/``
-prints. ``collected`` and ``golden_owners`` are plugins of their own, for the command, as is ``bisect_exit``
-for git; ``_compat`` all that is private of pytest.
+``device_turns`` shares devices with other processes. ``isolation/`` gives it processes of its own,
+``session_runtime`` the runtime. ``keeper`` writes what a session keeps, ``ci/`` serves who runs it. ``paths``
+and ``memory_folder`` are where files lie, ``terminal/`` prints. ``collected`` and ``golden_owners`` are
+plugins of their own, for the command, as is ``bisect_exit`` for ``git bisect``; ``_compat`` all that is
+private of pytest.
 """
 
 from pytest_npudump.plugin.hooks import (
+    npu_device,
     npu_dump,
     pytest_addoption,
     pytest_cmdline_main,
@@ -23,6 +25,7 @@ from pytest_npudump.plugin.hooks import (
 )
 
 __all__ = [
+    "npu_device",
     "npu_dump",
     "pytest_addoption",
     "pytest_cmdline_main",

@@ -33,10 +33,12 @@ class NpuDump:
 
     Attributes:
         directory: folder of the paths a test may give to :meth:`load_model` (the test file's own).
+        devices: ids of the devices it has, as many as the marker's ``devices``; models go to the first.
     """
 
     _test: CaseSession = field(repr=False)
     directory: Path
+    devices: tuple[int, ...] = (0,)
 
     def load_model(self, path: str | os.PathLike[str]) -> ModelSession:
         """Load a model under the dump.

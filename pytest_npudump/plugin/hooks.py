@@ -27,6 +27,7 @@ _SAID = pytest.StashKey[bool]()
 """Whether the report of a test's body, where it came to that, tells of a marker that came too late."""
 _RUNNER = "npudump-runner"
 _REPORTER = "npudump-reporter"
+_DEVICES = "npudump-devices"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and resolve the options; refuse what would undermine a gate."""
     config.addinivalue_line("markers", marker_line(MARKER))
-    for name in (_RUNNER, _REPORTER):
+    for name in (_RUNNER, _REPORTER, _DEVICES):
         if config.pluginmanager.is_blocked(name):
             raise pytest.UsageError(
                 f"npudump: -p no:{name} blocks a part of the plugin without which marked tests are not "
@@ -66,6 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_npudump.plugin.bisect_exit import follow_tests  # noqa: PLC0415 - only where asked for
 
         follow_tests(config, settings)
+    if settings.devices:
+        _share_devices(config, settings)
     if settings.runtime == "emulator":
         from pytest_npudump.runtime.emulator.finder import offer_emulator  # noqa: PLC0415 - only where chosen
 
@@ -93,6 +96,15 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     from pytest_npudump.plugin.bisect_exit import with_bisect_code  # noqa: PLC0415 - only where asked for
 
     return (yield from with_bisect_code(config))
+
+
+def _share_devices(config: pytest.Config, settings: Settings) -> None:
+    from pytest_npudump.plugin.device_turns import device_turns  # noqa: PLC0415 - only where asked for
+
+    try:
+        config.pluginmanager.register(device_turns(config, settings), _DEVICES)
+    except NpudumpError as error:
+        raise pytest.UsageError(f"npudump: {error}") from None
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -216,3 +228,16 @@ def npu_dump(request: pytest.FixtureRequest) -> NpuDump:
         pytest.fail(f"npudump: {text}", pytrace=False)
     fixture: NpuDump = runner.fixture_for(request.node)
     return fixture
+
+
+@pytest.fixture(scope="session")
+def npu_device(request: pytest.FixtureRequest) -> int:
+    """Give the id of the NPU that this process has: with ``--npudump-devices`` one of the pool."""
+    from pytest_npudump.plugin.device_turns import own_device  # noqa: PLC0415 - only where asked for
+
+    turns: Any = request.config.pluginmanager.get_plugin(_DEVICES)
+    try:
+        own: int = own_device(request.config.stash[SETTINGS]) if turns is None else turns.own
+    except NpudumpError as error:
+        pytest.fail(f"npudump: {error}", pytrace=False)
+    return own

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_npudump.errors import ConfigError, NpudumpError
 from pytest_npudump.plugin import _compat
+from pytest_npudump.plugin.device_turns import devices_of
 from pytest_npudump.plugin.isolation.task import CHILD
 from pytest_npudump.plugin.keeper import Keeper
 from pytest_npudump.plugin.marker.item import Identity, request_of
@@ -64,7 +65,7 @@ class Runner:
                 f"npudump: --npudump-calibrate measures a test in one process, and this one is "
                 f"{self.exchange.rank}: calibrate with one rank, or give the layers a rule of their own"
             )
-        self._runtime = SessionRuntime(settings, self.exchange.rank.local if self.exchange else 0)
+        self._runtime = SessionRuntime(settings)
         self._collected: list[pytest.Item] = []
         self.paths = Paths(config, settings, self.exchange.rank if self.exchange else None)
         self._repetitions = Repetitions(self.paths.golden)
@@ -75,7 +76,7 @@ class Runner:
         """Return what ``item`` gets as ``npu_dump``."""
         from pytest_npudump.plugin.fixture import NpuDump  # noqa: PLC0415 - with the first test that runs
 
-        return NpuDump(item.stash[TEST], item.path.parent)
+        return NpuDump(item.stash[TEST], item.path.parent, devices_of(item, self._settings))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -257,9 +258,10 @@ class Runner:
 
         settings = self._repetitions.settings_for(item, self._settings)
         context = item_case.Context(settings, self.paths, self.exchange)
+        runtime = self._runtime.loaded(devices_of(item, self._settings)[0])
         if self._child is not None:
-            return item_case.session_in_child(item, self._runtime.loaded(), context, self._child)
-        return item_case.session_of(item, self._runtime.loaded(), context)
+            return item_case.session_in_child(item, runtime, context, self._child)
+        return item_case.session_of(item, runtime, context)
 
 
 def _join_ranks(child: Child | None) -> Exchange | None:

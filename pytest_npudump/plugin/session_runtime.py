@@ -23,12 +23,10 @@ class SessionRuntime:
 
     Args:
         settings: the options.
-        local: number of this process among those of its machine, the device where no option names one.
     """
 
-    def __init__(self, settings: Settings, local: int) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._device = settings.device if settings.device is not None else local
         self._choice: Choice | None = None
         self._loaded: Runtime | None = None
 
@@ -42,14 +40,14 @@ class SessionRuntime:
             self._choice = choose(self._settings.runtime, require_npu=self._settings.require_npu)
         return self._choice
 
-    def loaded(self) -> Runtime:
-        """Return the runtime.
+    def loaded(self, device: int) -> Runtime:
+        """Return the runtime on a device, which stays that of the first call.
 
         Raises:
             RuntimeUnavailableError: the one chosen cannot work here.
         """
         if self._loaded is None:
-            self._loaded = load(self.chosen(), self._device)
+            self._loaded = load(self.chosen(), device)
         return self._loaded
 
     def announcement(self) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_npudump.doctor.probe import probe_runtime
-from pytest_npudump.doctor.system import System, free_space, installed_version, run_npu_smi
+from pytest_npudump.doctor.system import System, free_space, installed_version
 from pytest_npudump.runtime.registry import Probe
 
 ACL = """
@@ -97,36 +97,6 @@ def test_emulator_without_onnx_says_what_to_install(tmp_path: Path, monkeypatch:
 def test_an_interpreter_that_cannot_be_started_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nothing/python")
     assert "no process could be started" in probe_runtime("acl").why
-
-
-def _npu_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    program = tmp_path / "npu-smi"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-
-
-def test_npu_smi_is_asked_for_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _npu_smi(tmp_path, monkeypatch, 'echo "asked for $1"')
-    assert run_npu_smi() == "asked for info\n"
-
-
-def test_npu_smi_that_fails_gives_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _npu_smi(tmp_path, monkeypatch, "echo dcmi module initialize failed. ret is -8005; exit 255")
-    with pytest.raises(OSError, match="ended with 255: dcmi module initialize failed"):
-        run_npu_smi()
-
-
-def test_npu_smi_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _npu_smi(tmp_path, monkeypatch, "exec sleep 600")
-    monkeypatch.setattr("pytest_npudump.doctor.system._SMI_SECONDS", 1)
-    with pytest.raises(OSError, match="no answer within 1 seconds"):
-        run_npu_smi()
-
-
-def test_without_npu_smi_there_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert run_npu_smi() is None
 
 
 def test_files_that_cannot_be_read_are_empty(tmp_path: Path) -> None:

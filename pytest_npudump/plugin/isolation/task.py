@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import Identity
+from pytest_npudump.plugin.runtest.item_state import DEVICES
 from pytest_npudump.plugin.runtest.repetitions import COMPARES
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
@@ -103,6 +104,7 @@ class Task:
         options |= {name: value for name, value in _ONLY_IN_THE_PARENT.items() if name in options}
         if item.stash.get(COMPARES, False):
             options["npudump_update_golden"] = options["npudump_calibrate"] = None
+        options["npudump_devices"] = ",".join(str(i) for i in item.stash.get(DEVICES, ()))
         options["plugins"] = [*options.get("plugins", ()), "no:terminal"]
         options["basetemp"] = str(_compat.folder_for_a_child(config))
         worker = getattr(config, "workerinput", None)

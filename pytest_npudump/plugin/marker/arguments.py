@@ -93,10 +93,13 @@ def _seconds(value: object) -> float:
     return number
 
 
-def _runs(value: object) -> int:
-    if type(value) is not int or value < 1:
-        raise ValueError("a number of runs, 1 or more")
-    return value
+def _number_of(what: str) -> Callable[[object], int]:
+    def check(value: object) -> int:
+        if type(value) is not int or value < 1:
+            raise ValueError(f"a number of {what}, 1 or more")
+        return value
+
+    return check
 
 
 def _keys(value: object) -> Mapping[str, Any]:
@@ -131,13 +134,14 @@ CHECKS: Mapping[str, Callable[[object], Any]] = MappingProxyType(
         "escalate": _switch,
         "isolation": _one_of("process", "none"),
         "timeout": _seconds,
-        "repeats": _runs,
+        "repeats": _number_of("runs"),
         "transport": _one_of("files", "callback"),
         "reference": _text,
         "reference_map": _text,
         "graph": _text,
         "data_dump": _keys,
         "ranks": _one_of("each", "same"),
+        "devices": _number_of("devices"),
     }
 )
 """Every argument of the marker, and what turns its value into that of :class:`DumpRequest`."""

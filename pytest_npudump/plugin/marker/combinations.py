@@ -31,7 +31,7 @@ def check_combination(request: DumpRequest) -> None:
         raise RequestError("; ".join(problems))
 
 
-_ALWAYS = frozenset({"scene", "escalate", "isolation", "timeout", "ranks", "data_dump"})
+_ALWAYS = frozenset({"scene", "escalate", "isolation", "timeout", "ranks", "data_dump", "devices"})
 """What any scene takes; ``escalate`` is without effect in those without statistics."""
 
 
