@@ -103,6 +103,65 @@ def read_metadata(path: Path) -> dict[str, str]:
         raise _unreadable(path, error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class TensorFile:
+    """A file of golden tensors whose header has been read, and nothing else of it.
+
+    Attributes:
+        path: the file.
+        start: byte at which the data begins.
+        entries: by key text, what the header says of the tensor.
+        foreign: by key text, name and shape of a tensor whose type safetensors does not know.
+    """
+
+    path: Path
+    start: int
+    entries: Mapping[str, Any]
+    foreign: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> TensorFile:
+        """Read the header.
+
+        Raises:
+            GoldenError: the file cannot be read, or is not one that :func:`save_tensors` wrote.
+        """
+        try:
+            _refuse_others(path)
+            with safe_open(path, framework="numpy"):
+                header, start = _read_header(path)
+        except (SafetensorError, OSError, ValueError) as error:
+            raise _unreadable(path, error) from error
+        return cls(path, start, header, _json_metadata(header.pop("__metadata__", {}), _BYTES, path))
+
+    def tensor(self, key: str) -> Tensor:
+        """Map one tensor, read-only; its memory goes with the array.
+
+        Raises:
+            KeyError: the file has no such tensor.
+            GoldenError: the file cannot be read, or what it says of the tensor does not go together.
+        """
+        begin, end = self.entries[key]["data_offsets"]
+        return self._view(key, self._mapped(self.start + begin, end - begin))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Map all tensors, as one; errors as of :meth:`tensor`."""
+        data = self._mapped(self.start, max((e["data_offsets"][1] for e in self.entries.values()), default=0))
+        offsets = {key: entry["data_offsets"] for key, entry in self.entries.items()}
+        return {key: self._view(key, data[begin:end]) for key, (begin, end) in offsets.items()}
+
+    def _mapped(self, offset: int, size: int) -> Tensor:
+        if not size:
+            return np.empty(0, np.uint8)
+        try:
+            return np.asarray(np.memmap(self.path, dtype=np.uint8, mode="r", offset=offset, shape=(size,)))
+        except (OSError, ValueError) as error:
+            raise _unreadable(self.path, error) from error
+
+    def _view(self, key: str, chunk: Tensor) -> Tensor:
+        return _view(chunk, self.entries[key], self.foreign.get(key), f"{self.path}: tensor {key}")
+
+
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """Read-only views of the tensors in ``path`` by key text, of their own shape and type.
 
@@ -111,20 +170,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         GoldenError: the file cannot be read, or is not one that :func:`save_tensors` wrote.
     """
-    try:
-        _refuse_others(path)
-        with safe_open(path, framework="numpy"):
-            header, start = _read_header(path)
-        data = np.memmap(path, dtype=np.uint8, mode="r") if start < path.stat().st_size else None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    kept = _json_metadata(header.pop("__metadata__", {}), _BYTES, path)
-    views = {}
-    for key, entry in header.items():
-        begin, end = entry["data_offsets"]
-        chunk = np.empty(0, np.uint8) if data is None else data[start + begin : start + end]
-        views[key] = _view(np.asarray(chunk), entry, kept.get(key), f"{path}: tensor {key}")
-    return views
+    return TensorFile.read(path).tensors()
 
 
 def _refuse_others(path: Path) -> None:

@@ -20,7 +20,7 @@ from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats.file_tensors import payload_stats
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
-from pytest_npudump.golden.tensors import StoredTensor, load_tensors
+from pytest_npudump.golden.tensors import StoredTensor, TensorFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,7 +134,7 @@ def _alone(record: TensorRecord, pair: Pair) -> TensorRecord:
 
 def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord) -> Elements:
     if isinstance(golden, StoredTensor):
-        one, other = _stored(golden.path)[golden.key], _array(actual)
+        one, other = _stored(golden), _array(actual)
         return _difference(pair, one, other, Elements(actual=_alone(actual, pair), layout="device"))
     why = _why_bytes(golden) or _why_bytes(actual)
     if why:
@@ -166,7 +166,7 @@ def pair_values(pair: Pair) -> tuple[Values, Values, str] | None:
     if golden is None or actual is None:
         return None
     if isinstance(golden, StoredTensor):
-        return _stored(golden.path)[golden.key], _array(actual), actual.format
+        return _stored(golden), _array(actual), actual.format
     if _why_bytes(golden) or _why_bytes(actual):
         return None
     layout = _layout(pair, golden, actual)
@@ -265,12 +265,13 @@ def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
     return replace(found, unequal_bytes=unequal, note=f"compared byte by byte: {why}")
 
 
-def _stored(path: Path) -> dict[str, Array]:
-    found = path.stat()
-    return _mapped(path, (found.st_ino, found.st_mtime_ns, found.st_size))
+def _stored(tensor: StoredTensor) -> Array:
+    """Map one tensor of a file, so that the memory of those before it is free."""
+    found = tensor.path.stat()
+    return _opened(tensor.path, (found.st_ino, found.st_mtime_ns, found.st_size)).tensor(tensor.key)
 
 
 @lru_cache(maxsize=8)
-def _mapped(path: Path, _version: tuple[int, int, int]) -> dict[str, Array]:
-    """Map a file's tensors, once for each version of it: an update of the same process may replace it."""
-    return load_tensors(path)
+def _opened(path: Path, _version: tuple[int, int, int]) -> TensorFile:
+    """Read a file's header, once for each version of it: an update of the same process may replace it."""
+    return TensorFile.read(path)
