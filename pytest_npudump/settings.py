@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
+from pytest_npudump.option_values import parse_count, parse_device, parse_seconds, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FEWEST = 3
 """Members of a calibration below which leaving one out says nothing."""
-
-_SIZE = re.compile(r"(?P<whole>\d{1,18})(\.(?P<part>\d{1,18}))?\s*(?P<unit>[KMGT]i?B?|B)?\Z", re.IGNORECASE)
-_POWERS = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +154,12 @@ OPTIONS: tuple[Option, ...] = (
         metavar="SIZE",
     ),
     Option(
+        "tensor-budget",
+        default="256MiB",
+        help="most bytes of golden tensors that one test may keep; a recording beyond it fails",
+        metavar="SIZE",
+    ),
+    Option(
         "keep-dumps",
         default="failed",
         help="whose dumps are kept: those of failed tests, or of all",
@@ -246,6 +249,7 @@ class Settings:
     escalate: bool
     dump_dir: str
     dump_limit: int
+    tensor_budget: int
     keep_dumps: str
     isolation: str
     isolation_timeout: float
@@ -280,13 +284,13 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         RequestError: a value is not one of its option's.
     """
     typed = {name.removeprefix("npudump_"): value for name, value in values.items()}
-    typed["device"] = _device(str(typed["device"]))
-    typed["repeats"] = _count(str(typed["repeats"]), "repeats", 1)
-    typed["calibrate"] = _count(str(typed["calibrate"] or 0), "calibrate", FEWEST, off=0)
-    for limit in ("dump_limit", "artifacts_limit"):
+    typed["device"] = parse_device(str(typed["device"]))
+    typed["repeats"] = parse_count(str(typed["repeats"]), "repeats", 1)
+    typed["calibrate"] = parse_count(str(typed["calibrate"] or 0), "calibrate", FEWEST, off=0)
+    for limit in ("dump_limit", "artifacts_limit", "tensor_budget"):
         typed[limit] = parse_size(str(typed[limit]), f"--npudump-{limit.replace('_', '-')}")
     typed["escalate"] = typed["escalate"] == "on"
-    typed["isolation_timeout"] = _seconds(str(typed["isolation_timeout"]))
+    typed["isolation_timeout"] = parse_seconds(str(typed["isolation_timeout"]))
     settings = Settings(**typed)
     if settings.devices and settings.device is not None:
         raise RequestError("--npudump-device and --npudump-devices exclude each other: leave one out")
@@ -302,42 +306,3 @@ def default_settings() -> Settings:
 def in_ci() -> bool:
     """Whether the variable ``CI`` says that this is a gate, which must not approve what it checks."""
     return os.environ.get("CI", "").strip().lower() not in {"", "0", "false", "no"}
-
-
-def parse_size(text: str, name: str = "--npudump-dump-limit") -> int:
-    """Bytes in a size such as ``512MiB``, ``1.5 GB`` or ``4096``; K, M, G and T are powers of 1024.
-
-    Raises:
-        RequestError: ``text`` is no such size.
-    """
-    match = _SIZE.match(text.strip())
-    if match is None:
-        raise RequestError(f"{name} is {text!r}, expected a size such as 512MiB or 4GiB")
-    power = _POWERS[(match["unit"] or "")[:1].upper()]
-    part = match["part"] or ""
-    return (int(match["whole"] + part) << 10 * power) // int(f"1{'0' * len(part)}")
-
-
-def _count(text: str, name: str, least: int, off: int | None = None) -> int:
-    number = int(text) if text.strip().isdecimal() and len(text) < 6 else -1  # noqa: PLR2004 - no such number is meant
-    if number != off and number < least:
-        raise RequestError(f"--npudump-{name} is {text!r}, expected a number of runs, {least} or more")
-    return number
-
-
-def _device(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.strip().isdecimal():
-        raise RequestError(f"--npudump-device is {text!r}, expected a device id such as 0")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise RequestError(f"--npudump-isolation-timeout is {text!r}, expected seconds, greater than 0")
-    return seconds

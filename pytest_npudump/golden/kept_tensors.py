@@ -10,7 +10,10 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import STATISTICS
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.pair import left_out, other_recording, recorded_tensors
+from pytest_npudump.golden.tensor_content import copies_of
 from pytest_npudump.golden.tensors import StoredTensor, load_tensors, read_metadata
 from pytest_npudump.request import matches_any
 
@@ -51,6 +54,23 @@ class KeptTensors:
             if record.payload is not None
         }
         return cls(tensors, tuple(left_out))
+
+    def refuse_beyond(self, budget: int) -> None:
+        """Refuse tensors of more than ``budget`` bytes; those of the same values count once.
+
+        Raises:
+            GoldenError: says which layers are the largest.
+        """
+        sizes = {key: array.nbytes for key, (array, _) in self.tensors.items()}
+        alike = copies_of(self.tensors)
+        total = sum(size for key, size in sizes.items() if key not in alike)
+        if total > budget:
+            largest = sorted(sizes, key=lambda key: -sizes[key])
+            words = first_of((f"{key} ({sizes[key]} bytes)" for key in largest), 3)
+            raise GoldenError(
+                f"golden_tensors: the tensors have {total} bytes, more than --npudump-tensor-budget "
+                f"({budget} bytes): {words}; name fewer layers, or raise the budget"
+            )
 
     def metadata(self, golden: Golden) -> dict[str, str]:
         """Return what is kept with the tensors beside ``golden``."""

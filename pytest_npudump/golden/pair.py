@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError
 from pytest_npudump.golden.store import has_digest, read_golden, refuse_others, stage_golden
-from pytest_npudump.golden.tensors import read_metadata, save_tensors, tensors_digest
+from pytest_npudump.golden.tensor_content import tensors_digest
+from pytest_npudump.golden.tensors import read_metadata, save_tensors
 from pytest_npudump.storage.atomic import locked, move_file
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import json
 import math
 import struct
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +19,12 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.tensor_content import chunks, copies_of, portable
 from pytest_npudump.storage.atomic import locked, replace_file
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -52,14 +52,14 @@ _NAMES = {
 _COMPLEX = ("complex64", "complex128")
 _BYTES = "npudump.bytes"
 _DTYPES = "npudump.dtypes"
+_SAME = "npudump.same"
 _ALIGNMENT = 8
-_CHUNK = 1 << 22
 
 
 def save_tensors(
     path: Path, tensors: Mapping[str, tuple[Tensor, str]], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors to ``path``, atomically.
+    """Write tensors to ``path``, atomically; those of one type, shape and content once.
 
     Args:
         path: the file; an existing one is replaced.
@@ -70,23 +70,14 @@ def save_tensors(
     Raises:
         GoldenError: the file cannot be written; an existing one is as it was.
     """
+    same = copies_of(tensors)
     # Larger elements first, as safetensors orders them: every tensor is then aligned to its own type.
-    ordered = sorted(tensors, key=lambda key: (-tensors[key][0].dtype.itemsize, key))
-    arrays = {key: _portable(tensors[key][0]) for key in ordered}
-    header = _header(arrays, {key: tensors[key][1] for key in ordered}, metadata or {})
+    ordered = sorted(tensors.keys() - same.keys(), key=lambda key: (-tensors[key][0].dtype.itemsize, key))
+    arrays = {key: portable(tensors[key][0]) for key in ordered}
+    texts = {**(metadata or {}), **({_SAME: json.dumps(same)} if same else {})}
+    header = _header(arrays, {key: name for key, (_, name) in tensors.items()}, texts)
     with locked(path) as target:
-        replace_file(target, chain([struct.pack("<Q", len(header)), header], *map(_chunks, arrays.values())))
-
-
-def tensors_digest(tensors: Mapping[str, tuple[Tensor, str]]) -> str:
-    """Return a hash of the keys, types, shapes and values that :func:`save_tensors` would write."""
-    digest = blake2b(digest_size=16)
-    for key, (array, name) in sorted(tensors.items()):
-        portable = _portable(array)
-        digest.update(f"{key} {portable.dtype.name} {name} {portable.shape}\n".encode())
-        for chunk in _chunks(portable):
-            digest.update(chunk)
-    return digest.hexdigest()
+        replace_file(target, chain([struct.pack("<Q", len(header)), header], *map(chunks, arrays.values())))
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -132,7 +123,16 @@ class TensorFile:
                 header, start = _read_header(path)
         except (SafetensorError, OSError, ValueError) as error:
             raise _unreadable(path, error) from error
-        return cls(path, start, header, _json_metadata(header.pop("__metadata__", {}), _BYTES, path))
+        metadata = header.pop("__metadata__", {})
+        foreign = _json_metadata(metadata, _BYTES, path)
+        for copy, original in _json_metadata(metadata, _SAME, path).items():
+            if copy in header or not isinstance(original, str) or original not in header:
+                raise GoldenError(
+                    f"{path}: the metadata {_SAME} says that {copy!r} is {original!r}, which does not go "
+                    f"with the tensors that are there; restore the file from version control"
+                )
+            header[copy], foreign[copy] = header[original], foreign.get(original)
+        return cls(path, start, header, foreign)
 
     def tensor(self, key: str) -> Tensor:
         """Map one tensor, read-only; its memory goes with the array.
@@ -146,8 +146,8 @@ class TensorFile:
 
     def tensors(self) -> dict[str, Tensor]:
         """Map all tensors, as one; errors as of :meth:`tensor`."""
-        data = self._mapped(self.start, max((e["data_offsets"][1] for e in self.entries.values()), default=0))
         offsets = {key: entry["data_offsets"] for key, entry in self.entries.items()}
+        data = self._mapped(self.start, max((end for _, end in offsets.values()), default=0))
         return {key: self._view(key, data[begin:end]) for key, (begin, end) in offsets.items()}
 
     def _mapped(self, offset: int, size: int) -> Tensor:
@@ -186,13 +186,6 @@ def _unreadable(path: Path, error: Exception) -> GoldenError:
     )
 
 
-def _portable(array: Tensor) -> Tensor:
-    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    # ascontiguousarray makes a scalar one-dimensional.
-    result: Tensor = little.reshape(array.shape)
-    return result
-
-
 def _header(arrays: Mapping[str, Tensor], dtypes: Mapping[str, str], metadata: Mapping[str, str]) -> bytes:
     entries: dict[str, Any] = {}
     kept: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -207,15 +200,10 @@ def _header(arrays: Mapping[str, Tensor], dtypes: Mapping[str, str], metadata: M
             "data_offsets": [position, position + array.nbytes],
         }
         position += array.nbytes
-    foreign = {key: name for key, name in dtypes.items() if name != arrays[key].dtype.name}
+    foreign = {key: name for key, name in dtypes.items() if key in arrays and name != arrays[key].dtype.name}
     texts = {**metadata, _BYTES: json.dumps(kept), _DTYPES: json.dumps(foreign)}
     text = json.dumps({"__metadata__": texts, **entries}, separators=(",", ":")).encode()
     return text + b" " * (-len(text) % _ALIGNMENT)
-
-
-def _chunks(array: Tensor) -> Iterator[memoryview]:
-    flat: Any = array.reshape(-1).view(np.uint8)
-    return (memoryview(flat[at : at + _CHUNK]) for at in range(0, flat.size, _CHUNK))
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], int]:

@@ -189,8 +189,12 @@ def record_with_tensors(
     try:
         table = StatsTable.from_records(first.dump.records if first.dump is not None else ())
         tensors = KeptTensors.of(second.records.values(), left_out) if case.request.golden_tensors else None
+        if tensors is not None:
+            tensors.refuse_beyond(case.settings.tensor_budget)
     except DumpError as error:
         return _not_recorded(first, second, f"the golden tensors cannot be written: {error}")
+    except GoldenError as error:
+        return _not_recorded(first, second, str(error))
     outcome = record(case, golden_to_start_from(case), first, table, tensors, measured=measured)
     if not outcome.good:
         return _not_recorded(first, second, outcome.problems[0])

@@ -1,9 +1,9 @@
 """Golden tensors beside the floor: memory-mapped npy files and numpy's assert_allclose.
 
-Run by hand: ``python tests/benchmarks/bench_tensors.py [rounds]``. 50, 100 and 200 tensors of a million float32
-are checked as a marked test checks them, each way in a process of its own and in turns: equal to the golden's bit
-for bit, and off by less than their tolerance. Figures are medians of processor seconds, and what the check adds to
-the peak RSS of a process that has imported all it needs.
+Run by hand: ``python tests/benchmarks/bench_tensors.py [rounds]``. 50, 100 and 200 tensors of a million
+float32 are checked as a marked test checks them, each way in a process of its own and in turns: equal to
+the golden's bit for bit, and off by less than their tolerance. Figures are medians of processor seconds,
+and what the check adds to the peak RSS of a process that has imported all it needs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def check(i):
     payload = Payload(path, 128, size * 4)
     stats = Stats(size, 0, 0, 0, 0, 0, 0, 0)  # the dump's reader has computed them by now
     key = f"layer_{i}:output.0"
-    record = TensorRecord(TensorKey.parse(key), "Conv2D", "float32", (size,), path, "ND", payload=payload, stats=stats)
+    facts = {"format": "ND", "payload": payload, "stats": stats}
+    record = TensorRecord(TensorKey.parse(key), "Conv2D", "float32", (size,), path, **facts)
     found = compare_pair(Pair(StoredTensor(folder / "golden.safetensors", key), record, "ND", 1e-5, 1e-8))
     assert found.difference is not None and found.difference.outside == 0, found
     assert (found.difference.max_abs == 0) == (kind == "equal")
@@ -83,10 +84,16 @@ def run(script: str, folder: Path, number: int, *words: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main(rounds: int = 5) -> None:
     """Print the table."""
-    print("| tensors | kind | floor | npudump | | peak: floor | npudump | held: npudump |")
-    print("|---|---|---|---|---|---|---|---|")
+    say("| tensors | kind | floor | npudump | | peak: floor | npudump | held: npudump |")
+    say("|---|---|---|---|---|---|---|---|")
     ways = {"floor": MEASURED + FLOOR, "npudump": MEASURED + OURS}
     for number in (50, 100, 200):
         with tempfile.TemporaryDirectory() as work:
@@ -104,10 +111,9 @@ def main(rounds: int = 5) -> None:
                     ours["cpu"] / floor["cpu"]
                     for ours, floor in zip(seen["npudump"], seen["floor"], strict=True)
                 )
-                print(
+                say(
                     f"| {number} | {kind} | {cpu['floor']:.2f} s | {cpu['npudump']:.2f} s | {ratio:.2f}x "
                     f"| {peak['floor']:.0f} MiB | {peak['npudump']:.0f} MiB | {held['npudump']:.0f} MiB |",
-                    flush=True,
                 )
 
 

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.tensors import load_tensors, save_tensors
+from pytest_npudump.golden.tensors import TensorFile, load_tensors, save_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def test_every_type_comes_back_bit_for_bit(tmp_path: Path, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", [d for d in NUMPY if not d.startswith("complex")])
 def test_safetensors_itself_reads_the_same(tmp_path: Path, dtype: str) -> None:
     path = tmp_path / "a.safetensors"
-    save_tensors(path, {KEY: (array(dtype), dtype), "b:output.0": (array("float32"), "float32")})
+    save_tensors(path, {KEY: (array(dtype), dtype), "b:output.0": (array("float32", (7,)), "float32")})
     np.testing.assert_array_equal(load_file(path)[KEY], array(dtype))
 
 
@@ -155,3 +155,71 @@ def test_a_cut_file_is_refused(tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         with pytest.raises(GoldenError):
             load_tensors(path)
+
+
+def test_tensors_of_one_content_are_written_once(tmp_path: Path) -> None:
+    path, one = tmp_path / "a.safetensors", array("float32", (100, 100))
+    alike = {"a": (one, "float32"), "b": (one.copy(), "float32"), "c": (array("bfloat16"), "bfloat16")}
+    save_tensors(path, {**alike, "d": (array("bfloat16"), "bfloat16")})
+    assert path.stat().st_size < 2 * one.nbytes
+    with safe_open(path, framework="numpy") as file:
+        assert sorted(file.keys()) == ["a", "c"]
+    back = load_tensors(path)
+    assert {key: found.tobytes() for key, found in back.items()} == {
+        "a": one.tobytes(),
+        "b": one.tobytes(),
+        "c": array("bfloat16").tobytes(),
+        "d": array("bfloat16").tobytes(),
+    }
+    assert TensorFile.read(path).tensor("b").tobytes() == one.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        (array("float32").reshape(5, 3), "float32"),
+        (array("float32").view(np.int32), "int32"),
+        (array("float32"), "float32x"),
+        (np.where(np.arange(15).reshape(3, 5) == 14, -1, array("float32")), "float32"),
+    ],
+    ids=["shape", "dtype", "device type", "last element"],
+)
+def test_tensors_that_differ_in_anything_are_written_both(tmp_path: Path, other: Any, name: str) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {"a": (array("float32"), "float32"), "b": (other, name)})
+    back = load_tensors(path)
+    assert sorted(load_file(path)) == ["a", "b"]
+    assert back["b"].tobytes() == other.tobytes()
+    assert back["b"].shape == other.shape
+
+
+def test_zeros_of_different_sign_are_different(tmp_path: Path) -> None:
+    path, zeros = tmp_path / "a.safetensors", np.zeros(4, np.float32)
+    save_tensors(path, {"a": (zeros, "float32"), "b": (-zeros, "float32")})
+    assert np.signbit(load_tensors(path)["b"]).all()
+    assert not np.signbit(load_tensors(path)["a"]).any()
+
+
+@pytest.mark.parametrize("same", ['{"b": "gone"}', '{"a": "a"}', '{"b": 3}', '{"b": ["a"]}', "[]", "{"])
+def test_copies_that_do_not_go_with_the_tensors_are_refused(tmp_path: Path, same: str) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"a": array("float32")}, path, {"npudump.same": same})
+    with pytest.raises(GoldenError, match=r"npudump\.same"):
+        load_tensors(path)
+
+
+def test_a_tensor_is_mapped_alone_and_let_go(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, {f"layer{i}": (array("float32", (1 << 18,)) + i, "float32") for i in range(4)})
+
+    def mapped() -> int:
+        with open("/proc/self/maps") as maps:  # noqa: PTH123 - a file of the kernel's
+            ranges = [line.split()[0].split("-") for line in maps if str(path) in line]
+        return sum(int(end, 16) - int(begin, 16) for begin, end in ranges)
+
+    file = TensorFile.read(path)
+    assert mapped() == 0
+    tensor = file.tensor("layer2")
+    assert tensor.nbytes <= mapped() <= tensor.nbytes + 8192
+    del tensor
+    assert mapped() == 0

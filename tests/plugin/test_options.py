@@ -12,17 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.errors import RequestError
+from pytest_npudump.option_values import parse_size
 from pytest_npudump.plugin.options import settings_of
-from pytest_npudump.settings import OPTIONS, Option, Settings, parse_size
+from pytest_npudump.settings import OPTIONS, Option, Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 NOT_DEFAULT = {
     "repeats": "5",
     "calibrate": "20",
     "device": "3",
+    "devices": "0,1",
     "dump-limit": "2KiB",
     "artifacts-limit": "2KiB",
     "expect": "3",
+    "tensor-budget": "3KiB",
     "runtime": "emulator",
     "escalate": "off",
     "keep-dumps": "all",
@@ -48,6 +51,7 @@ def resolved(option: Option, text: str) -> object:
         "device": 3,
         "dump-limit": 2048,
         "artifacts-limit": 2048,
+        "tensor-budget": 3072,
         "escalate": False,
         "isolation-timeout": 90.5,
     }

@@ -37,7 +37,7 @@ BOTH = ("net/Add@6", "net/Conv@19", "net/MatMul@0", "net/Softmax@0")
 """Operators that both tensor samples have; the last two differ."""
 
 
-_OPTIONS = {"update_golden", "dump_limit", "keep_dumps"}
+_OPTIONS = {"update_golden", "dump_limit", "tensor_budget", "keep_dumps"}
 
 
 @dataclass

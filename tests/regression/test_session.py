@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,23 @@ def test_a_recording_beyond_the_limit_says_that_nothing_was_recorded(flow: Flow)
     run(session)
     assert (session.good, session.state.wants_second_run, session.state.recording) == (False, False, None)
     assert session.result.outcome.problems[0].startswith("nothing was recorded: ")
+
+
+def test_golden_tensors_beyond_the_budget_are_not_recorded_and_the_largest_are_named(flow: Flow) -> None:
+    flow.record(golden_tensors=("net/MatMul@0",))
+    before = {path.name: path.read_bytes() for path in flow.golden.parent.iterdir()}
+    case = flow.case(update_golden=True, golden_tensors=("net/MatMul@0",), tensor_budget=100)
+    session = flow.session(case, HEALTHY, HEALTHY)
+    run(session)
+    assert (session.good, session.state.recording) == (False, None)
+    (problem,) = session.result.outcome.problems
+    assert re.search(
+        r"nothing was recorded: golden_tensors: the tensors have \d+ bytes, more than "
+        r"--npudump-tensor-budget \(100 bytes\): net/MatMul@0:output.0 \(\d+ bytes\); "
+        r"name fewer layers, or raise the budget",
+        problem,
+    )
+    assert {path.name: path.read_bytes() for path in flow.golden.parent.iterdir()} == before
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_the_configuration(flow: Flow) -> None:
