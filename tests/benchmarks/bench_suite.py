@@ -20,6 +20,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 SHARED = Path("/dev/shm")  # noqa: S108 - looked at, not written to
+LEAN = ("-p", "no:pytest-retry", "-p", "no:flaky", "-p", "no:asyncio")
 MODES = ("load", "loadscope", "loadfile", "loadgroup", "worksteal", "each")
 TESTS = """
 import numpy as np
@@ -90,7 +91,7 @@ def session(folder: Path, *options: str) -> tuple[float, subprocess.CompletedPro
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environ = {name: value for name, value in os.environ.items() if name not in {"CI", "PYTEST_ADDOPTS"}}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *options],
+        [sys.executable, "-m", "pytest", "-q", *LEAN, *options],
         cwd=folder,
         check=False,
         capture_output=True,

@@ -37,6 +37,7 @@ ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "graph": "file that tells which tensor feeds which: om, ATC's JSON, GE's text or ONNX",
         "data_dump": "further keys of MindSpore's data_dump.json",
         "ranks": "goldens of a distributed run: one for 'each' rank, or the 'same' for all",
+        "devices": "how many devices the test uses",
     }
 )
 """Arguments of the marker, those of one meaning together, and what they say."""
