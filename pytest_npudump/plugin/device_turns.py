@@ -37,14 +37,15 @@ def device_turns(config: pytest.Config, settings: Settings) -> DeviceTurns | Hel
     """Return what gives the tests of this process their devices.
 
     Raises:
-        NpudumpError: the devices cannot be found or locked, or this is one rank of several.
+        NpudumpError: the devices cannot be found or locked, or are named to one rank of several.
     """
     if config.pluginmanager.has_plugin(CHILD):
         return HeldByParent(tuple(map(int, settings.devices.split(","))))
     if (rank := current_rank()) is not None:
-        raise DeviceError(
-            f"--npudump-devices: this is {rank}, which has the device of its LOCAL_RANK: leave the option out"
-        )
+        words = f"this is {rank}, which has the device of its LOCAL_RANK"
+        if settings.devices != "auto":
+            raise DeviceError(f"--npudump-devices: {words}: leave the option out")
+        return DeviceTurns(config, settings, Inventory({}, f"{words}: nothing is locked"))
     told: Any = getattr(config, "workerinput", {}).get(_KEY)
     return DeviceTurns(
         config, settings, take_inventory(settings.devices) if told is None else Inventory(dict(told))

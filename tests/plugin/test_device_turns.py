@@ -162,6 +162,9 @@ def test_ranks_have_the_device_of_their_number(project: Project, monkeypatch: py
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
         monkeypatch.setenv(name, value)
     project.test_file("def test_it(): pass")
+    found = project.run("--npudump-devices=auto")
+    found.assert_outcomes(passed=1)
+    found.stdout.fnmatch_lines(["npudump: this is rank 0 of 2, which *: nothing is locked"])
     result = project.run("--npudump-devices=0")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
