@@ -15,7 +15,10 @@ from pytest_npudump.dump.table import PROJECTIONS, StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import rows
 from pytest_npudump.golden.joins import Conflict, joined, joined_order
+from pytest_npudump.golden.noise import REPEATS
+from pytest_npudump.golden.noise_joins import joined_repeats, under_one_calibration
 from pytest_npudump.golden.projection_rows import render_projections
+from pytest_npudump.golden.row_lines import common_columns, lines_by_key
 from pytest_npudump.golden.text import BLOCKS, EDGES, OP_TYPES, REASON, Golden, parse, render
 from pytest_npudump.storage import safeyaml
 
@@ -72,7 +75,8 @@ def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
     theirs_read = parse(theirs, path)
     ours_read = parse(ours, path)
     nothing = replace(ours_read, test="", producer={}, table=StatsTable.from_records([]), extra={}, blocks={})
-    sides = _Sides(parse(base, path) if base.strip() else nothing, ours_read, theirs_read)
+    was = parse(base, path) if base.strip() else nothing
+    sides = _Sides(*under_one_calibration(was, ours_read, theirs_read))
     if any(OP_TYPES in golden.blocks for golden in sides):
         raise GoldenError(f"{path}: the record of a run, expected a golden file, which people approve")
     try:
@@ -84,8 +88,8 @@ def merge(path: Path, base: str, ours: str, theirs: str) -> Merged:
 class _Merge:
     def __init__(self, sides: _Sides[Golden]) -> None:
         self._sides = sides
-        self._columns = _columns(sides)
-        self._lines = sides.map(lambda golden: _table_lines(golden.table, self._columns))
+        self._columns = common_columns([golden.table for golden in sides])
+        self._lines = sides.map(lambda golden: lines_by_key(golden.table, self._columns))
         self._conflicts: list[str] = []
 
     def result(self, path: Path) -> Merged:
@@ -106,11 +110,17 @@ class _Merge:
     def _head(self) -> Iterator[str]:
         heads = self._sides.map(lambda golden: _head(golden, self._columns))
         for key in dict.fromkeys([*heads.ours, *heads.theirs]):
-            found = joined(*_at(heads, key))
+            found = self._repeats() if key == REPEATS else joined(*_at(heads, key))
             if key == REASON and isinstance(found, Conflict):
                 found = "; ".join(dict.fromkeys(str(one) for one in (found.ours, found.theirs) if one))
             yield from self._told(key, _mapped(found, partial(_yaml, key)))
         yield _yaml("columns", " ".join(self._columns))
+
+    def _repeats(self) -> dict[str, Any] | None:
+        rows = {key: joined(*_at(self._lines, key)) for key in [*self._lines.ours, *self._lines.theirs]}
+        there = {key: row for key, row in rows.items() if row is not None}
+        ours, theirs = (self._sides.ours, self._lines.ours), (self._sides.theirs, self._lines.theirs)
+        return joined_repeats((ours, theirs), there)
 
     def _told(self, name: str, found: str | Conflict[str]) -> Iterator[str]:
         if not isinstance(found, Conflict):
@@ -187,21 +197,6 @@ def _indented(text: str) -> str:
 def _yaml(key: str, value: Any) -> str:
     """Return the lines of one key, as they are among others: alone, a scalar's would be in braces."""
     return safeyaml.dump_mapping({key: value, "": []}).removesuffix(_NO_KEY)
-
-
-def _columns(sides: _Sides[Golden]) -> tuple[str, ...]:
-    """Return the columns that hold what any of the files says."""
-    used = {column for golden in sides for column in rows.columns_for(golden.table)}
-    if len({rows.common_digits(golden.table) for golden in sides if len(golden.table)}) > 1:
-        used.add("digits")
-    return next(layout for layout in sorted(rows.LAYOUTS, key=len) if used <= set(layout))
-
-
-def _table_lines(table: StatsTable, columns: Sequence[str]) -> dict[str, str]:
-    absent = ("",) * len(table) if "digest" in columns else ()
-    noise = ("-",) * len(table) if "noise" in columns else ()
-    full = replace(table, digests=table.digests or absent, noise=table.noise or noise)
-    return dict(zip(table.keys, rows.render_rows(full, columns), strict=True))
 
 
 def _head(golden: Golden, columns: Sequence[str]) -> dict[str, Any]:

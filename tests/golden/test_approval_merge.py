@@ -78,7 +78,7 @@ def test_the_same_change_on_both_sides_is_none_of_two() -> None:
 def test_a_new_column_of_one_side_is_there_for_all() -> None:
     cells = {"conv": "~1e-3,-,-,-", "fc": "1e-4,-,-,-"}
     ours = golden(BASE, head="repeats: {runs: 2}\n", cells=cells)
-    expected = golden(BASE | {"out": 9}, head="repeats: {runs: 2}\n", cells=cells)
+    expected = golden(BASE | {"out": 9}, head="repeats: {runs: 2, compared: 3}\n", cells=cells)
     assert joined(ours, golden(BASE | {"out": 9})) == expected
 
 

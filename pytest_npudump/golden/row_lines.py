@@ -1,0 +1,36 @@
+"""The lines of several goldens in one layout, so that a tensor's can be compared between files.
+
+A file's columns depend on what its tensors have; here each line has every column that any of the files needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.golden import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pytest_npudump.dump.table import StatsTable
+
+
+def common_columns(tables: Collection[StatsTable]) -> tuple[str, ...]:
+    """Return the columns that hold what any of the tables says."""
+    used = {column for table in tables for column in rows.columns_for(table)}
+    if len({rows.common_digits(table) for table in tables if len(table)}) > 1:
+        used.add("digits")
+    return next(layout for layout in sorted(rows.LAYOUTS, key=len) if used <= set(layout))
+
+
+def lines_by_key(table: StatsTable, columns: Sequence[str]) -> dict[str, str]:
+    """Return each tensor's line by its key.
+
+    Raises:
+        RowError: a row cannot be written.
+    """
+    absent = ("",) * len(table) if "digest" in columns else ()
+    noise = ("-",) * len(table) if "noise" in columns else ()
+    full = replace(table, digests=table.digests or absent, noise=table.noise or noise)
+    return dict(zip(table.keys, rows.render_rows(full, columns), strict=True))
