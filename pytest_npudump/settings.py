@@ -13,6 +13,10 @@ from pytest_npudump.option_values import parse_count, parse_device, parse_second
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+ALL, FAILED, NEW = "all", "failed", "new"
+"""Whose goldens ``--npudump-update-golden`` writes: every test's that runs, those that
+a run fails against, or those that are not there."""
+
 FEWEST = 3
 """Members of a calibration below which leaving one out says nothing."""
 
@@ -28,6 +32,7 @@ class Option:
         metavar: what ``--help`` calls the value; "" for a switch.
         choices: allowed values; empty where any text is allowed.
         standing: whether an ini file may set it; approving is for one run, and never for all of them.
+        modes: values of an option that needs none, the first of which it then has.
     """
 
     name: str
@@ -36,6 +41,7 @@ class Option:
     metavar: str = ""
     choices: tuple[str, ...] = ()
     standing: bool = True
+    modes: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
@@ -51,9 +57,12 @@ class Option:
 OPTIONS: tuple[Option, ...] = (
     Option(
         "update-golden",
-        default=False,
-        help="write what the layers say now into the golden files, for review in a diff; refused under CI",
+        default="",
+        help="write what the layers say now into the golden files, for review in a diff: of all tests that "
+        "run, or only (=failed) those that differ from their golden, or (=new) those that have none; refused "
+        "under CI",
         standing=False,
+        modes=(ALL, FAILED, NEW),
     ),
     Option(
         "repeats",
@@ -230,10 +239,10 @@ OPTIONS: tuple[Option, ...] = (
 class Settings:
     """The options of one run; each attribute is the option of its name, sizes in bytes, times in seconds.
 
-    ``calibrate`` is 0 where nothing is.
+    ``calibrate`` is 0 where nothing is, ``update_golden`` "" where nothing is written.
     """
 
-    update_golden: bool
+    update_golden: str
     repeats: int
     calibrate: int
     runtime: str
@@ -262,9 +271,17 @@ class Settings:
     allow_update_in_ci: bool
 
     @property
+    def approval_flag(self) -> str:
+        """The option by which this run writes golden files, as it is typed; "" where it writes none."""
+        if not self.update_golden:
+            return f"--npudump-calibrate={self.calibrate}" if self.calibrate else ""
+        mode = "" if self.update_golden == ALL else f"={self.update_golden}"
+        return f"--npudump-update-golden{mode}"
+
+    @property
     def approves(self) -> bool:
         """Whether this run writes golden files."""
-        return self.update_golden or bool(self.calibrate)
+        return bool(self.update_golden or self.calibrate)
 
     @property
     def approving_option(self) -> str:

@@ -118,7 +118,7 @@ def make_table() -> Callable[..., StatsTable]:
 def defaults() -> Settings:
     """The settings of a run without options, written out."""
     return Settings(
-        update_golden=False,
+        update_golden="",
         repeats=2,
         calibrate=0,
         runtime="auto",

@@ -14,7 +14,7 @@ from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of
 from pytest_npudump.plugin.terminal.reporter import Reporter
-from pytest_npudump.settings import Settings, in_ci
+from pytest_npudump.settings import ALL, FAILED, NEW, Settings, in_ci
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 SETTINGS = pytest.StashKey[Settings]()
 _SAID = pytest.StashKey[bool]()
 """Whether the report of a test's body, where it came to that, tells of a marker that came too late."""
+_APPROVES = {
+    ALL: "what the layers say now is written into the golden files, and not compared with them",
+    FAILED: "where a test differs from its golden, what the layers say now is written into it",
+    NEW: "where a test has no golden, one is written; all others are compared with theirs",
+}
+"""What a run does, by the mode of ``--npudump-update-golden``."""
 _RUNNER = "npudump-runner"
 _REPORTER = "npudump-reporter"
 _DEVICES = "npudump-devices"
@@ -54,9 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(reporter, _REPORTER)
     if settings.approves and in_ci() and not settings.allow_update_in_ci:
         raise pytest.UsageError(
-            f"npudump: {settings.approving_option} is refused because the variable CI is set: a gate must "
-            "not approve what it checks. Update on a developer's machine and commit the diff; to update in "
-            "CI on purpose add --npudump-allow-update-in-ci"
+            f"npudump: {settings.approval_flag} is refused because the variable CI is set: a gate must not "
+            "approve what it checks. Update on a developer's machine and commit the diff; to update in CI on "
+            "purpose add --npudump-allow-update-in-ci"
         )
     if settings.bisect and settings.approves:
         raise pytest.UsageError(
@@ -114,13 +120,10 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         return None
     if not settings.update_golden:
         return (
-            f"npudump: THIS RUN CALIBRATES (--npudump-calibrate={settings.calibrate}): by how much the "
+            f"npudump: THIS RUN CALIBRATES ({settings.approval_flag}): by how much the "
             f"layers of passing tests vary is written into their golden files as a tolerance"
         )
-    return (
-        "npudump: THIS RUN APPROVES (--npudump-update-golden): what the layers say now is written into the "
-        "golden files, and not compared with them"
-    )
+    return f"npudump: THIS RUN APPROVES ({settings.approval_flag}): {_APPROVES[settings.update_golden]}"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

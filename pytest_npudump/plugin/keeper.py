@@ -87,7 +87,7 @@ class Keeper:
         status = told[-1]["status"] if told else kept.line["status"]
         recorded = status in {RECORDED, UNCHANGED}
         if recorded:
-            kept = with_golden(kept, golden)
+            kept = with_golden(kept, root / kept.line["golden"]["file"])
         outcome = _outcome(reports)
         incomplete = why_incomplete(item, reports, judged=recorded or kept.line["snapshot"] is not None)
         if incomplete is None and outcome in {XFAILED, XPASSED}:

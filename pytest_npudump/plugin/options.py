@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from argparse import SUPPRESS
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +44,9 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("npudump", "numerical regression tests on Ascend NPUs")
     for option in OPTIONS:
         if not option.standing:
-            help_ = f"{option.help}; on the command line only"
-            how: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
-            group.addoption(option.flag, dest=option.dest, default=None, help=help_, **how)
+            _add_approving(group, option)
             words = f"refused: {option.flag} is for the command line only"
-            how = {"type": "string" if option.metavar else "bool"}
+            how: dict[str, Any] = {"type": "string" if option.metavar or option.modes else "bool"}
             parser.addini(option.dest, words, default=None, **how)
             continue
         text = f"{option.help} (ini: {option.dest})"
@@ -60,6 +59,21 @@ def add_options(parser: pytest.Parser) -> None:
         extra: dict[str, Any] = {"choices": choices} if choices else {"metavar": option.metavar}
         group.addoption(option.flag, dest=option.dest, default=None, help=shown, **extra)
         parser.addini(option.dest, option.help, default=option.default)
+
+
+def _add_approving(group: Any, option: Option) -> None:
+    """Add an option for one run; one with modes has an option string a mode.
+
+    An option whose value may be left out would take the path behind it for one.
+    """
+    text = f"{option.help}; on the command line only"
+    how: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
+    if option.modes:
+        how = {"action": "store_const", "const": option.modes[0]}
+    group.addoption(option.flag, dest=option.dest, default=None, help=text, **how)
+    for mode in option.modes:
+        how = {"action": "store_const", "const": mode, "help": SUPPRESS}
+        group.addoption(f"{option.flag}={mode}", dest=option.dest, default=None, **how)
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -103,7 +117,7 @@ def _refuse_standing(config: pytest.Config) -> None:
         ]
         # Where the key is absent, pytest 7 answers with an empty list.
         found = config.getini(option.dest)
-        if isinstance(found, bool) or (option.metavar and found):
+        if isinstance(found, bool) or ((option.metavar or option.modes) and found):
             places.append(f"ini key {option.dest}")
         if places:
             raise RequestError(
@@ -124,7 +138,7 @@ def _all(words: Sequence[str]) -> Sequence[str]:
 def _resolve(option: Option, config: pytest.Config) -> Any:
     given = config.getoption(option.dest)
     if not option.standing:
-        return bool(given) if not option.metavar else given or option.default
+        return given or option.default
     value = config.getini(option.dest) if given is None else given
     choices = _choices(option)
     if choices and value not in choices:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.calibration.series import Member
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun, Outcome
+    from pytest_npudump.regression.first_run.settled import Settled
     from pytest_npudump.regression.second_run.run_plan import Plan
 
 
@@ -27,6 +28,7 @@ class CaseState:
         escalation: what the second run found; None without one.
         recording: what was recorded and does not count yet; None without it.
         members: what runs behind the first have measured, where they are to measure.
+        settled: what the first run is judged by; None before it has been.
     """
 
     attempts: tuple[Attempt, ...] = ()
@@ -35,6 +37,7 @@ class CaseState:
     escalation: Escalation | None = None
     recording: Recording | None = None
     members: tuple[Member, ...] = ()
+    settled: Settled | None = None
 
     @property
     def attempt(self) -> Attempt:

@@ -25,7 +25,8 @@ from pytest_npudump.regression.calibration.series import measure, vary
 from pytest_npudump.regression.calibration.verdict_of_members import conclude, unmeasured, unrecorded
 from pytest_npudump.regression.case import delete_dumps, make_folder
 from pytest_npudump.regression.case_state import CaseState
-from pytest_npudump.regression.first_run.judge import judge, probe
+from pytest_npudump.regression.first_run.judge import probe
+from pytest_npudump.regression.first_run.settled import judge_settled
 from pytest_npudump.regression.outcome import PENDING, FirstRun, Result
 from pytest_npudump.regression.second_run.agreed_plan import agreed_plan
 from pytest_npudump.regression.second_run.examine import examine_second_run
@@ -38,13 +39,18 @@ class CaseSession:
     """A test with the marker, through all of its runs.
 
     Attributes:
-        case: the test.
         state: what has become of it so far.
     """
 
     def __init__(self, case: Case) -> None:
-        self.case = case
+        self._case = case
         self.state = CaseState()
+
+    @property
+    def case(self) -> Case:
+        """The test, with what its first run has settled."""
+        settled = self.state.settled
+        return self._case if settled is None else settled.applied(self._case)
 
     @property
     def result(self) -> Result:
@@ -114,7 +120,8 @@ class CaseSession:
             self._explain()
 
     def _judge(self, *, repeatable: bool) -> None:
-        first = judge(self.case, self.state.attempt)
+        first, settled = judge_settled(self._case, self.state.attempt)
+        self.state = replace(self.state, settled=settled)
         plan = agreed_plan(self.case, first, repeated=self.state.repeated, repeatable=repeatable)
         if first.to_measure and plan is not None and plan.skipped is not None:
             first, plan = unmeasured(self.case, first, plan.skipped.problem), None

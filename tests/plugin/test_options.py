@@ -55,7 +55,26 @@ def resolved(option: Option, text: str) -> object:
         "escalate": False,
         "isolation-timeout": 90.5,
     }
+    if option.modes:
+        return "all"
     return True if isinstance(option.default, bool) else known.get(option.name, text)
+
+
+@pytest.mark.parametrize("mode", ["all", "failed", "new"])
+def test_an_update_may_say_whose_goldens_it_writes(pytester: pytest.Pytester, mode: str) -> None:
+    flag = "--npudump-update-golden" + ("" if mode == "all" else f"={mode}")
+    assert settings(pytester, flag, "test_some.py").update_golden == mode
+
+
+def test_an_update_takes_no_path_behind_it_for_its_value(pytester: pytest.Pytester) -> None:
+    config = pytester.parseconfig("--npudump-update-golden", "test_some.py")
+    assert settings_of(config).update_golden == "all"
+    assert config.args == ["test_some.py"]
+
+
+def test_an_update_of_another_kind_is_refused(pytester: pytest.Pytester) -> None:
+    with pytest.raises(pytest.UsageError, match="'some'"):
+        settings(pytester, "--npudump-update-golden=some")
 
 
 def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
@@ -80,7 +99,8 @@ def test_defaults_are_those_of_the_table(pytester: pytest.Pytester, defaults: Se
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_option_is_taken_from_the_command_line(pytester: pytest.Pytester, option: Option) -> None:
     text = other_value(option)
-    flag = option.flag if isinstance(option.default, bool) else f"{option.flag}={text}"
+    alone = isinstance(option.default, bool) or option.modes
+    flag = option.flag if alone else f"{option.flag}={text}"
     found = settings(pytester, flag)
     assert getattr(found, option.dest.removeprefix("npudump_")) == resolved(option, text)
 

@@ -129,7 +129,7 @@ class Flow:
 
     def record(self, sample: Path = HEALTHY, **given: Any) -> None:
         """Record the golden of ``sample``, with a second run where one is asked for."""
-        session = self.session(self.case(update_golden=True, **given), sample, sample)
+        session = self.session(self.case(update_golden="all", **given), sample, sample)
         run(session)
         if session.state.wants_second_run:
             run(session)

@@ -54,7 +54,7 @@ def test_an_update_replaces_a_golden_that_cannot_be_read_and_says_so(
     refused = flow.first(flow.case(), HEALTHY).outcome
     assert refused.status == status.ERROR
     assert "test.yaml" in refused.problems[0]
-    updated = flow.first(flow.case(update_golden=True), HEALTHY).outcome
+    updated = flow.first(flow.case(update_golden="all"), HEALTHY).outcome
     assert (updated.status, updated.recording is None) == (status.RECORDED, False)
     assert any(note.startswith(LOST) and "test.yaml" in note for note in updated.notes)
     assert updated.recording is not None
@@ -71,7 +71,7 @@ def test_an_update_makes_the_file_that_a_dangling_link_leads_to(flow: Flow) -> N
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in files here")
-@pytest.mark.parametrize("update", [True, False], ids=["update", "compare"])
+@pytest.mark.parametrize("update", ["all", ""], ids=["update", "compare"])
 def test_a_pipe_in_place_of_the_golden_is_not_waited_for(flow: Flow, *, update: bool) -> None:
     flow.record()
     flow.golden.unlink()
@@ -88,7 +88,7 @@ def test_an_update_refuses_to_replace_a_directory(flow: Flow, suffix: str, given
     place = flow.golden.with_suffix(suffix)
     place.mkdir(parents=True)
     place.joinpath("notes.txt").write_text("mine")
-    session = flow.session(flow.case(update_golden=True, **given), HEALTHY, HEALTHY)
+    session = flow.session(flow.case(update_golden="all", **given), HEALTHY, HEALTHY)
     run(session)
     if given:
         run(session)
@@ -102,7 +102,7 @@ def test_a_key_that_cannot_be_written_again_is_dropped_and_named(flow: Flow) -> 
     flow.record()
     approved = flow.golden.read_text()
     flow.golden.write_text(approved.replace("columns:", "mine: .nan\nother: 1\ncolumns:"))
-    updated = flow.first(flow.case(update_golden=True), HEALTHY).outcome
+    updated = flow.first(flow.case(update_golden="all"), HEALTHY).outcome
     assert any("test.yaml: its key 'mine' cannot be written again" in note for note in updated.notes)
     assert updated.recording is not None
     updated.recording.commit()

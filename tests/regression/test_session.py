@@ -90,7 +90,7 @@ def test_a_run_that_another_plugin_repeats_is_not_explained_by_a_third(flow: Flo
 
 
 def test_a_recording_that_another_plugin_repeats_is_replaced_by_the_new_one(flow: Flow) -> None:
-    session = flow.session(flow.case(update_golden=True), HEALTHY, REGRESSED)
+    session = flow.session(flow.case(update_golden="all"), HEALTHY, REGRESSED)
     run(session)
     run(session)
     session.commit()
@@ -100,7 +100,7 @@ def test_a_recording_that_another_plugin_repeats_is_replaced_by_the_new_one(flow
 
 
 def test_a_part_that_did_not_pass_withdraws_the_recording(flow: Flow) -> None:
-    session = flow.session(flow.case(update_golden=True), HEALTHY)
+    session = flow.session(flow.case(update_golden="all"), HEALTHY)
     run(session)
     session.discard()
     session.withdraw("a subtest did not pass")
@@ -110,7 +110,7 @@ def test_a_part_that_did_not_pass_withdraws_the_recording(flow: Flow) -> None:
 
 
 def test_a_recording_beyond_the_limit_says_that_nothing_was_recorded(flow: Flow) -> None:
-    case = flow.case(update_golden=True, golden_tensors=("net/Conv@19",), dump_limit=1)
+    case = flow.case(update_golden="all", golden_tensors=("net/Conv@19",), dump_limit=1)
     session = flow.session(case, HEALTHY)
     run(session)
     assert (session.good, session.state.wants_second_run, session.state.recording) == (False, False, None)
@@ -190,7 +190,7 @@ def test_a_process_that_dies_behind_its_body_fails_the_test(flow: Flow, sample: 
 
 
 def test_a_process_that_dies_behind_a_recording_says_that_it_does_not_count(flow: Flow) -> None:
-    session = flow.session(flow.case(update_golden=True), HEALTHY)
+    session = flow.session(flow.case(update_golden="all"), HEALTHY)
     run(session)
     session.die(1, "was ended by SIGKILL")
     assert session.result.outcome.problems[0].endswith("SIGKILL; nothing was recorded")

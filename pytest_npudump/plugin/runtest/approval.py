@@ -29,13 +29,22 @@ def settle(item: pytest.Item, test: CaseSession | None, reports: Sequence[pytest
     if test is None:
         return
     failed = next(filter(_did_not_pass, reports), None)
+    expected = next((report for report in reports if hasattr(report, "wasxfail")), None)
+    if failed is None and test.state.recording is not None:
+        failed = expected
     good = any(vars(report).get("npudump", {}).get("status") in status.GOOD for report in reports)
     if failed is None and not failed_parts(item) and not failed_parts(item, EARLIER_PARTS):
         _commit(item, test, reports)
-    elif test.case.settings.approves:
+    elif test.case.settings.approves or test.state.recording is not None:
         test.discard()
         if good:
-            problem = f"nothing was recorded: the test's {failed.when if failed else 'subtest'} did not pass"
+            part = failed.when if failed else "subtest"
+            why = (
+                "the test is marked xfail"
+                if failed is expected and failed
+                else f"the test's {part} did not pass"
+            )
+            problem = f"nothing was recorded: {why}"
             _not_recorded(item, test, reports, problem)
             (failed or reports[-1]).sections.append(("npudump", problem))
     elif good and any(report.when == "call" and _did_not_pass(report) for report in reports):

@@ -82,7 +82,7 @@ class Repetitions:
         if not settings.update_golden or self._golden(item, settings) not in self._recorded:
             return settings
         item.stash[COMPARES] = True
-        return replace(settings, update_golden=False, calibrate=0)
+        return replace(settings, update_golden="", calibrate=0)
 
     def note(self, item: pytest.Item, settings: Settings, reports: Sequence[pytest.TestReport]) -> None:
         """Remember what a repetition has recorded, and say with what a later one was compared."""

@@ -147,8 +147,8 @@ class Reporter:
         if self._results:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
 
-            results, approval = [*self._results.values()], self._settings.approving_option
-            terminalreporter.write_line(summary_line(results, approval=approval))
+            approval = self._settings.approval_flag
+            terminalreporter.write_line(summary_line([*self._results.values()], approval=approval))
             self._compare_notes(terminalreporter)
         if self._lacking:
             terminalreporter.write_line(f"npudump: {self._lacking}: the run does not pass", red=True)

@@ -77,7 +77,7 @@ class Unwritten:
 def looks_for_unwritten(case: Case) -> bool:
     """Whether recording it takes runs in other memory: known once it runs is whether on a CPU."""
     mindspore = case.runtime.name == "mindspore" and case.request.scene == "model"
-    return mindspore and case.settings.update_golden and case.exchange is None
+    return mindspore and bool(case.settings.update_golden) and case.exchange is None
 
 
 def other_memory(environment: Mapping[str, str]) -> dict[str, str]:

@@ -67,7 +67,7 @@ def test_no_golden_is_a_failure_that_names_the_file(flow: Flow) -> None:
 
 
 def test_a_recording_counts_once_it_is_committed(flow: Flow) -> None:
-    outcome = flow.first(flow.case(update_golden=True), HEALTHY).outcome
+    outcome = flow.first(flow.case(update_golden="all"), HEALTHY).outcome
     assert (outcome.status, flow.golden.exists()) == (status.RECORDED, False)
     assert outcome.recording is not None
     outcome.recording.commit()
@@ -77,7 +77,7 @@ def test_a_recording_counts_once_it_is_committed(flow: Flow) -> None:
 def test_a_recording_that_is_discarded_leaves_the_golden_as_it_was(flow: Flow) -> None:
     flow.record()
     before = flow.golden.read_bytes()
-    outcome = flow.first(flow.case(update_golden=True), REGRESSED).outcome
+    outcome = flow.first(flow.case(update_golden="all"), REGRESSED).outcome
     assert outcome.status == status.RECORDED
     assert outcome.recording is not None
     outcome.recording.discard()
@@ -90,10 +90,10 @@ def test_an_update_with_the_same_values_is_unchanged(flow: Flow) -> None:
     before = flow.golden.stat().st_mtime_ns, flow.golden.stat().st_ino
     flow.record()
     assert (flow.golden.stat().st_mtime_ns, flow.golden.stat().st_ino) == before
-    assert flow.first(flow.case(update_golden=True), HEALTHY).outcome.status == status.UNCHANGED
+    assert flow.first(flow.case(update_golden="all"), HEALTHY).outcome.status == status.UNCHANGED
 
 
-@pytest.mark.parametrize("update", [False, True])
+@pytest.mark.parametrize("update", ["", "all"])
 def test_a_layer_that_the_dump_has_not_is_a_problem_with_a_suggestion(flow: Flow, update: bool) -> None:  # noqa: FBT001 - a parameter
     flow.record()
     case = flow.case(layers=(*BOTH, "net/Softmaxx@0"), update_golden=update)
@@ -109,7 +109,7 @@ def test_a_dump_with_none_of_the_layers_is_an_error(flow: Flow) -> None:
     assert "has none of the layers that the marker names ('net/Nothing')" in outcome.problems[0]
 
 
-@pytest.mark.parametrize("update", [False, True])
+@pytest.mark.parametrize("update", ["", "all"])
 def test_an_empty_dump_is_an_error_that_names_the_likely_cause(flow: Flow, update: bool) -> None:  # noqa: FBT001 - a parameter
     flow.record()
     flow.runtime.activity.initialised = False
@@ -121,7 +121,7 @@ def test_an_empty_dump_is_an_error_that_names_the_likely_cause(flow: Flow, updat
     assert "ACL was never initialised" in outcome.problems[0]
 
 
-@pytest.mark.parametrize("update", [False, True])
+@pytest.mark.parametrize("update", ["", "all"])
 def test_a_file_that_was_cut_off_fails_and_is_named(flow: Flow, update: bool) -> None:  # noqa: FBT001 - a parameter
     flow.record()
     before = flow.golden.read_bytes()

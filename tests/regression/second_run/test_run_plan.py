@@ -100,20 +100,20 @@ def test_without_room_for_one_layer_there_is_no_second_run_and_the_report_says_w
 
 
 def test_a_recording_with_tensors_runs_again_for_just_these(flow: Flow) -> None:
-    plan = _plan(flow, HEALTHY, golden_tensors=("net/S*",), update_golden=True)
+    plan = _plan(flow, HEALTHY, golden_tensors=("net/S*",), update_golden="all")
     assert plan is not None
     assert (plan.runs, plan.raw_layers) == (True, ("net/Softmax@0",))
 
 
 def test_a_recording_whose_tensors_exceed_the_limit_does_not_run_again(flow: Flow) -> None:
-    plan = _plan(flow, HEALTHY, golden_tensors=BOTH[2:], update_golden=True, dump_limit=MATMUL)
+    plan = _plan(flow, HEALTHY, golden_tensors=BOTH[2:], update_golden="all", dump_limit=MATMUL)
     assert plan is not None
     assert plan.skipped is not None
     assert plan.skipped.omitted == ("net/Softmax@0",)
 
 
 def test_a_recording_without_tensors_needs_no_second_run(flow: Flow) -> None:
-    assert _plan(flow, HEALTHY, update_golden=True) is None
+    assert _plan(flow, HEALTHY, update_golden="all") is None
 
 
 def _printed(flow: Flow, **given: Any) -> Plan:

@@ -1,0 +1,85 @@
+"""What only a test's run can settle: which of its goldens applies, and whether that is compared or written.
+
+An update of failing tests compares first, and records the same dump where that fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.first_run.judge import judge
+from pytest_npudump.regression.outcome import FirstRun, Outcome
+from pytest_npudump.settings import ALL, FAILED, NEW
+
+if TYPE_CHECKING:
+    from pytest_npudump.golden.variants import Goldens
+    from pytest_npudump.regression.attempt import Attempt
+    from pytest_npudump.regression.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What has been settled behind the first run of a test.
+
+    Attributes:
+        goldens: its golden files, with the variant that applies.
+        update_golden: "all" where the run is recorded, "" where it is compared.
+    """
+
+    goldens: Goldens
+    update_golden: str
+
+    def applied(self, case: Case) -> Case:
+        """Return the case with what was settled."""
+        settings = replace(case.settings, update_golden=self.update_golden)
+        return replace(case, goldens=self.goldens, settings=settings)
+
+
+def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
+    """Settle what a first run is judged by, and judge it.
+
+    Args:
+        case: the test.
+        attempt: its run, which has ended.
+    """
+    mode = case.settings.update_golden
+    if mode in {FAILED, NEW} and case.exchange is not None:
+        return _refused(case, f"--npudump-update-golden={mode} is for one process, and this run has ranks")
+    if mode == NEW:
+        mode = "" if _has_golden(case) else ALL
+    if mode != FAILED:
+        settled = Settled(case.goldens, mode)
+        return judge(settled.applied(case), attempt), settled
+    compares = Settled(case.goldens, "")
+    compared = judge(compares.applied(case), attempt)
+    if compared.outcome.status != status.FAILED:
+        return compared, compares
+    settled = Settled(case.goldens, ALL)
+    first = judge(settled.applied(case), attempt)
+    outcome = replace(first.outcome, notes=(_why(compared.outcome), *first.outcome.notes))
+    return replace(first, outcome=outcome), settled
+
+
+def _has_golden(case: Case) -> bool:
+    try:
+        return case.goldens.read_if_any() is not None
+    except GoldenError:
+        return True  # the comparison says what is wrong with it
+
+
+def _why(outcome: Outcome) -> str:
+    comparison = outcome.comparison
+    if comparison is not None and comparison.first is not None:
+        words = f"{len(comparison.failing)} of {comparison.expected} tensors, first {comparison.first.key}"
+    else:
+        words = next(iter(outcome.problems), "the reference or the scene")
+    return f"the golden was written anew because the run differed from it: {words}"
+
+
+def _refused(case: Case, problem: str) -> tuple[FirstRun, Settled]:
+    words = f"{problem}: approve all of it with --npudump-update-golden, or some tests by their names"
+    outcome = Outcome(status.ERROR, case.goldens.path, problems=(words,))
+    return FirstRun(outcome), Settled(case.goldens, "")
