@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import rows
+from pytest_npudump.golden.applicable import VARIANTS
 from pytest_npudump.golden.joins import Conflict, joined, joined_order
 from pytest_npudump.golden.noise import REPEATS
 from pytest_npudump.golden.noise_joins import joined_repeats, under_one_calibration
@@ -113,6 +114,8 @@ class _Merge:
             found = self._repeats() if key == REPEATS else joined(*_at(heads, key))
             if key == REASON and isinstance(found, Conflict):
                 found = "; ".join(dict.fromkeys(str(one) for one in (found.ours, found.theirs) if one))
+            if key == VARIANTS and isinstance(found, Conflict):
+                found = _by_variant(_at(heads, key))
             yield from self._told(key, _mapped(found, partial(_yaml, key)))
         yield _yaml("columns", " ".join(self._columns))
 
@@ -176,6 +179,15 @@ class _Merge:
         """Return a block's text; lines without a value are left out, and those in conflict have markers."""
         shown = ((name, _mapped(line, _indented)) for name, line in lines)
         return "".join(text for name, line in shown for text in self._told(name, line))
+
+
+def _by_variant(sides: _Sides[Any]) -> Any:
+    """Join what both sides say of variants name by name."""
+    base, ours, theirs = (one if isinstance(one, dict) else {} for one in sides)
+    told = {name: joined(base.get(name), ours.get(name), theirs.get(name)) for name in {**ours, **theirs}}
+    if any(isinstance(facts, Conflict) for facts in told.values()):
+        return Conflict(ours, theirs)
+    return {name: facts for name, facts in told.items() if facts is not None} or None
 
 
 def _at(sides: _Sides[Any], key: str) -> _Sides[Any]:

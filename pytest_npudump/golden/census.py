@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.applicable import variants_of
 from pytest_npudump.golden.integrity import SUFFIX, TENSORS, files_below
 from pytest_npudump.golden.pair import recorded_tensors, waiting_path
 from pytest_npudump.golden.store import read_golden
@@ -78,7 +79,8 @@ class Census:
 
     Attributes:
         used: goldens that tests have, with them.
-        stale: files that nothing reads, in the order in which they may be removed: goldens before tensors.
+        stale: files that nothing reads, in the order in which they may be removed: variants before the
+            goldens that they differ from, goldens before tensors.
         unjudged: files of which neither is known.
     """
 
@@ -92,7 +94,8 @@ def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
 
     Args:
         collection: of all tests.
-        variants: names of the variants that runs select, as golden files spell them; none for any.
+        variants: names of the variants that runs select, as golden files spell them, besides those that a
+            common golden names; none for any.
 
     Raises:
         OSError: a folder cannot be looked at.
@@ -101,10 +104,12 @@ def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
         return Census((), (), ())
     found: dict[str, list[Finding]] = {"used": [], "stale": [], "unjudged": []}
     kinds: dict[Path, str] = {}
+    named: dict[Path, frozenset[str]] = {}
     places = {path.with_suffix("") for path in collection.goldens}
-    files = files_below(collection.root)
+    files = sorted(files_below(collection.root), key=lambda path: "@" not in path.name)
     for path in (path for path in files if path.suffix == SUFFIX):
-        kinds[path], why = _of_golden(path, collection, places, variants)
+        chosen = [*variants, *_named_beside(path, named)] if variants else []
+        kinds[path], why = _of_golden(path, collection, places, chosen)
         found[kinds[path]].append(_finding(path, why))
     for path in (path for path in files if path.suffix == TENSORS):
         kind, why = _of_tensors(path, kinds.get(path.with_suffix(SUFFIX), ""))
@@ -113,6 +118,20 @@ def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
     for path, kind, why in _staged(collection.root, kinds):
         found[kind].append(_finding(path, why))
     return Census(*(tuple(found[kind]) for kind in ("used", "stale", "unjudged")))
+
+
+def _named_beside(path: Path, known: dict[Path, frozenset[str]]) -> frozenset[str]:
+    """Return the variants that the common golden of a variant names; none where it cannot be read."""
+    place, sign, _ = path.stem.partition("@")
+    if not sign:
+        return frozenset()
+    common = path.with_name(place + SUFFIX)
+    if common not in known:
+        try:
+            known[common] = frozenset(variants_of(read_golden(common)))
+        except GoldenError:
+            known[common] = frozenset()
+    return known[common]
 
 
 def _of_golden(

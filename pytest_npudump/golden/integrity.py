@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.applicable import VARIANTS, variant_path, variants_of
 from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.noise import calibration_of, repeats_of
 from pytest_npudump.golden.pair import KEY, recorded_tensors, tensors_path
@@ -96,6 +97,17 @@ def _check(golden: Golden) -> None:
     Raises:
         GoldenError: something of it is not as it is written, or its tensors are not those of its recording.
     """
+    for name in variants_of(golden):
+        if not variant_path(golden.path, name).exists():
+            raise GoldenError(
+                f"{golden.path}: names the variant {name!r}, which is not beside it: restore it from version "
+                f"control, or take the name out of {VARIANTS!r}"
+            )
+    if golden.base is not None and golden.path.stem.partition("@")[2] not in variants_of(golden.base):
+        raise GoldenError(
+            f"{golden.path}: {golden.base.path.name} names no such variant, so that no run chooses it: name "
+            f"it with npudump golden split, or remove it with npudump golden fold"
+        )
     repeats_of(golden.extra, golden.path)
     calibration_of(golden.extra, golden.path)
     beside = tensors_path(golden.path)

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
+from pytest_npudump.golden.overlay import as_written, base_name, laid_over
 from pytest_npudump.golden.text import Golden, parse, render
 from pytest_npudump.storage.atomic import locked, replace_file, stage_file
 from pytest_npudump.storage.regular_file import open_regular, read_regular
@@ -20,12 +21,25 @@ LARGEST = 1 << 28
 
 
 def read_golden(path: Path) -> Golden:
-    """Read the golden file at ``path``.
+    """Read the golden file at ``path``; of a variant that holds only what differs, all that it stands for.
 
     Raises:
         GoldenMissingError: there is no such file.
         GoldenError: it cannot be read, is not a golden file, or is damaged; names the line.
     """
+    own = _read_alone(path)
+    name = base_name(own)
+    if not name:
+        return own
+    base = _read_alone(path.with_name(name))
+    if base_name(base):
+        raise GoldenError(
+            f"{path}: differs from {name}, which is a variant itself; restore the common golden"
+        )
+    return laid_over(own, base)
+
+
+def _read_alone(path: Path) -> Golden:
     content = _read(path)
     return replace(parse(_decode(content, path), path), digest=content_digest(content))
 
@@ -65,7 +79,7 @@ def stage_golden(path: Path, golden: Golden) -> StagedGolden:
     Raises:
         GoldenError: the golden cannot be written; the old file is as it was.
     """
-    content = render(golden).encode()
+    content = _content(golden)
     digest = content_digest(content)
     if _holds(path, content):  # asked before the lock, which a folder that is read-only has no place for
         return StagedGolden(None, digest)
@@ -73,6 +87,20 @@ def stage_golden(path: Path, golden: Golden) -> StagedGolden:
         refuse_others(target)
         held = _holds(target, content)
         return StagedGolden(None if held else stage_file(target, [content], digest[:16]), digest)
+
+
+def _content(golden: Golden) -> bytes:
+    """Return the bytes of a golden's file.
+
+    Raises:
+        GoldenError: it cannot be written, or what it is to differ from is another golden meanwhile.
+    """
+    base = golden.base
+    if base is not None and not has_digest(base.path, base.digest):
+        raise GoldenError(
+            f"{base.path}: was written meanwhile, and {golden.path.name} differs from it: run again"
+        )
+    return render(as_written(golden)).encode()
 
 
 def has_digest(path: Path, digest: str) -> bool:
@@ -97,7 +125,7 @@ def write_golden(path: Path, golden: Golden, *, replacing: str | None = None) ->
     Raises:
         GoldenError: the golden cannot be written, or would replace another one; the old file is as it was.
     """
-    content = render(golden).encode()
+    content = _content(golden)
     if _holds(path, content):  # as above
         return False
     with locked(path) as target:

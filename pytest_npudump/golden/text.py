@@ -53,7 +53,10 @@ class Golden:
         extra: further top-level keys (measured noise, tolerances), plain data, kept on a rewrite.
         blocks: the lines of the blocks of :data:`BLOCKS` that the file has, each line ending in a newline;
             those of projections come from the table.
-        digest: SHA-256 of the file it was read from, in hexadecimal; "" where it was not read from one.
+        digest: SHA-256 of the file it was read from, in hexadecimal; "" where it was not read from one. Of a
+            variant it is of both files.
+        base: of a variant that is written as what differs, the golden that it differs from; None for others.
+        own_digest: of such a variant, the digest of its own file; "" for others.
     """
 
     test: str
@@ -63,6 +66,13 @@ class Golden:
     extra: Mapping[str, Any] = field(default_factory=dict)
     blocks: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""
+    base: Golden | None = None
+    own_digest: str = ""
+
+    @property
+    def file_digest(self) -> str:
+        """The digest of the file at :attr:`path`."""
+        return self.own_digest or self.digest
 
 
 def render(golden: Golden) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.config.acl.installed import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
+from pytest_npudump.golden.applicable import VARIANTS, Choice, choose, names_variants, variant_path
 from pytest_npudump.golden.noise import CALIBRATION, REPEATS
 from pytest_npudump.golden.origin import installed, processor
 from pytest_npudump.golden.rows import columns_for, render_rows
@@ -32,18 +33,69 @@ class Goldens:
         test: the test's id, recorded in the file.
         request: what the test asks for; scene and mode are recorded.
         common: the file that counts where no variant does.
-        variant: the file of the variant named by an option; None without one.
+        variant: the file of the variant named by an option, or of the one that applies; None without one.
+        why: why this file counts, in words; "" where there is only one.
+        chosen: the name of the variant that applies by what ran; "" where none was chosen so.
+        unrecordable: why this run may not be recorded in the common golden, which has variants; "" where it
+            may.
     """
 
     test: str
     request: DumpRequest
     common: Path
     variant: Path | None = None
+    why: str = ""
+    chosen: str = ""
+    unrecordable: str = ""
 
     @property
     def path(self) -> Path:
         """The file that is written: the variant where one is named, else the common one."""
         return self.variant or self.common
+
+    def for_run(self, facts: Mapping[str, str]) -> Goldens:
+        """Return the golden files with the variant that applies to a run.
+
+        One that an option names counts whatever ran.
+
+        Args:
+            facts: of the run's origin, as :meth:`facts` has them.
+
+        Raises:
+            GoldenError: the common golden does not tell rightly which applies, or that file is not there.
+        """
+        if self.variant is not None:
+            return replace(self, why=self._why_named())
+        if not names_variants(self.common):
+            return self
+        choice = choose(read_golden(self.common), facts)
+        if not choice.name:
+            return replace(self, why=choice.why, unrecordable=self._unrecordable(choice))
+        path = variant_path(self.common, choice.name)
+        if not is_there(path):
+            raise GoldenError(
+                f"{path}: {self.common.name} names this variant for what ran, and it is not there: restore "
+                f"it from version control, or take it out of the key {VARIANTS!r}"
+            )
+        return replace(self, variant=path, why=choice.why, chosen=choice.name)
+
+    def _unrecordable(self, choice: Choice) -> str:
+        if not choice.foreign:
+            return ""
+        return (
+            f"{self.common} has variants, none of them for this run, and is itself {choice.foreign}: record "
+            f"a variant with --npudump-golden-variant=NAME --npudump-update-golden, and name it by "
+            f"npudump golden split"
+        )
+
+    def _why_named(self) -> str:
+        found = self._found()
+        if found is None:
+            return ""
+        named = f"--npudump-golden-variant names {self.path.name}"
+        if found == self.variant:
+            return f"compared with the variant {found.name}: {named}"
+        return f"compared with the common golden {found.name}: {named}, which is not there"
 
     def read_if_any(self) -> Golden | None:
         """Read the variant's file, else the common one; None where neither exists.
@@ -61,15 +113,24 @@ class Goldens:
             previous: that file; None where it cannot be read or there is none.
         """
         if previous is not None:
+            notes = self._shared(previous)
             keys = ", ".join(map(repr, unwritable(previous)))
-            return (
-                (f"{previous.path}: its key {keys} cannot be written again, and is dropped",) if keys else ()
-            )
+            if keys:
+                notes += (f"{previous.path}: its key {keys} cannot be written again, and is dropped",)
+            return notes
         try:
             self.read_if_any()
         except GoldenError as error:
             return (f"the golden that was there could not be read, and nothing of it is kept: {error}",)
         return ()
+
+    def _shared(self, previous: Golden) -> tuple[str, ...]:
+        found = previous.extra.get(VARIANTS)
+        if not found or previous.path != self.path or not isinstance(found, dict):
+            return ()
+        return (
+            f"what its variants ({', '.join(map(str, found))}) share with {self.path.name} is theirs too",
+        )
 
     def _found(self) -> Path | None:
         return next((path for path in (self.variant, self.common) if path and is_there(path)), None)
@@ -104,7 +165,7 @@ class Goldens:
             staged = stage_golden(self.path, golden)
             return pair.Recording(self.path, staged.file, staged.digest)
         metadata = tensors.metadata(golden)
-        return pair.stage_pair(golden, tensors.tensors, metadata, tensors.left_out)
+        return pair.stage_pair(replace(golden, base=None), tensors.tensors, metadata, tensors.left_out)
 
     def calibrate(self, golden: Golden, cells: tuple[str, ...], head: Mapping[str, Any]) -> pair.Recording:
         """Write what is to replace a golden that only learns its noise: all else of it stays.
@@ -142,10 +203,13 @@ class Goldens:
         measured = {pair.KEY, EMPTY, UNWRITTEN, REPEATS, CALIBRATION}
         dropped = (measured | set(unwritable(previous) if previous else ())) - known.keys()
         kept = dict(previous.extra) if previous else {}
+        if previous is not None and previous.path != self.path:
+            kept.pop(VARIANTS, None)
         if REASON in kept and previous is not None and not _equal(previous.table, table):
             del kept[REASON]  # it is about another change
         extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
-        return Golden(self.test, facts, table, self.path, extra, blocks)
+        base = previous.base if previous is not None and previous.path == self.path else None
+        return Golden(self.test, facts, table, self.path, extra, blocks, base=base)
 
     def facts(self, producer: Mapping[str, str]) -> dict[str, str]:
         """Return what a golden records of its origin: ``producer``, what is installed, and what was asked.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.dump.selection import both_spellings
-from pytest_npudump.dump.table import StatsTable, layer_of
+from pytest_npudump.dump.table import layer_of
 from pytest_npudump.excerpt import first_of
-from pytest_npudump.golden.store import content_digest, write_golden
-from pytest_npudump.golden.text import EDGES, OP_TYPES, REASON, render
+from pytest_npudump.golden.applicable import VARIANTS
+from pytest_npudump.golden.store import read_golden, write_golden
+from pytest_npudump.golden.table_rows import rows_of
+from pytest_npudump.golden.text import EDGES, OP_TYPES, REASON
 from pytest_npudump.graph import lines
 from pytest_npudump.request import matches_any
 from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
@@ -21,6 +21,7 @@ from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.text import Golden
     from pytest_npudump.results.pending_run import Pending
 
@@ -53,12 +54,12 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
     if pending.refusals or pending.record is None:
         raise ResultsError(f"{pending.entry.test}: refused: {'; '.join(pending.refusals)}")
     golden, notes = _approved(pending, pending.record, layers, reason)
-    replacing = pending.golden.digest if pending.golden and pending.golden.path == pending.path else ""
+    replacing = pending.golden.file_digest if pending.golden and pending.golden.path == pending.path else ""
     write_golden(pending.path, golden, replacing=replacing)
     data = pending.entry.data
     if not layers:
         return Approval(Entry({**data, "decision": ACCEPTED}), notes)
-    digest = content_digest(render(golden).encode())
+    digest = read_golden(pending.path).digest
     file = {**data["golden"], "judged_with": data["golden"]["file"], "sha256": digest}
     return Approval(Entry({**data, "golden": file}), notes)
 
@@ -79,14 +80,17 @@ def _approved(
         )
     if layers and before is not None:
         rows = _chosen_rows(pending, before, record, layers)
-        table = _rows_of((before.table, record.table), rows)
+        table = rows_of((before.table, record.table), rows)
         golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, table))
         golden, notes = after_some_rows(golden, before, [at for at, row in enumerate(rows) if row[0]])
     else:
         blocks = {name: text for name, text in record.blocks.items() if name != OP_TYPES}
-        golden = replace(record, blocks=blocks, path=pending.path)
+        base = before.base if before is not None and before.path == pending.path else None
+        golden = replace(record, blocks=blocks, path=pending.path, base=base)
         golden, notes = after_all_rows(golden, before)
-    extra = {name: value for name, value in golden.extra.items() if name != REASON}
+    other = before is not None and before.path != pending.path
+    left = {REASON, *([VARIANTS] if other else [])}
+    extra = {name: value for name, value in golden.extra.items() if name not in left}
     return replace(golden, extra=extra | ({REASON: reason} if reason else {})), notes
 
 
@@ -121,34 +125,3 @@ def _chosen_rows(
         if chosen[1] != ABSENT:
             rows.append(chosen)
     return rows
-
-
-def _rows_of(tables: tuple[StatsTable, StatsTable], rows: Sequence[tuple[int, int]]) -> StatsTable:
-    """Return a table of rows of two others, each named by which and by its number."""
-    columns: dict[str, Any] = {}
-    for one in fields(StatsTable):
-        both = [getattr(table, one.name) for table in tables]
-        if one.name == "wide":
-            columns[one.name] = {
-                (at, column): both[which][row, column]
-                for at, (which, row) in enumerate(rows)
-                for column in range(tables[which].values.shape[1])
-                if (row, column) in both[which]
-            }
-        elif isinstance(both[0], np.ndarray) or isinstance(both[1], np.ndarray):
-            columns[one.name] = np.array([_cells(both, which, row) for which, row in rows])
-        elif None in both:
-            columns[one.name] = None
-        elif any(both):  # an optional column is empty where a table has none
-            columns[one.name] = tuple([both[which][row] if both[which] else "" for which, row in rows])
-        else:
-            columns[one.name] = ()
-    return StatsTable(**columns)
-
-
-def _cells(both: Sequence[Any], which: int, row: int) -> Any:
-    """Return a row of an array that one of two tables may lack: then nothing is known of it."""
-    if both[which] is not None:
-        return both[which][row]
-    other = both[1 - which]
-    return np.full(other.shape[1:], np.nan if other.dtype.kind == "f" else 0, other.dtype)

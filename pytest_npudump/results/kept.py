@@ -8,6 +8,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT
+from pytest_npudump.golden.overlay import VARIANT
+from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.text import render
 from pytest_npudump.regression.outcome import NOT_COMPARED
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
@@ -74,7 +77,7 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
         "producer": case.goldens.facts(case.runtime.producer()),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
-    line["golden"] |= _judged_with(first, golden_root)
+    line["golden"] |= _judged_with(first, golden_root) | {"chosen": case.goldens.chosen}
     return Kept(line, {name: record} if record else {})
 
 
@@ -110,6 +113,7 @@ def blank_line(
             "folder": settings.golden_dir,
             "file": golden_file,
             "variant": settings.golden_variant,
+            "chosen": "",
             "judged_with": None,
             "sha256": None,
         },
@@ -133,14 +137,19 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
 
     Raises:
         OSError: it cannot be read.
+        GoldenError: the same, of a variant.
     """
-    content = read_regular(golden)
-    digest, file = sha256(content).hexdigest(), kept.line["golden"]["file"]
+    content, file = read_regular(golden), kept.line["golden"]["file"]
+    digest = judged = sha256(content).hexdigest()
+    if f"\n{VARIANT}:".encode() in content:
+        whole = read_golden(golden)
+        content, judged = render(whole).encode(), whole.digest
+        digest = sha256(content).hexdigest()
     name = record_name(file, content)
     tensors = kept.line["request"].get("dump_data") == "tensor"
     line = {
         **kept.line,
-        "golden": {**kept.line["golden"], "judged_with": file, "sha256": digest},
+        "golden": {**kept.line["golden"], "judged_with": file, "sha256": judged},
         "record": {"file": name, "sha256": digest},
         "snapshot": {"problems": [], "notes": [], "has_tensors": tensors},
     }

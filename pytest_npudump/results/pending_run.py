@@ -92,10 +92,12 @@ def _pending(folder: ResultsFolder, entry: Entry, terms: Terms) -> Pending:
     record = golden = None
     broken: list[str] = []
     try:
-        golden = terms.case(entry).goldens.read_if_any()
+        goldens = terms.case(entry).goldens
+        golden = goldens.read_if_any()
+        broken = [goldens.unrecordable] if goldens.unrecordable else []
         record = read_record(folder, entry) if entry.record_file else None
     except (ResultsError, GoldenError, NpudumpError) as error:
-        broken = [str(error)]
+        broken.append(str(error))
     refusals = (*broken, *_refusals(entry, terms, golden, record, path))
     return Pending(judged, record, golden, path, tuple(dict.fromkeys(refusals)))
 

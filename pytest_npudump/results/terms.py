@@ -57,6 +57,7 @@ class Terms:
         Raises:
             RequestError: a tolerance of the entry is none.
             ResultsError: what the entry says of the test makes no sense.
+            GoldenError: the golden does not tell rightly which of its variants applies.
         """
         data = entry.data
         try:
@@ -71,14 +72,16 @@ class Terms:
             ) from error
         root = self.golden_root(entry)
         path = root / entry.golden_file
-        variant = data["golden"].get("variant")
+        named = data["golden"].get("variant")
+        variant = named or data["golden"].get("chosen")
         common = path.with_name(f"{path.name.rpartition('@')[0]}.yaml") if variant else path
+        goldens = Goldens(entry.test, request, common, path if named else None)
         return Case(
             nodeid=entry.test,
             request=request,
             settings=settings,
             runtime=RemoteRuntime(str(data["runtime"]), data["producer"]),
-            goldens=Goldens(entry.test, request, common, path if variant else None),
+            goldens=goldens.for_run(data["producer"]),
             tolerances=tolerances,
             directory=self.root,
             isolated=data["isolated"],

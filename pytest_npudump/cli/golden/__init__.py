@@ -65,6 +65,16 @@ _PRUNE = (
     "which. Exit 0; 1 where files wait for --yes; 2: nothing is known, or a file cannot be removed."
 )
 
+_SPLIT = (
+    "Write variants as what differs from the common golden beside them, which names each for the runs that "
+    "it counts for: those of its SoC, CANN release or runtime. Exit 0; 2 where one cannot be split."
+)
+_FOLD = (
+    "Take variants back: their files are removed, and their runs are compared with the common golden. Where "
+    "tensors differ, only with --yes. With --whole a variant stays, written as a golden of its own. Exit 0; "
+    "1 where one waits for --yes; 2 where one cannot be taken back."
+)
+
 _LOG = (
     "Tell a golden's history from git, the latest first: commit, date, author, reason, and what changed, "
     "tensor by tensor. Exit 0; 2 where git does not know the file."
@@ -124,6 +134,30 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a variant that runs select, as its file spells it; may be repeated: files of others are stale; "
         "default: none is",
+    )
+
+
+def _split(parser: argparse.ArgumentParser) -> None:
+    _add_variant_files(parser)
+    parser.add_argument(
+        "--by",
+        action="append",
+        default=[],
+        choices=("soc", "cann", "runtime"),
+        help="the fact by which it is chosen; may be repeated; default: the first in which it and the common "
+        "golden were produced differently",
+    )
+
+
+def _fold(parser: argparse.ArgumentParser) -> None:
+    _add_variant_files(parser)
+    parser.add_argument("--whole", action="store_true", help="write it whole, and keep it")
+    parser.add_argument("--yes", action="store_true", help="remove it although its tensors differ")
+
+
+def _add_variant_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "variants", nargs="+", type=Path, metavar="VARIANT", help="files of variants: test@NAME.yaml"
     )
 
 
@@ -194,6 +228,8 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
     "verify": ("whether golden files can be read and belong together", _VERIFY, _verify),
     "merge": ("join two approvals of a golden, as git's merge driver", _MERGE, _merge),
+    "split": ("write a variant as what differs from the common golden", _SPLIT, _split),
+    "fold": ("take a variant back", _FOLD, _fold),
     "log": ("a golden's history from git, layer by layer", _LOG, _log),
     "list": ("the goldens of the tests of this folder", _LIST, add_json_option),
     "stale": ("files of goldens that no test reads", _STALE, _stale),

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.golden.applicable import variants_of
 from pytest_npudump.golden.noise import MEASURABLE, calibration_of, repeats_of
+from pytest_npudump.golden.overlay import differing
 from pytest_npudump.golden.store import read_golden
 
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
     yield f"test:        {golden.test}"
     yield f"producer:    {facts}"
     yield f"tensors:     {len(golden.table)}"
+    if golden.base is not None:
+        count = len(differing(golden, golden.base))
+        yield f"variant:     {count} of them differ from {golden.base.path.name}"
+    for name, asked in variants_of(golden).items():
+        yield f"variant:     {name}, for {', '.join(f'{fact} {value}' for fact, value in asked.items())}"
     yield f"repeats:     {_repeats(golden)}"
     yield f"calibration: {_calibration(golden)}"
     if limit is None:

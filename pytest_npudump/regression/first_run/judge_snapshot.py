@@ -84,7 +84,8 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
         problems = (_NOTHING_JUDGED,)
     good = not comparison.failing and not problems
     sources, unread = sources_of(case, golden, dump, comparison, tolerances, same=numerics.bounds == SAME)
-    notes = (snapshot.notes, case.goldens.unsaid(golden), notes_on(golden, snapshot.empty))
+    why = (case.goldens.why,) if case.goldens.why else ()
+    notes = (why, snapshot.notes, case.goldens.unsaid(golden), notes_on(golden, snapshot.empty))
     return Outcome(
         status.PASSED if good else status.FAILED,
         golden.path,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.applicable import names_variants
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge import judge
 from pytest_npudump.regression.outcome import FirstRun, Outcome
@@ -46,16 +47,23 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
         attempt: its run, which has ended.
     """
     mode = case.settings.update_golden
+    try:
+        case = replace(case, goldens=case.goldens.for_run(case.goldens.facts(case.runtime.producer())))
+    except GoldenError as error:
+        if mode != ALL or names_variants(case.goldens.common):
+            return _error(case, str(error))
     if mode in {FAILED, NEW} and case.exchange is not None:
         return _refused(case, f"--npudump-update-golden={mode} is for one process, and this run has ranks")
     if mode == NEW:
         mode = "" if _has_golden(case) else ALL
+    if mode == ALL and case.goldens.unrecordable:
+        return _error(case, case.goldens.unrecordable)
     if mode != FAILED:
         settled = Settled(case.goldens, mode)
         return judge(settled.applied(case), attempt), settled
     compares = Settled(case.goldens, "")
     compared = judge(compares.applied(case), attempt)
-    if compared.outcome.status != status.FAILED:
+    if compared.outcome.status != status.FAILED or case.goldens.unrecordable:
         return compared, compares
     settled = Settled(case.goldens, ALL)
     first = judge(settled.applied(case), attempt)
@@ -80,6 +88,9 @@ def _why(outcome: Outcome) -> str:
 
 
 def _refused(case: Case, problem: str) -> tuple[FirstRun, Settled]:
-    words = f"{problem}: approve all of it with --npudump-update-golden, or some tests by their names"
-    outcome = Outcome(status.ERROR, case.goldens.path, problems=(words,))
+    return _error(case, f"{problem}: approve with --npudump-update-golden, some tests by their names")
+
+
+def _error(case: Case, problem: str) -> tuple[FirstRun, Settled]:
+    outcome = Outcome(status.ERROR, case.goldens.path, problems=(problem,))
     return FirstRun(outcome), Settled(case.goldens, "")

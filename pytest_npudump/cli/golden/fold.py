@@ -1,0 +1,36 @@
+"""``npudump golden fold``: variants are taken back, or written whole again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output import emit, to_stderr
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.split import fold
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Take them back; 1 where one waits for ``--yes``, 2 where one cannot be taken back."""
+    codes = [_folded(path, whole=arguments.whole, yes=arguments.yes) for path in arguments.variants]
+    return max(codes)
+
+
+def _folded(path: Path, *, whole: bool, yes: bool) -> int:
+    try:
+        part = fold(path, whole=whole, dry=True)
+        count = f"{part.differing} of {part.tensors} tensors differ from {part.base.name}"
+        waits = bool(part.differing) and not (yes or whole)
+        if waits:
+            emit([f"would be removed with --yes: {path}: {count}, with which its runs are compared then"])
+            return 1
+        fold(path, whole=whole)
+    except GoldenError as error:
+        to_stderr(f"npudump: {error}")
+        return 2
+    words = "a golden of its own" if whole else f"removed; its runs are compared with {part.base.name}"
+    emit([f"folded: {path}: {words} ({count})"])
+    return 0
