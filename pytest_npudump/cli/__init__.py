@@ -28,7 +28,7 @@ COMMANDS = {
     "trend": "show how the statistics of layers went over several sessions, with a line of bars each",
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
     "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
-    "golden": "show, verify, merge and prune goldens; decide about runs that differ from them",
+    "golden": "show, verify, merge, split and prune goldens; decide about runs that differ from them",
     "overflow": "say what the overflow records of a dump report, and of which layer",
     "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would, or show a test's",
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",

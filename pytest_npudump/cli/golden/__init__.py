@@ -133,7 +133,7 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="a variant that runs select, as its file spells it; may be repeated: files of others are stale; "
-        "default: none is",
+        "default: all are. Those that a common golden names always are",
     )
 
 
