@@ -32,6 +32,7 @@ COMMANDS = {
     "overflow": "say what the overflow records of a dump report, and of which layer",
     "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would, or show a test's",
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",
+    "init": "write what a repository needs for its first test: keys, a test, .gitattributes, a CI job",
     "demo": "write a small test project, record its golden, pass, change a weight, and show the failure",
 }
 """The commands and their help.

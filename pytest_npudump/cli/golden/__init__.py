@@ -75,6 +75,11 @@ _FOLD = (
     "1 where one waits for --yes; 2 where one cannot be taken back."
 )
 
+_INIT = (
+    "Tell git, in .gitattributes of this folder, that goldens are merged by npudump golden merge, and with "
+    "--lfs that their tensors are kept by Git LFS. Lines that are there stay as they are. Exit 0."
+)
+
 _LOG = (
     "Tell a golden's history from git, the latest first: commit, date, author, reason, and what changed, "
     "tensor by tensor. Exit 0; 2 where git does not know the file."
@@ -134,6 +139,13 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a variant that runs select, as its file spells it; may be repeated: files of others are stale; "
         "default: all are. Those that a common golden names always are",
+    )
+
+
+def _init(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lfs", action="store_true", help="keep golden tensors by Git LFS")
+    parser.add_argument(
+        "--golden-dir", default="golden", metavar="DIR", help="the folder of the goldens; default: golden"
     )
 
 
@@ -234,6 +246,7 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "list": ("the goldens of the tests of this folder", _LIST, add_json_option),
     "stale": ("files of goldens that no test reads", _STALE, _stale),
     "prune": ("remove the files that no test reads", _PRUNE, _prune),
+    "init": ("tell git how goldens are merged and kept", _INIT, _init),
     "show": ("what a golden says of its origin and of its noise", _SHOW, _show),
 }
 """By the name of a module of this folder with ``run(arguments) -> exit code``: summary, description, and what

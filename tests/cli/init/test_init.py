@@ -1,0 +1,228 @@
+"""``npudump init``: a repository gets what it lacks, nothing is overwritten, and its first test runs."""
+
+from __future__ import annotations
+
+import configparser
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import pytest
+import yaml
+from onnx import TensorProto, helper
+
+from pytest_npudump.cli.init import survey as looks
+from pytest_npudump.cli.init.attributes import with_goldens
+from pytest_npudump.cli.init.pytest_keys import with_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty repository on a machine with the emulator alone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(looks, "_is_there", lambda name: name in {"onnx", "onnxruntime"})
+    monkeypatch.setattr(looks, "installed_cann", lambda: None)
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+def model(path: Path, batch: int | str = 2) -> None:
+    shape = [batch, 4]
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, shape)
+    mask = helper.make_tensor_value_info("mask", TensorProto.INT64, [4])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, shape)
+    nodes = [
+        helper.make_node("Cast", ["mask"], ["m"], name="cast", to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["image", "m"], ["out"], name="mul"),
+    ]
+    graph = helper.make_graph(nodes, "g", [image, mask], [out])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def run_pytest(root: Path, *options: str) -> str:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_an_empty_repository_has_a_test_that_runs(repository: Path, run: Callable[..., Any]) -> None:
+    done = run("init")
+    assert (done.code, done.err) == (0, "")
+    assert files(repository).keys() == {
+        "pytest.ini",
+        "test_npudump_first.py",
+        ".gitattributes",
+        ".github/workflows/npudump.yml",
+    }
+    assert "which model to run: the test makes one of two operators" in done.out
+    assert "whether CI has an NPU" in done.out
+    assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "test_npudump_first.py")
+    assert "tests good" in run_pytest(repository, "test_npudump_first.py")
+    job = yaml.safe_load((repository / ".github/workflows/npudump.yml").read_text("utf-8"))
+    assert job["jobs"]["npudump"]["steps"][0] == {"uses": "actions/checkout@v4", "with": {"lfs": True}}
+
+
+def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    model(repository / "models" / "small-net.onnx", batch="batch")
+    (repository / "models" / "large.onnx").write_bytes(b"x" * 10_000)
+    (repository / "tests").mkdir()
+    done = run("init")
+    assert done.code == 0
+    text = (repository / "tests" / "test_npudump_first.py").read_text("utf-8")
+    assert "'../models/small-net.onnx'" in text
+    assert "[((1, 4), 'float32'), ((4,), 'int64')]" in text
+    assert "models/small-net.onnx: the size of axis 0 of the input 'image': the test takes 1" in done.out
+    assert "which of 2 models matter" in done.out
+    assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "tests")
+    run_pytest(repository, "tests")
+
+
+def test_again_it_writes_nothing(repository: Path, run: Callable[..., Any]) -> None:
+    run("init")
+    before = files(repository)
+    done = run("init")
+    assert files(repository) == before
+    assert (
+        "as it is:  pytest.ini, test_npudump_first.py, .gitattributes, .github/workflows/npudump.yml"
+        in done.out
+    )
+
+
+def test_a_dry_run_writes_nothing(repository: Path, run: Callable[..., Any]) -> None:
+    done = run("init", "--dry-run")
+    assert files(repository) == {}
+    assert "would be written" in done.out
+
+
+def test_what_is_there_stays_line_by_line(repository: Path, run: Callable[..., Any]) -> None:
+    own = {
+        "pyproject.toml": '[project]\nname = "x"\n\n[tool.pytest.ini_options]  \naddopts = "-q"  # mine\n\n'
+        "[tool.other]\na = 1\n",
+        ".gitattributes": "*.png binary",
+        "tests/test_npudump_first.py": "def test_mine():\n    pass\n",
+        ".github/workflows/npudump.yml": "name: mine\n",
+    }
+    for name, text in own.items():
+        path = repository / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    assert run("init").code == 0
+    for name in ("tests/test_npudump_first.py", ".github/workflows/npudump.yml"):
+        assert (repository / name).read_text("utf-8") == own[name]
+    project = (repository / "pyproject.toml").read_text("utf-8")
+    assert [line for line in project.splitlines() if "npudump" not in line] == own[
+        "pyproject.toml"
+    ].splitlines()
+    options = tomllib.loads(project)["tool"]["pytest"]["ini_options"]
+    assert options == {"addopts": "-q", "required_plugins": "pytest-npudump", "npudump_golden_dir": "golden"}
+    lines = (repository / ".gitattributes").read_text("utf-8").splitlines()
+    assert lines[:2] == ["*.png binary", "golden/**/*.yaml text eol=lf merge=npudump"]
+    assert not (repository / "pytest.ini").exists()
+
+
+def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Callable[..., Any]) -> None:
+    (repository / ".gitlab-ci.yml").write_text("stages: [test]\n", "utf-8")
+    done = run("init")
+    assert "add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml" in done.out
+    job = yaml.safe_load((repository / "npudump.gitlab-ci.yml").read_text("utf-8"))
+    assert job["npudump"]["artifacts"]["when"] == "on_failure"
+    assert (repository / ".gitlab-ci.yml").read_text("utf-8") == "stages: [test]\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "words"), [("torch_npu", "torch.nn.Linear"), ("mindspore", "mindspore.ops")]
+)
+def test_a_framework_without_a_model_is_run(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, package: str, words: str
+) -> None:
+    monkeypatch.setattr(looks, "_is_there", lambda name: name == package)
+    run("init")
+    text = (repository / "test_npudump_first.py").read_text("utf-8")
+    assert words in text
+    compile(text, "test_npudump_first.py", "exec")
+
+
+def test_a_machine_with_nothing_to_run_gets_no_test_and_is_told_why(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "_is_there", lambda _: False)
+    (repository / "net.om").write_bytes(b"")
+    done = run("init")
+    assert done.code == 0
+    assert not (repository / "test_npudump_first.py").exists()
+    assert "net.om: which inputs it has" in done.out
+    assert 'pip install "pytest-npudump[emulator]"' in done.out
+
+
+def test_a_device_here_asks_for_one_in_ci(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "_is_there", lambda name: name in {"acl", "onnx", "onnxruntime"})
+    monkeypatch.setattr(looks, "installed_cann", lambda: "8.0.RC1")
+    done = run("init")
+    job = (repository / ".github/workflows/npudump.yml").read_text("utf-8")
+    assert "--npudump-require-npu" in job
+    assert yaml.safe_load(job)["jobs"]["npudump"]["runs-on"] == ["self-hosted", "npu"]
+    assert "which label the runners with an NPU have" in done.out
+
+
+def test_a_folder_that_is_none_is_refused(repository: Path, run: Callable[..., Any]) -> None:
+    done = run("init", str(repository / "none"))
+    assert done.code == 2
+    assert "no such folder" in done.err
+
+
+def test_golden_init_offers_git_lfs(repository: Path, run: Callable[..., Any]) -> None:
+    path = repository / ".gitattributes"
+    run("golden", "init")
+    assert "# golden/**/*.safetensors filter=lfs" in path.read_text("utf-8")
+    done = run("golden", "init", "--lfs")
+    assert path.read_text("utf-8").endswith("\ngolden/**/*.safetensors filter=lfs diff=lfs merge=lfs -text\n")
+    assert "git lfs install" in done.out
+    before = path.read_bytes()
+    run("golden", "init", "--lfs")
+    run("golden", "init")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[pytest]\n", "[pytest]\naddopts =\n  -q\n", "[other]\na = 1", "[pytest]"]
+)
+def test_keys_are_those_of_their_section(text: str) -> None:
+    after, added = with_keys(text, "[pytest]")
+    parser = configparser.ConfigParser()
+    parser.read_string(after)
+    assert parser["pytest"]["npudump_golden_dir"] == "golden"
+    assert len(added) == 2
+    assert with_keys(after, "[pytest]") == (after, ())
+
+
+def test_a_key_that_is_there_keeps_its_value() -> None:
+    text = "[pytest]\r\nnpudump_golden_dir: mine\r\n[other]\r\nrequired_plugins = x\r\n"
+    after, added = with_keys(text, "[pytest]")
+    assert added == ("required_plugins = pytest-npudump",)
+    assert after == text.replace("[pytest]\r\n", "[pytest]\r\nrequired_plugins = pytest-npudump\r\n")
+
+
+def test_attributes_that_are_there_stay() -> None:
+    text = "golden/**/*.yaml merge=mine\ngolden/**/*.safetensors filter=lfs\n"
+    assert with_goldens(text) == (text, ())
