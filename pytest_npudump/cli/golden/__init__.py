@@ -240,13 +240,13 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
     "verify": ("whether golden files can be read and belong together", _VERIFY, _verify),
     "merge": ("join two approvals of a golden, as git's merge driver", _MERGE, _merge),
+    "init": ("tell git how goldens are merged and kept", _INIT, _init),
     "split": ("write a variant as what differs from the common golden", _SPLIT, _split),
     "fold": ("take a variant back", _FOLD, _fold),
     "log": ("a golden's history from git, layer by layer", _LOG, _log),
     "list": ("the goldens of the tests of this folder", _LIST, add_json_option),
     "stale": ("files of goldens that no test reads", _STALE, _stale),
     "prune": ("remove the files that no test reads", _PRUNE, _prune),
-    "init": ("tell git how goldens are merged and kept", _INIT, _init),
     "show": ("what a golden says of its origin and of its noise", _SHOW, _show),
 }
 """By the name of a module of this folder with ``run(arguments) -> exit code``: summary, description, and what
