@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.regression.calibration.series import Member
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import FirstRun, Outcome
     from pytest_npudump.regression.first_run.settled import Settled
+    from pytest_npudump.regression.outcome import FirstRun, Outcome
     from pytest_npudump.regression.second_run.run_plan import Plan
 
 
