@@ -135,8 +135,9 @@ OPTIONS: tuple[Option, ...] = (
         "fail-on",
         default="difference",
         help="what fails a test: a difference beyond its tolerance, or (change) every value that is not the "
-        "golden's digit for digit",
-        choices=("difference", "change"),
+        "golden's digit for digit; and (stale), besides differences, what fails the session: goldens that no "
+        "test has, by a collection of its own",
+        choices=("difference", "change", "stale"),
     ),
     Option(
         "tolerances",

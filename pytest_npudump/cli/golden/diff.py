@@ -8,6 +8,7 @@ from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.golden.pending import as_json, size
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
 from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.report.origins import source_lines
 from pytest_npudump.report.verdicts import COLUMNS, row
 from pytest_npudump.request import matches_any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_npudump.compare.stats.verdict import Verdict
+    from pytest_npudump.graph.sources import Sources
     from pytest_npudump.results.pending_run import Pending
 
 
@@ -49,12 +51,22 @@ def lines(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
     failing = _failing(pending, layers)
     count = f"{len(comparison.failing)} of {comparison.expected} tensors differ"
     yield f"  {count}: {size(pending)}"
+    yield from (f"  {line}" for line in source_lines(_sources(pending), brief=False))
     if failing:
         yield from (f"  {line}" for line in columns([row(verdict) for verdict in failing], COLUMNS))
 
 
 def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
+    """Return what differs: the sources first, then what they explain, each in the order of execution."""
     comparison = pending.comparison
     failing = comparison.failing if comparison is not None else ()
     patterns = both_spellings(layers)
-    return [one for one in failing if not patterns or matches_any(patterns, one.key.layer)]
+    sources = _sources(pending)
+    first = {str(source.key) for source in sources.independent} if sources is not None else set()
+    shown = [one for one in failing if not patterns or matches_any(patterns, one.key.layer)]
+    return sorted(shown, key=lambda one: str(one.key) not in first)
+
+
+def _sources(pending: Pending) -> Sources | None:
+    result = pending.judged.result
+    return result.outcome.sources if result is not None else None

@@ -50,6 +50,7 @@ class Reporter:
         self._began = time.time()
         self._notes: list[str] = []
         self._unkept = ""
+        self._stale: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -81,7 +82,9 @@ class Reporter:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the notes of all tests beside their dumps, and remember them for the next session."""
-        if not (self._results or self._expected):
+        if self._settings.fail_on == "stale":
+            self._fail_for_stale(session)
+        if not self._results:
             return
         from pytest_npudump.plugin.isolation.task import CHILD  # noqa: PLC0415 - only for marked tests
 
@@ -128,6 +131,16 @@ class Reporter:
             self._notes.append(gather(tests, self._config, self._settings, self._began))
         self._annotations = [*summaries.annotation_lines(tests)]
 
+    def _fail_for_stale(self, session: pytest.Session) -> None:
+        """Fail a session that ended well where goldens are stale."""
+        from pytest_npudump.plugin.terminal import staleness  # noqa: PLC0415 - only where asked for
+
+        if not staleness.is_asked(self._config, self._settings):
+            return
+        self._stale = staleness.stale_lines(self._config, self._settings)
+        if self._stale and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
     def _tidy_results(self) -> None:
         """Remove what is kept of earlier runs of the tests that ran."""
         from pytest_npudump.plugin.paths import keeps_results, results_path  # noqa: PLC0415 - only for marked tests
@@ -142,7 +155,7 @@ class Reporter:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
-        for line in filter(None, (*self._notes, self._unkept)):
+        for line in filter(None, (*self._notes, self._unkept, *self._stale)):
             terminalreporter.write_line(f"npudump: {line}")
         if self._results:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests

@@ -46,6 +46,21 @@ def test_the_largest_change_comes_first_and_what_passed_is_not_there(
     assert waiting.decisions()["test_large"] is None
 
 
+def test_diff_shows_the_sources_before_what_they_explain(
+    repository: Repository, golden_command: Verb
+) -> None:
+    values = {"one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0}
+    repository.approve("test_large", values)
+    path = repository.golden("test_large")
+    edges = "edges: |\n  one < -\n  two < one:output.0\n  three < -\n  four < three:output.0\n"
+    path.write_text(path.read_text("utf-8") + edges, "utf-8")
+    repository.keep("test_large", {"one": 1.5, "two": 2.5, "three": 3.5, "four": 4.5})
+    done = golden_command("diff")
+    assert "  sources:    2 sources: one:output.0" in done.out
+    [told] = golden_command("diff", "--json", "-").json
+    assert [one["layer"] for one in told["verdicts"]] == ["one", "three", "two", "four"]
+
+
 def test_diff_shows_each_layer_and_by_how_much(waiting: Repository, golden_command: Verb) -> None:
     done = golden_command("diff", "test_a.py::test_large")
     assert done.code == 1
