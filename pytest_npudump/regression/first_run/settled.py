@@ -56,7 +56,7 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
         return _refused(case, f"--npudump-update-golden={mode} is for one process, and this run has ranks")
     if mode == NEW:
         mode = "" if _has_golden(case) else ALL
-    if mode == ALL and case.goldens.unrecordable:
+    if (mode == ALL or case.settings.calibrate) and case.goldens.unrecordable:
         return _error(case, case.goldens.unrecordable)
     if mode != FAILED:
         settled = Settled(case.goldens, mode)

@@ -76,6 +76,16 @@ def test_an_update_writes_the_variant_that_applies(split: Project) -> None:
     assert main(["golden", "verify", str(split.path / "golden")]) == 0
 
 
+def test_a_run_that_no_variant_is_for_does_not_calibrate_the_common_golden(split: Project) -> None:
+    text = common(split).read_text(encoding="utf-8")
+    common(split).write_text(text.replace("runtime: emulator", "runtime: mindspore"), encoding="utf-8")
+    split.model()
+    split.run("-q").assert_outcomes(passed=1)
+    before = common(split).read_bytes()
+    split.run("--npudump-calibrate=5").assert_outcomes(failed=1)
+    assert common(split).read_bytes() == before
+
+
 @pytest.mark.parametrize("mode", ["", "=failed"])
 def test_a_run_that_no_variant_is_for_does_not_replace_the_common_golden(split: Project, mode: str) -> None:
     text = common(split).read_text(encoding="utf-8")
