@@ -275,7 +275,7 @@ class Settings:
     def approval_flag(self) -> str:
         """The option by which this run writes golden files, as it is typed; "" where it writes none."""
         if not self.update_golden:
-            return f"--npudump-calibrate={self.calibrate}" if self.calibrate else ""
+            return "--npudump-calibrate" if self.calibrate else ""
         mode = "" if self.update_golden == ALL else f"={self.update_golden}"
         return f"--npudump-update-golden{mode}"
 

@@ -120,7 +120,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         return None
     if not settings.update_golden:
         return (
-            f"npudump: THIS RUN CALIBRATES ({settings.approval_flag}): by how much the "
+            f"npudump: THIS RUN CALIBRATES ({settings.approval_flag}={settings.calibrate}): by how much the "
             f"layers of passing tests vary is written into their golden files as a tolerance"
         )
     return f"npudump: THIS RUN APPROVES ({settings.approval_flag}): {_APPROVES[settings.update_golden]}"
