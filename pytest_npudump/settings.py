@@ -284,13 +284,6 @@ class Settings:
         """Whether this run writes golden files."""
         return bool(self.update_golden or self.calibrate)
 
-    @property
-    def approving_option(self) -> str:
-        """The option by which this run writes golden files; "" where it writes none."""
-        if self.update_golden:
-            return "--npudump-update-golden"
-        return "--npudump-calibrate" if self.calibrate else ""
-
 
 def settings_from(values: Mapping[str, Any]) -> Settings:
     """Return the options as typed values.

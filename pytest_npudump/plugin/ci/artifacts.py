@@ -89,7 +89,7 @@ def gather(tests: Sequence[Judged], config: pytest.Config, settings: Settings, s
 
 
 def _summary(tests: Sequence[Judged], settings: Settings) -> bytes:
-    return markdown_summary(tests, approval=settings.approving_option).encode("utf-8", "backslashreplace")
+    return markdown_summary(tests, approval=settings.approval_flag).encode("utf-8", "backslashreplace")
 
 
 def _words(folder: Path, kept: Sequence[_File], dropped: Sequence[_File], problems: Sequence[str]) -> str:

@@ -94,7 +94,7 @@ def write_summaries(tests: Sequence[Judged], settings: Settings, root: Path, pre
     problems = []
     step = os.environ.get("GITHUB_STEP_SUMMARY") if on_github() else None
     if step or settings.summary:
-        text = markdown_summary(tests, approval=settings.approving_option)
+        text = markdown_summary(tests, approval=settings.approval_flag)
         if step:
             problems += _tried(step, lambda: _append(Path(step), text))
         if settings.summary:

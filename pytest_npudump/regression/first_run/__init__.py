@@ -1,5 +1,5 @@
 """The first run judged: ``judge`` reads its dump and records it, or compares it with the golden.
 
-``judge_snapshot`` is the comparison, by the ``bounds`` that hold; ``golden_elements`` compares its tensors.
-``settled`` says before all of that which golden applies to the run, and whether it is compared or written.
+``judge_snapshot`` is the comparison, ``golden_elements`` that of tensors. ``settled`` says before all of that
+which golden applies to the run, and whether it is compared or written.
 """
