@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.describe import TensorDescription
     from pytest_npudump.compare.tensors.difference import TensorDifference
+    from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
     from pytest_npudump.dump.records import Dump, TensorKey
@@ -131,6 +132,8 @@ class Finding:
         reference: element-wise against the ONNX reference, where the tensor differs from that.
         pattern, reference_pattern: where inside the tensor these two differences are, and what they are; None
             where no pattern explains one.
+        picture: what can be drawn of the tensor; None of those behind the first, see ``SEARCHED`` of
+            :mod:`pytest_npudump.compare.patterns.tensor_patterns`.
     """
 
     key: TensorKey
@@ -143,6 +146,7 @@ class Finding:
     reference: TensorDifference | None = None
     pattern: Pattern | None = None
     reference_pattern: Pattern | None = None
+    picture: Picture | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "reference": finding.reference.to_json() if finding.reference else None,
         "reference_pattern": finding.reference_pattern.to_json() if finding.reference_pattern else None,
         "tensor": finding.description.to_json() if finding.description else None,
+        "picture": finding.picture.to_json() if finding.picture else None,
         "path": str(finding.path) if finding.path else None,
         "note": finding.note or None,
     }

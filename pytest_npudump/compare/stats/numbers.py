@@ -63,7 +63,7 @@ def _judge(
     with np.errstate(over="ignore"):
         finite = np.isfinite(golden) & np.isfinite(actual)
         difference = np.where(finite, actual, 0.0) - np.where(finite, golden, 0.0)
-    fails = ~finite | ((np.abs(difference) > allowed) & _on_judged_side(difference, rules))
+    fails = ~finite | ((np.abs(difference) > allowed) & on_judged_side(difference, rules))
     for index in np.flatnonzero(fails).tolist():
         yield int(rows[index]), int(columns[index]), float(allowed[index]), rules[index]
 
@@ -192,7 +192,8 @@ def scales(
     return np.where(averaged, np.where(bounded, np.minimum(square, magnitude), square), scale)
 
 
-def _on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArray[np.bool_]:
+def on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArray[np.bool_]:
+    """Return which of k differences, (k,), are on the side of the golden that their rules judge."""
     sides = np.array([rule.one_sided for rule in rules])
     found: NDArray[np.bool_] = ((sides != "below") & (difference > 0)) | (
         (sides != "above") & (difference < 0)

@@ -1,4 +1,4 @@
-"""Where inside of the second run's tensors they differ from the golden's, and how."""
+"""Where inside of the second run's tensors they differ from the golden's, and how: patterns and pictures."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.patterns.pattern_search import find_pattern
 from pytest_npudump.compare.patterns.tensor_patterns import SEARCHED
+from pytest_npudump.compare.tensors.picture import draw, draw_alone
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.errors import DumpError
 
@@ -26,7 +27,7 @@ _AT_HAND = 16
 def with_patterns(
     findings: Sequence[Finding], records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
 ) -> tuple[Finding, ...]:
-    """Add to the first findings with elements what pattern explains these.
+    """Add to the first findings what can be drawn of them, and where elements differ what explains that.
 
     Args:
         findings: one a failing tensor, in execution order.
@@ -43,7 +44,12 @@ def with_patterns(
             continue
         others = _others(name, actual, records, tensors)
         pattern = find_pattern(tensors[name], actual, difference, layout=record.format, others=others)
-        told[at] = replace(findings[at], pattern=pattern)
+        picture = draw(tensors[name], actual, rtol=difference.rtol, atol=difference.atol)
+        told[at] = replace(findings[at], pattern=pattern, picture=picture)
+    alone = [at for at, finding in enumerate(findings) if finding.description is not None]
+    for at in alone[:SEARCHED]:
+        actual = _loaded(records[str(findings[at].key.sanitised)])
+        told[at] = replace(findings[at], picture=None if actual is None else draw_alone(actual))
     return tuple(told)
 
 

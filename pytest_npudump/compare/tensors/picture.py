@@ -1,0 +1,158 @@
+"""What can be drawn of two tensors: histograms of their values and errors, and a map of where these are.
+
+Its size is the same whatever the tensors', and so is the memory it takes. It looks at every element twice:
+once for the range of the values, once to count.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.compare.tensors.paired_chunks import CHUNK
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Wide = NDArray[np.float64]
+
+BINS = 64
+"""Of each histogram."""
+SIDE = 64
+"""Most rows and columns of a map."""
+LOWEST, HIGHEST = -8.0, 8.0
+"""Decades of an element's error by its tolerance that a histogram and a map tell apart."""
+NO_NUMBER = 255
+"""In a map: an element of which only one side is NaN or infinite, or with another sign."""
+_MOST = 254
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Two tensors of one shape.
+
+    Attributes:
+        low, high: the range of finite values of both, in :data:`BINS` bins of one width.
+        golden, actual: finite elements by value; ``golden``, and all that compares the two, is empty where
+            there is only one tensor.
+        errors: elements that differ by the logarithm of ``|actual - golden| / (atol + rtol * |golden|)``, in
+            bins from :data:`LOWEST` to :data:`HIGHEST`; those beyond are in the first and the last.
+        equal: elements that are the same.
+        special: elements of which one side is no number, or both are and they differ.
+        rows, columns: of the map.
+        axes: how many of the tensor's axes run down the map; the others run across.
+        cells: the map, row by row, an octet a cell: 0 where all is the same, 255 for :data:`NO_NUMBER`, else
+            the largest error, from 1 at :data:`LOWEST` to 254 at :data:`HIGHEST`.
+    """
+
+    low: float
+    high: float
+    golden: tuple[int, ...]
+    actual: tuple[int, ...]
+    errors: tuple[int, ...]
+    equal: int
+    special: int
+    rows: int
+    columns: int
+    axes: int
+    cells: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the picture as plain JSON data, ``cells`` in base 64."""
+        told = {name: getattr(self, name) for name in self.__slots__}
+        told |= {name: [*told[name]] for name in ("golden", "actual", "errors")}
+        return told | {"cells": base64.b64encode(self.cells).decode()}
+
+
+def draw(golden: NDArray[Any], actual: NDArray[Any], *, rtol: float, atol: float) -> Picture | None:
+    """Return the picture of two tensors, None where they are empty or have no order (complex).
+
+    Args:
+        golden, actual: of one shape, and of a type that float64 holds.
+        rtol, atol: what an element may be off.
+    """
+    if not golden.size or "c" in golden.dtype.kind + actual.dtype.kind:
+        return None
+    one, other = golden.reshape(-1), actual.reshape(-1)
+    low, high = _range(one, other)
+    axes, down, across = _folded(golden.shape)
+    rows, columns = min(down, SIDE), min(across, SIDE)
+    cells = np.zeros(rows * columns, np.uint8)
+    counts = np.zeros((3, BINS), np.int64)
+    equal = special = 0
+    for start in range(0, one.size, CHUNK):
+        here, there = _wide(one[start : start + CHUNK]), _wide(other[start : start + CHUNK])
+        for row, values in enumerate((here, there)):
+            counts[row] += _histogram(values[np.isfinite(values)], low, high)
+        same = (here == there) | (np.isnan(here) & np.isnan(there))
+        finite = np.isfinite(here) & np.isfinite(there)
+        decades = _decades(here, there, rtol, atol)
+        counts[2] += _histogram(decades[finite & ~same], LOWEST, HIGHEST)
+        equal += int(np.count_nonzero(same))
+        special += int(np.count_nonzero(~finite & ~same))
+        level = 1 + np.rint((decades - LOWEST) / (HIGHEST - LOWEST) * (_MOST - 1))
+        level = np.where(same, 0, np.where(finite, level, NO_NUMBER)).astype(np.uint8)
+        flat = np.arange(start, start + here.size)
+        at = (flat // across * rows // down) * columns + flat % across * columns // across
+        np.maximum.at(cells, at, level)
+    tuples = (tuple(row.tolist()) for row in counts)
+    return Picture(low, high, *tuples, equal, special, rows, columns, axes, cells.tobytes())
+
+
+def _decades(golden: Wide, actual: Wide, rtol: float, atol: float) -> Wide:
+    with np.errstate(all="ignore"):
+        share = np.abs(actual - golden) / (atol + rtol * np.abs(golden))
+        return np.clip(np.nan_to_num(np.log10(share), nan=LOWEST), LOWEST, HIGHEST)
+
+
+def _range(*tensors: NDArray[Any]) -> tuple[float, float]:
+    low, high = np.inf, -np.inf
+    for tensor in tensors:
+        for start in range(0, tensor.size, CHUNK):
+            values = _wide(tensor[start : start + CHUNK])
+            values = values[np.isfinite(values)]
+            low = min(low, float(values.min(initial=np.inf)))
+            high = max(high, float(values.max(initial=-np.inf)))
+    return (low, high) if low <= high else (0.0, 0.0)
+
+
+def _histogram(values: Wide, low: float, high: float) -> NDArray[np.int64]:
+    """Count values by bin; the range may be a single value, or wider than float64 holds a difference of."""
+    half = high / 2 - low / 2
+    place = (values / 2 - low / 2) / half * BINS if half > 0 else np.zeros(len(values))
+    return np.bincount(np.minimum(place.astype(np.intp), BINS - 1), minlength=BINS)
+
+
+def _folded(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Split the axes in two so that rows and columns are as many as can be: axes down, rows, columns."""
+    sizes = [int(np.prod(shape[:axes], dtype=np.int64)) for axes in range(len(shape) + 1)]
+    axes = max(range(len(sizes)), key=lambda axes: min(sizes[axes], sizes[-1] // sizes[axes]))
+    return axes, sizes[axes], sizes[-1] // sizes[axes]
+
+
+def _wide(values: NDArray[Any]) -> Wide:
+    if values.dtype.kind == "V":  # ml_dtypes' own
+        values = values.astype(np.float32)
+    return values.astype(np.float64)
+
+
+def draw_alone(actual: NDArray[Any]) -> Picture | None:
+    """Return the histogram of one tensor's values, where there is none to compare it with.
+
+    Args:
+        actual: of a type that float64 holds; an empty or complex one gives None.
+    """
+    if not actual.size or actual.dtype.kind == "c":
+        return None
+    flat = actual.reshape(-1)
+    low, high = _range(flat)
+    counts, special = np.zeros(BINS, np.int64), 0
+    for start in range(0, flat.size, CHUNK):
+        values = _wide(flat[start : start + CHUNK])
+        finite = np.isfinite(values)
+        counts += _histogram(values[finite], low, high)
+        special += int(np.count_nonzero(~finite))
+    return Picture(low, high, (), tuple(counts.tolist()), (), 0, special, 0, 0, 0, b"")

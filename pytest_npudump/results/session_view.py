@@ -1,0 +1,146 @@
+"""From kept results to what a page shows of them: judged again by their own terms, with what dumps told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump import __version__
+from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.golden.text import EDGES
+from pytest_npudump.graph import lines
+from pytest_npudump.graph.edges import Edges
+from pytest_npudump.regression import outcome as status
+from pytest_npudump.report.result_json import COUNTS
+from pytest_npudump.report.terminal import full_lines, headline, ways_out
+from pytest_npudump.report.verdicts import shown
+from pytest_npudump.report.view.elements import read_elements
+from pytest_npudump.report.view.neighbourhood import neighbourhoods
+from pytest_npudump.report.view.session import BAD, GOOD, LEFT_OUT, OPEN, SessionView, TestView
+from pytest_npudump.report.view.tensors import tensor_views
+from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED
+from pytest_npudump.results.rejudge import rejudge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.results.entry import Entry
+    from pytest_npudump.results.folder import ResultsFolder
+    from pytest_npudump.results.terms import Terms
+
+_ORDER = (BAD, OPEN, GOOD, LEFT_OUT)
+
+
+def session_view(
+    folder: ResultsFolder, entries: Iterable[Entry], terms: Terms, problems: Iterable[str] = ()
+) -> SessionView:
+    """Return what a page shows of kept results; those that failed come first.
+
+    Args:
+        folder: where they lie.
+        entries: the results.
+        terms: where goldens lie.
+        problems: what of the results could not be read.
+    """
+    tests = [_test(folder, entry, terms) for entry in entries]
+    ordered = sorted(tests, key=lambda test: _ORDER.index(test.word))
+    return SessionView(tuple(ordered), tuple(problems), __version__)
+
+
+def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
+    """Return one test: what its run came to stands, and its tensors are judged again to show them."""
+    data = entry.data
+    judged = rejudge(folder, entry, terms)
+    result, word = judged.result, _word(entry)
+    told: dict[str, Any] = {}
+    notes = [*data["notes"]]
+    if judged.why and not judged.why.startswith("as its run had it"):
+        notes.append(judged.why)
+    if result is not None and result.outcome.comparison is not None:
+        told = _compared(result)
+        if word == GOOD and result.outcome.comparison.failing:
+            notes.append("the golden is another one than when the test ran: its tensors are judged by this one")
+    if word != GOOD:
+        told["elements"], problem = _elements(entry)
+        notes += [problem] if problem else []
+    whose = data["part"] or ("" if data["rank"] is None else f"rank {data['rank']}")
+    preset, numerics = data["tolerances"]["preset"], (data["numerics"] or {}).get("bounds", "")
+    fallback = next(iter(data["problems"]), "") or str(data["incomplete"] or "")
+    return TestView(
+        name=f"{entry.test} ({whose})" if whose else entry.test,
+        word=word,
+        status=entry.status,
+        runtime=str(data["runtime"]),
+        headline="" if word == GOOD else _headline(result) or fallback,
+        ways_out=tuple(ways_out(result)) if result is not None and word != GOOD else (),
+        text=tuple(full_lines(result)) if result is not None and word != GOOD else tuple(data["problems"]),
+        counts={name: data["counts"][name] for name in COUNTS if name in data["counts"]},
+        notes=tuple(dict.fromkeys(map(str, notes))),
+        golden=str(data["golden"]["judged_with"] or data["golden"]["file"]),
+        preset=f"{preset} ({numerics} numerics)" if numerics else str(preset),
+        when=str(data["time"]),
+        producers=_producers(result, data["producer"]),
+        **told,
+    )
+
+
+def _word(entry: Entry) -> str:
+    if entry.data["outcome"] in {SKIPPED, XFAILED}:
+        return LEFT_OUT
+    if entry.status in status.GOOD:
+        return BAD if entry.data["outcome"] == FAILED else GOOD
+    return BAD if entry.status in {status.FAILED, status.MISSING_GOLDEN} or entry.data["problems"] else OPEN
+
+
+def _headline(result: Result | None) -> str:
+    if result is None or result.outcome.good:
+        return ""
+    return headline(result).removeprefix("npudump: ")
+
+
+def _compared(result: Result) -> dict[str, Any]:
+    """Return tensors, sources and the graph around these."""
+    case, outcome = result.case, result.outcome
+    comparison, numerics, measured = outcome.comparison, outcome.numerics, outcome.measured
+    assert comparison is not None  # noqa: S101 - checked by the caller
+    tolerances = case.tolerances.under(numerics.bounds) if numerics is not None else case.tolerances
+    tolerances = tolerances.with_measured(measured)
+    keys = [source.key for source in outcome.sources.independent] if outcome.sources is not None else []
+    if not keys and comparison.first is not None and comparison.first.status == FAIL:
+        keys = [comparison.first.key]
+    tensors = tensor_views(comparison, tolerances, frozenset(keys))
+    edges = _edges(case.goldens.read_if_any()) if keys else Edges()
+    around = neighbourhoods(comparison, edges, tensors, keys)
+    return {"tensors": tensors, "sources": tuple(map(str, keys)), "neighbourhoods": around}
+
+
+def _edges(golden: Golden | None) -> Edges:
+    text = golden.blocks.get(EDGES, "") if golden is not None else ""
+    try:
+        return lines.parse(text, golden.path.name) if golden is not None and text else Edges()
+    except NpudumpError:
+        return Edges()  # a note of the judgement says so
+
+
+def _elements(entry: Entry) -> tuple[Any, str]:
+    details = entry.data["details"]
+    if not details:
+        return (), ""
+    found, problem = read_elements(Path(str(details)).with_name("report.json"), entry.test)
+    return found, problem.replace(str(details), shown(Path(str(details))))
+
+
+def _producers(result: Result | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
+    actual = {str(name): str(value) for name, value in dict(producer).items()}
+    golden: dict[str, str] = {}
+    if result is not None:
+        try:
+            found = result.case.goldens.read_if_any()
+        except NpudumpError:
+            found = None
+        golden = {name: str(value) for name, value in found.producer.items()} if found is not None else {}
+    names = dict.fromkeys([*golden, *actual])
+    return tuple((name, golden.get(name), actual.get(name)) for name in names)
