@@ -228,6 +228,12 @@ OPTIONS: tuple[Option, ...] = (
         metavar="SIZE",
     ),
     Option(
+        "report",
+        default="",
+        help="folder for a page of the session's marked tests, index.html, to look at in a browser (extra report)",
+        metavar="DIR",
+    ),
+    Option(
         "allow-update-in-ci",
         default=False,
         help="let update-golden write although the variable CI is set",
@@ -269,6 +275,7 @@ class Settings:
     summary: str
     artifacts: str
     artifacts_limit: int
+    report: str
     allow_update_in_ci: bool
 
     @property

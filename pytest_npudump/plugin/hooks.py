@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of
 from pytest_npudump.plugin.terminal.reporter import Reporter
+from pytest_npudump.plugin.terminal.session_report import check_report
 from pytest_npudump.settings import ALL, FAILED, NEW, Settings, in_ci
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         settings = settings_of(config)
         reporter = None if hasattr(config, "workerinput") else Reporter(config, settings)
-    except RequestError as error:
+        check_report(settings)
+    except (RequestError, MissingExtraError) as error:
         raise pytest.UsageError(f"npudump: {error}") from None
     config.stash[SETTINGS] = settings
     if reporter is not None:

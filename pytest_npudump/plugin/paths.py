@@ -106,8 +106,8 @@ def golden_root(config: pytest.Config, settings: Settings) -> Path:
 
 
 def keeps_results(config: pytest.Config, settings: Settings) -> bool:
-    """Whether there is a place for the results of a session: a folder that was named, or pytest's cache."""
-    return bool(settings.results) or getattr(config, "cache", None) is not None
+    """Whether there is a place for results: a folder that was named, that of a report, or pytest's cache."""
+    return bool(settings.results or settings.report) or getattr(config, "cache", None) is not None
 
 
 def results_path(config: pytest.Config, settings: Settings) -> Path:
@@ -118,7 +118,9 @@ def results_path(config: pytest.Config, settings: Settings) -> Path:
     """
     if settings.results:
         return config.rootpath / settings.results
-    cache = config.cache
+    cache = getattr(config, "cache", None)
+    if settings.report and cache is None:
+        return config.rootpath / settings.report / "results"
     assert cache is not None  # noqa: S101 - the caller has asked
     return cache.mkdir("npudump") / "results"
 

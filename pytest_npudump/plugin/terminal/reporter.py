@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.plugin.terminal.session_report import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +52,7 @@ class Reporter:
         self._notes: list[str] = []
         self._unkept = ""
         self._stale: list[str] = []
+        self._report = ""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -84,7 +86,7 @@ class Reporter:
         """Write the notes of all tests beside their dumps, and remember them for the next session."""
         if self._settings.fail_on == "stale":
             self._fail_for_stale(session)
-        if not (self._results or self._expected):
+        if not (self._results or self._expected or self._settings.report):
             return
         from pytest_npudump.plugin.isolation.task import CHILD  # noqa: PLC0415 - only for marked tests
 
@@ -97,8 +99,13 @@ class Reporter:
         from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - the same
         from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
 
-        self._tidy_results()
         rank = current_rank()
+        if self._results:
+            self._tidy_results()
+        if self._settings.report:
+            self._write_report(rank.number if rank is not None else None)
+        if not self._results:
+            return
         memory = session_notes.Memory(self._config, rank.variant if rank is not None else "")
         found = session_notes.collect_notes([*self._results.values()], memory.before)
         memory.keep([*self._results.values()])
@@ -153,9 +160,13 @@ class Reporter:
         except (OSError, NpudumpError) as error:
             self._unkept = f"results of earlier runs cannot be removed: {error}"
 
+    def _write_report(self, rank: int | None) -> None:
+        tests = {str(result.get("test", nodeid)) for nodeid, result in self._results.items()}
+        self._report = write_report(self._config, self._settings, tests, self._unkept, rank)
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
-        for line in filter(None, (*self._notes, self._unkept, *self._stale)):
+        for line in filter(None, (*self._notes, self._unkept, *self._stale, self._report)):
             terminalreporter.write_line(f"npudump: {line}")
         if self._results:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests

@@ -1,0 +1,39 @@
+"""``npudump report``: kept results as a page, and as data of a graph viewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_npudump.cli.common.output import emit, to_stderr
+from pytest_npudump.errors import RequestError
+from pytest_npudump.report.model_explorer import write_node_data
+from pytest_npudump.report.verdicts import shown
+from pytest_npudump.results.folder import ResultsFolder
+from pytest_npudump.results.session_page import INDEX, write_page
+from pytest_npudump.results.session_view import session_view
+from pytest_npudump.results.terms import Terms, find_root
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write what was asked for, say where, and return 0 or 2."""
+    if arguments.output is None and arguments.node_data is None:
+        raise RequestError("nothing to write: name a folder for the page (-o DIR), or for --node-data")
+    folder = ResultsFolder(arguments.results)
+    results = folder.read()
+    here = Path.cwd()
+    root = arguments.root or (here if arguments.golden_dir else find_root(results.entries, here))
+    golden_dir = arguments.golden_dir.absolute() if arguments.golden_dir else None
+    view = session_view(folder, results.entries, Terms(root.absolute(), golden_dir), results.problems)
+    if arguments.output is not None:
+        write_page(view, arguments.output / INDEX)
+        emit([f"page:      {shown(arguments.output.absolute() / INDEX)}"])
+    if arguments.node_data is not None:
+        for path in write_node_data(view, arguments.node_data):
+            emit([f"node data: {shown(path.absolute())}"])
+    for problem in results.problems:
+        to_stderr(f"npudump: {problem}")
+    return 2 if results.problems else 0

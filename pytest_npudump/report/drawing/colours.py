@@ -1,0 +1,52 @@
+"""Colours that the colour-blind tell apart, after Okabe and Ito, and one scale from dark to light.
+
+No chart tells anything by colour alone: height, pattern or a word says the same.
+"""
+
+from __future__ import annotations
+
+from pytest_npudump.compare.tensors.picture import NO_NUMBER
+from pytest_npudump.report.view.tensors import CHANGED, IDENTICAL, OUTSIDE, SOURCE, UNJUDGED, UNPAIRED
+
+COLOURS = {
+    SOURCE: "#b3261e",
+    OUTSIDE: "#d55e00",
+    UNPAIRED: "#9a4d8e",
+    CHANGED: "#e0a200",
+    UNJUDGED: "#8a8f98",
+    IDENTICAL: "#0072b2",
+}
+"""By state of a tensor, for media without a style sheet."""
+
+WORDS = {
+    SOURCE: "source: outside its tolerance, and nothing before it explains it",
+    OUTSIDE: "outside its tolerance",
+    UNPAIRED: "only in the golden, or only in the run",
+    CHANGED: "changed, within its tolerance",
+    UNJUDGED: "not judged",
+    IDENTICAL: "identical, digit for digit",
+}
+
+_STOPS = (
+    (0.0, (33, 37, 84)),
+    (0.25, (49, 89, 140)),
+    (0.5, (38, 139, 141)),
+    (0.75, (122, 191, 92)),
+    (1.0, (250, 229, 70)),
+)
+SAME = (226, 228, 233)
+"""Of a cell in which nothing differs."""
+NOT_A_NUMBER = (179, 38, 30)
+
+
+def cell_colour(level: int) -> tuple[int, int, int]:
+    """Return the colour of a cell of :class:`~pytest_npudump.compare.tensors.picture.Picture`, as RGB."""
+    if level in {0, NO_NUMBER}:
+        return NOT_A_NUMBER if level else SAME
+    place = (level - 1) / (NO_NUMBER - 2)
+    for (start, one), (end, other) in zip(_STOPS, _STOPS[1:], strict=False):
+        if place <= end:
+            part = (place - start) / (end - start)
+            red, green, blue = (round(a + part * (b - a)) for a, b in zip(one, other, strict=True))
+            return red, green, blue
+    return _STOPS[-1][1]

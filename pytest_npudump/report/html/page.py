@@ -1,0 +1,127 @@
+"""The page of a session, filled from its view by a jinja2 template that escapes whatever it is given."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import MissingExtraError
+from pytest_npudump.report.drawing.colours import WORDS
+from pytest_npudump.report.drawing.error_map import axes_words, map_uri
+from pytest_npudump.report.drawing.graph import graph_svg
+from pytest_npudump.report.drawing.histogram import errors_svg, values_svg
+from pytest_npudump.report.drawing.strip import strip_svg
+from pytest_npudump.report.html.payload import payload
+from pytest_npudump.report.verdicts import number, plain
+from pytest_npudump.report.view.session import BAD, GOOD, LEFT_OUT, OPEN
+from pytest_npudump.report.view.tensors import STATES
+
+if TYPE_CHECKING:
+    from pytest_npudump.report.view.elements import ElementsView
+    from pytest_npudump.report.view.session import SessionView, TestView
+
+_HERE = Path(__file__).parent
+_STATISTICS = 6000
+"""Tensors of a page that come with both sides' statistics."""
+_PICTURES = 60
+"""Tensors of a page whose elements are shown."""
+_GRAPHS = 3
+"""Sources of a test whose surroundings are drawn."""
+_LINES = 400
+"""Lines of a failure's text."""
+_OPEN = 3
+"""Failing tests that are unfolded when the page opens."""
+
+
+def check_jinja2() -> None:
+    """Raise MissingExtraError where jinja2 is not installed."""
+    _jinja2()
+
+
+def page(session: SessionView, *, title: str = "npudump report") -> str:
+    """Return the page, complete in itself: style, script and data are inside of it.
+
+    Args:
+        session: what it shows.
+        title: of the page.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
+    jinja2 = _jinja2()
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"plain": plain, "number": number}
+    script = (_HERE / "templates" / "page.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    statistics, pictures = _STATISTICS, _PICTURES
+    tests = []
+    for at, test in enumerate(session.tests):
+        tests.append(_shown(test, at, statistics, pictures))
+        differing = sum(one.state != STATES[-1] for one in test.tensors)
+        statistics, pictures = max(0, statistics - differing), max(0, pictures - len(test.elements))
+    text: str = environment.get_template("page.html.j2").render(
+        title=title,
+        session=session,
+        tests=tests,
+        words=WORDS,
+        totals=[(word, session.count(word)) for word in (BAD, OPEN, GOOD, LEFT_OUT) if session.count(word)],
+        style=jinja2.utils.markupsafe.Markup((_HERE / "templates" / "page.css").read_text("utf-8")),  # noqa: S704 - ours
+        script=jinja2.utils.markupsafe.Markup(script),  # noqa: S704 - ours
+        digest=digest,
+    )
+    return text
+
+
+def _jinja2() -> Any:
+    try:
+        return importlib.import_module("jinja2")
+    except ImportError as error:
+        raise MissingExtraError("the HTML report", "jinja2", "report") from error
+
+
+def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
+    """Return what the template shows of a test, its charts drawn."""
+    states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
+    label = ", ".join(f"{count} {state}" for state, count in states if count)
+    return {
+        "view": test,
+        "id": f"test-{at}",
+        "open": test.word == BAD and at < _OPEN,
+        "states": [(state, count) for state, count in states if count],
+        "strip": _markup(strip_svg(test.tensors, f"{len(test.tensors)} tensors in order of execution: {label}")),
+        "graphs": [(one, _markup(graph_svg(one))) for one in test.neighbourhoods[:_GRAPHS]],
+        "elements": [_elements(one) for one in test.elements[:pictures]],
+        "elements_left": max(0, len(test.elements) - pictures),
+        "data": payload(test.tensors, statistics) if test.tensors else "",
+        "commands": [line.partition(": ") for line in test.ways_out],
+        "text": "\n".join(test.text[:_LINES]),
+        "lines_left": max(0, len(test.text) - _LINES),
+    }
+
+
+def _elements(view: ElementsView) -> dict[str, Any]:
+    picture = view.picture
+    told = {"view": view, "histogram": "", "errors": "", "map": "", "axes": ("", "")}
+    if picture is None:
+        return told
+    rank = len(view.worst[0].index) if view.worst else picture.axes + 1
+    return told | {
+        "histogram": _markup(values_svg(picture)),
+        "errors": _markup(errors_svg(picture)),
+        "map": map_uri(picture),
+        "axes": axes_words(picture, rank),
+    }
+
+
+def _markup(svg: str) -> Any:
+    """Return a chart of ours, which has escaped what it was given, as it is."""
+    return _jinja2().utils.markupsafe.Markup(svg)  # noqa: S704 - see above

@@ -1,0 +1,95 @@
+"""Node data of Model Explorer: a file that colours a model's operators by error over tolerance.
+
+The format is that of ``model_explorer.node_data_builder.GraphNodeData``, which the viewer loads beside a model
+(``model-explorer --extensions=model_explorer_onnx``). Nodes are found by name: the layers of a dump have the
+names of an ONNX model's nodes, where the compiler has not made operators of its own. Netron loads no data
+beside a model (its issues 1234 and 1241).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.report.drawing.colours import COLOURS
+from pytest_npudump.report.json_text import json_text
+from pytest_npudump.report.view.tensors import HIGHEST, STATES
+from pytest_npudump.storage.atomic import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_npudump.report.view.session import SessionView, TestView
+    from pytest_npudump.report.view.tensors import TensorView
+
+_LIGHT = frozenset({"changed"})
+"""States whose colour takes dark letters."""
+_NAME = 80
+
+
+def node_data(name: str, tensors: Sequence[TensorView]) -> dict[str, Any]:
+    """Return the data of a test: for each layer the worst of its tensors.
+
+    The value is error over tolerance: 1 is the most that passes. JSON has no infinity, and neither has the
+    viewer: what cannot be measured is 10**6, the top of every chart's scale.
+
+    Args:
+        name: what the viewer calls it.
+        tensors: in order of execution.
+    """
+    worst: dict[str, TensorView] = {}
+    for tensor in tensors:
+        before = worst.get(tensor.key.layer)
+        if before is None or _badness(tensor) < _badness(before):
+            worst[tensor.key.layer] = tensor
+    results = {
+        layer: {
+            "value": _value(tensor),
+            "bgColor": COLOURS[tensor.state],
+            "textColor": "#000000" if tensor.state in _LIGHT else "#ffffff",
+        }
+        for layer, tensor in worst.items()
+    }
+    return {"results": results, "name": name}
+
+
+def write_node_data(view: SessionView, folder: Path) -> list[Path]:
+    """Write a file for each test whose tensors were compared.
+
+    Args:
+        view: the session.
+        folder: made where it lacks.
+
+    Raises:
+        NpudumpError: a file cannot be written.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for test in view.tests:
+            if test.tensors:
+                path = folder / f"{_file_name(test)}.json"
+                write_whole(path, [json_text(node_data(test.name, test.tensors)).encode()])
+                written.append(path)
+    except OSError as error:
+        raise NpudumpError(f"{folder}: node data cannot be written: {error.strerror or error}") from error
+    return written
+
+
+def _badness(tensor: TensorView) -> tuple[int, float]:
+    return STATES.index(tensor.state), -_value(tensor)
+
+
+def _value(tensor: TensorView) -> float:
+    share = tensor.share
+    return min(share, 10.0**HIGHEST) if math.isfinite(share) else 10.0**HIGHEST
+
+
+def _file_name(test: TestView) -> str:
+    """Return a file's name that no other test of the session has."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", test.name.rpartition("/")[2])[:_NAME]
+    return f"{plain}-{sha256(test.name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"
