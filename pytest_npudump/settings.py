@@ -230,7 +230,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "report",
         default="",
-        help="folder for a page of the session's marked tests, index.html, to look at in a browser (extra report)",
+        help="folder for a page of the session's marked tests, index.html, for a browser (extra report)",
         metavar="DIR",
     ),
     Option(

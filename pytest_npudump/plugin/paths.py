@@ -118,9 +118,9 @@ def results_path(config: pytest.Config, settings: Settings) -> Path:
     """
     if settings.results:
         return config.rootpath / settings.results
-    cache = getattr(config, "cache", None)
-    if settings.report and cache is None:
+    if settings.report and getattr(config, "cache", None) is None:
         return config.rootpath / settings.report / "results"
+    cache = config.cache
     assert cache is not None  # noqa: S101 - the caller has asked
     return cache.mkdir("npudump") / "results"
 

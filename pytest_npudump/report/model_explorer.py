@@ -1,9 +1,9 @@
 """Node data of Model Explorer: a file that colours a model's operators by error over tolerance.
 
-The format is that of ``model_explorer.node_data_builder.GraphNodeData``, which the viewer loads beside a model
-(``model-explorer --extensions=model_explorer_onnx``). Nodes are found by name: the layers of a dump have the
-names of an ONNX model's nodes, where the compiler has not made operators of its own. Netron loads no data
-beside a model (its issues 1234 and 1241).
+The format is that of ``model_explorer.node_data_builder.GraphNodeData``, which the viewer loads beside a
+model (``model-explorer --extensions=model_explorer_onnx``). Nodes are found by name: the layers of a dump
+have the names of an ONNX model's nodes, where the compiler has not made operators of its own. Netron loads
+no data beside a model (its issues 1234 and 1241).
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _badness(tensor: TensorView) -> tuple[int, float]:
 
 
 def _value(tensor: TensorView) -> float:
-    share = tensor.share
-    return min(share, 10.0**HIGHEST) if math.isfinite(share) else 10.0**HIGHEST
+    most = math.pow(10, HIGHEST)
+    return min(tensor.share, most) if math.isfinite(tensor.share) else most
 
 
 def _file_name(test: TestView) -> str:

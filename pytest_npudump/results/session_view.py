@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump import __version__
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.golden.text import EDGES
@@ -47,7 +47,7 @@ def session_view(
     """
     tests = [_test(folder, entry, terms) for entry in entries]
     ordered = sorted(tests, key=lambda test: _ORDER.index(test.word))
-    return SessionView(tuple(ordered), tuple(problems), __version__)
+    return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
 
 
 def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
@@ -62,7 +62,9 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
     if result is not None and result.outcome.comparison is not None:
         told = _compared(result)
         if word == GOOD and result.outcome.comparison.failing:
-            notes.append("the golden is another one than when the test ran: its tensors are judged by this one")
+            notes.append(
+                "the golden has changed since the test ran: tensors are judged by the one that is here"
+            )
     if word != GOOD:
         told["elements"], problem = _elements(entry)
         notes += [problem] if problem else []
@@ -130,7 +132,8 @@ def _elements(entry: Entry) -> tuple[Any, str]:
     if not details:
         return (), ""
     found, problem = read_elements(Path(str(details)).with_name("report.json"), entry.test)
-    return found, problem.replace(str(details), shown(Path(str(details))))
+    telling = tuple(one for one in found if one.picture or one.measures or one.reproduced is False)
+    return telling, problem.replace(str(details), shown(Path(str(details))))
 
 
 def _producers(result: Result | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:

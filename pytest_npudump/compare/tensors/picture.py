@@ -71,8 +71,10 @@ def draw(golden: NDArray[Any], actual: NDArray[Any], *, rtol: float, atol: float
     """Return the picture of two tensors, None where they are empty or have no order (complex).
 
     Args:
-        golden, actual: of one shape, and of a type that float64 holds.
-        rtol, atol: what an element may be off.
+        golden: what counts, of a type that float64 holds.
+        actual: of the same shape.
+        rtol: what an element may be off, by its golden.
+        atol: and on top of that.
     """
     if not golden.size or "c" in golden.dtype.kind + actual.dtype.kind:
         return None
@@ -98,14 +100,15 @@ def draw(golden: NDArray[Any], actual: NDArray[Any], *, rtol: float, atol: float
         flat = np.arange(start, start + here.size)
         at = (flat // across * rows // down) * columns + flat % across * columns // across
         np.maximum.at(cells, at, level)
-    tuples = (tuple(row.tolist()) for row in counts)
-    return Picture(low, high, *tuples, equal, special, rows, columns, axes, cells.tobytes())
+    before, now, errors = (tuple(row) for row in counts.tolist())
+    return Picture(low, high, before, now, errors, equal, special, rows, columns, axes, cells.tobytes())
 
 
 def _decades(golden: Wide, actual: Wide, rtol: float, atol: float) -> Wide:
     with np.errstate(all="ignore"):
         share = np.abs(actual - golden) / (atol + rtol * np.abs(golden))
-        return np.clip(np.nan_to_num(np.log10(share), nan=LOWEST), LOWEST, HIGHEST)
+        decades: Wide = np.clip(np.nan_to_num(np.log10(share), nan=LOWEST), LOWEST, HIGHEST)
+    return decades
 
 
 def _range(*tensors: NDArray[Any]) -> tuple[float, float]:

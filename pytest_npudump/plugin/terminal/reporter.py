@@ -93,8 +93,6 @@ class Reporter:
         if self._config.pluginmanager.has_plugin(CHILD):
             return
         self._expect(session)
-        if not self._results:
-            return
         from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
         from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - the same
         from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same

@@ -5,6 +5,8 @@ No chart tells anything by colour alone: height, pattern or a word says the same
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from pytest_npudump.compare.tensors.picture import NO_NUMBER
 from pytest_npudump.report.view.tensors import CHANGED, IDENTICAL, OUTSIDE, SOURCE, UNJUDGED, UNPAIRED
 
@@ -44,7 +46,7 @@ def cell_colour(level: int) -> tuple[int, int, int]:
     if level in {0, NO_NUMBER}:
         return NOT_A_NUMBER if level else SAME
     place = (level - 1) / (NO_NUMBER - 2)
-    for (start, one), (end, other) in zip(_STOPS, _STOPS[1:], strict=False):
+    for (start, one), (end, other) in pairwise(_STOPS):
         if place <= end:
             part = (place - start) / (end - start)
             red, green, blue = (round(a + part * (b - a)) for a, b in zip(one, other, strict=True))

@@ -46,12 +46,13 @@ def graph_svg(around: Neighbourhood) -> str:
 
 def _box(one: Operator, x: float, y: float) -> str:
     name, kind = plain(one.name), plain(one.op_type)
+    words = " · ".join(filter(None, (_short(kind, _TYPE), one.state)))
     return (
         f'<g class="operator {one.state}" data-at="{one.at}" transform="translate({x:g} {y:g})">'
         f"<title>{escape(f'{name} ({kind}): {one.state}')}</title>"
         f'<rect width="{_BOX}" height="{_TALL}" rx="5"/>'
         f'<text x="10" y="17">{escape(_short(name, _NAME))}</text>'
-        f'<text class="type" x="10" y="32">{escape(" · ".join(filter(None, (_short(kind, _TYPE), one.state))))}</text></g>'
+        f'<text class="type" x="10" y="32">{escape(words)}</text></g>'
     )
 
 

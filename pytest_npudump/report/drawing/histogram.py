@@ -43,7 +43,7 @@ def errors_svg(picture: Picture) -> str:
         f'<text class="end" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">tolerance</text>',
     ]
     words = "Elements that differ by error over tolerance, both scales logarithmic; the line is the tolerance"
-    return _framed(parts, ("10⁻⁸×", "10⁸×"), words)
+    return _framed(parts, ("10⁻⁸", "10⁸"), words)
 
 
 def _outline(counts: Sequence[int], highest: float) -> str:

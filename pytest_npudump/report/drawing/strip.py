@@ -19,7 +19,7 @@ _LEFT, _TOP, _BOTTOM = 58, 16, 18
 _GROUND = HEIGHT - _BOTTOM
 _LEAST = 4.0
 """Height of a bar of which nothing differs."""
-_LINES = ((6, "≥10⁶×"), (3, "10³×"), (0, "tolerance"), (-3, "≤10⁻³×"))
+_LINES = ((6, "≥ 10⁶"), (3, "10³"), (0, "tolerance"), (-3, "≤ 10⁻³"))
 
 
 def strip_svg(tensors: Sequence[TensorView], label: str) -> str:

@@ -1,4 +1,4 @@
-"""The tensors of a test for the page's table: columns, packed, as ten thousand rows of HTML take megabytes."""
+"""The tensors of a test for the page's table: packed columns, as ten thousand rows of HTML take megabytes."""
 
 from __future__ import annotations
 

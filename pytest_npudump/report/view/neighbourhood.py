@@ -119,5 +119,7 @@ def _around(
         operators.append(Operator(name, view.op_type, view.state, worst[name], column, rows[column]))
         rows[column] += 1
     places = {name: at for at, name in enumerate(columns)}
-    arrows = [(places[one], at) for name, at in places.items() for one in feeds.get(name, ()) if one in places]
-    return Neighbourhood(source, tuple(operators), tuple(arrows), left_out)
+    arrows = tuple(
+        (places[one], at) for name, at in places.items() for one in feeds.get(name, ()) if one in places
+    )
+    return Neighbourhood(source, tuple(operators), arrows, left_out)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_npudump.report.view.tensors import TensorView
 
 GOOD, BAD, OPEN, LEFT_OUT = "good", "bad", "open", "left out"
-"""What a test means: it passed, it failed, nothing can be said of it, or it was skipped or expected to fail."""
+"""What a test means: it passed, it failed, nothing can be said, or it was skipped or is expected to fail."""
 
 
 @dataclass(frozen=True, slots=True)
