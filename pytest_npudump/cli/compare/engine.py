@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_npudump.cli.compare.sides import Side
     from pytest_npudump.compare.patterns.pattern import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.errors import FormatError
@@ -45,6 +46,7 @@ class Result:
         problems: what could not be read, of either side.
         notes: what the reader decided.
         patterns: where inside of them the first tensors that fail differ, by position.
+        pictures: what can be drawn of the first tensors that fail, by position; none unless asked for.
     """
 
     comparison: Comparison
@@ -52,12 +54,21 @@ class Result:
     problems: tuple[FormatError, ...]
     notes: tuple[str, ...]
     patterns: Mapping[int, Pattern] = field(default_factory=dict)
+    pictures: Mapping[int, Picture] = field(default_factory=dict)
 
 
 def compare_sides(
-    golden: Side, actual: Side, tolerances: Tolerances, workers: Workers, *, layout: str
+    golden: Side, actual: Side, tolerances: Tolerances, workers: Workers, *, layout: str, drawn: int = 0
 ) -> Result:
     """Compare two sides: statistics of every tensor, and elements where both hold them.
+
+    Args:
+        golden: what counts.
+        actual: what is judged.
+        tolerances: what may differ.
+        workers: what computes.
+        layout: in which elements are compared.
+        drawn: failing tensors to draw, at most.
 
     Raises:
         DumpError: a side has no tensor that could be read.
@@ -83,7 +94,29 @@ def compare_sides(
     )
     judged = with_elements(comparison, elements, tolerances)
     notes = (*golden.notes, *actual.notes, *_other_layouts(judged, ours, theirs, elements))
-    return Result(judged, elements, tuple(problems), notes, _patterns(judged, elements, pairs))
+    patterns = _patterns(judged, elements, pairs)
+    return Result(
+        judged, elements, tuple(problems), notes, patterns, _pictures(judged, elements, pairs, drawn)
+    )
+
+
+def _pictures(
+    comparison: Comparison, elements: Mapping[int, Elements], pairs: Mapping[int, Pair], most: int
+) -> Mapping[int, Picture]:
+    """Draw the first failing tensors whose elements differ."""
+    if not most or not comparison.failing:
+        return {}
+    from pytest_npudump.compare.tensors.picture import draw_pair  # noqa: PLC0415 - only where asked for
+
+    failing = {verdict.key for verdict in comparison.failing}
+    rows = enumerate(aligned_keys(comparison.golden, comparison.actual, comparison.alignment))
+    drawn: dict[int, Picture] = {}
+    for at, (key, _) in rows:
+        if len(drawn) == most:
+            break
+        if key in failing and at in elements and (picture := draw_pair(pairs[at])) is not None:
+            drawn[at] = picture
+    return drawn
 
 
 def _patterns(

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.tensors.paired_chunks import CHUNK
+from pytest_npudump.errors import NpudumpError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from pytest_npudump.compare.tensors.tensor_pair import Pair
 
     Wide = NDArray[np.float64]
 
@@ -102,6 +105,22 @@ def draw(golden: NDArray[Any], actual: NDArray[Any], *, rtol: float, atol: float
         np.maximum.at(cells, at, level)
     before, now, errors = (tuple(row) for row in counts.tolist())
     return Picture(low, high, before, now, errors, equal, special, rows, columns, axes, cells.tobytes())
+
+
+def draw_pair(pair: Pair) -> Picture | None:
+    """Return the picture of two tensors of dumps; None where their elements are no arrays of one shape."""
+    from pytest_npudump.compare.tensors.tensor_pair import pair_values  # noqa: PLC0415 - reads files
+
+    try:
+        values = pair_values(pair)
+    except NpudumpError:
+        return None  # what cannot be read was a problem of the comparison before
+    if values is None:
+        return None
+    golden, actual, _ = values
+    if not isinstance(golden, np.ndarray) or not isinstance(actual, np.ndarray):
+        return None
+    return draw(golden, actual, rtol=pair.rtol, atol=pair.atol) if golden.shape == actual.shape else None
 
 
 def _decades(golden: Wide, actual: Wide, rtol: float, atol: float) -> Wide:
