@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,8 +30,10 @@ _STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#8a8f98",
-    "text.parse_math": False,
+    "axes.titlesize": 9,
 }
+_LETTERS = 120
+"""Of a title."""
 _FLAT = 0.12
 """Height of a bar of which nothing differs, in decades."""
 
@@ -69,7 +72,7 @@ def strip_figure(tensors: Sequence[TensorView], title: str) -> Any:
     axes.set_xlim(0.4, max(len(tensors), 1) + 0.6)
     axes.set_yticks([LOWEST, 0, 3, HIGHEST], ["≤ 0.001", "tolerance", "1000", "≥ 1000000"])
     axes.set_xlabel("tensors in order of execution")
-    axes.set_title(plain(title), loc="left")
+    axes.set_title(_title(title), loc="left", parse_math=False)
     if columns:
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=len(STATES), frameon=False)
     return figure
@@ -96,14 +99,14 @@ def elements_figure(picture: Picture, title: str) -> Any:
     errors.stairs(picture.errors, bins, fill=True, color="#d55e00", alpha=0.75)
     errors.axvline(0, color="#5b6270", linestyle="--", linewidth=1)
     errors.set_yscale("symlog")
-    errors.set_title("errors by tolerance, in decades", loc="left")
+    errors.set_title("errors by tolerance, decades", loc="left")
     palette = np.array([cell_colour(level) for level in range(256)], np.uint8)
     cells = np.frombuffer(picture.cells, np.uint8).reshape(picture.rows, picture.columns)
     places.imshow(palette[cells], aspect="auto", interpolation="nearest")
     places.set_xticks([])
     places.set_yticks([])
-    places.set_title("where: bright is large, red no number", loc="left")
-    figure.suptitle(plain(title), x=0.01, ha="left")
+    places.set_title("where: bright is large, red is no number", loc="left")
+    figure.suptitle(_title(title), x=0.01, ha="left", fontsize=10, parse_math=False)
     return figure
 
 
@@ -116,13 +119,22 @@ def save(figure: Any, stem: Path) -> list[Path]:
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
-        with _matplotlib().rc_context(_STYLE):
+        with _matplotlib().rc_context(_STYLE), warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", "Glyph", UserWarning
+            )  # a name in a script that no font here has
             for path in paths:
                 metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
                 figure.savefig(path, dpi=150, metadata=metadata)
     except OSError as error:
         raise NpudumpError(f"{stem}.png and .svg cannot be written: {error.strerror or error}") from error
     return paths
+
+
+def _title(text: str) -> str:
+    shown = plain(text)
+    half = _LETTERS // 2
+    return shown if len(shown) <= _LETTERS else f"{shown[:half]}…{shown[-half:]}"
 
 
 def _figure(size: tuple[float, float], columns: int) -> tuple[Any, Any]:

@@ -119,9 +119,11 @@ def _values(table: StatsTable, row: int) -> tuple[Value, ...]:
 def magnitude(share: float) -> float:
     """Return the height of a share on a logarithmic scale: 0 at the tolerance, cut to -3 and 6.
 
-    NaN, which stands for no share, is at the top with what is infinite.
+    NaN, which stands for no share, is at the tolerance.
     """
-    if math.isnan(share) or share == math.inf:
+    if math.isnan(share):
+        return 0.0
+    if share == math.inf:
         return HIGHEST
     return min(max(math.log10(share), LOWEST), HIGHEST) if share > 0 else LOWEST
 

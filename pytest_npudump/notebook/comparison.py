@@ -1,0 +1,132 @@
+"""``compare_dumps``: what ``npudump compare`` does, for Python and notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.executors import open_workers
+from pytest_npudump.cli.compare.engine import compare_sides
+from pytest_npudump.cli.compare.report import as_json
+from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
+from pytest_npudump.compare.tolerances.rules import load_tolerances
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.errors import DumpError
+from pytest_npudump.report.drawing.colours import COLOURS, WORDS
+from pytest_npudump.report.drawing.strip import strip_svg
+from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence
+from pytest_npudump.report.view.tensors import STATES, tensor_views
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.report.view.tensors import TensorView
+
+_ROWS = 20
+"""Failing tensors that a notebook shows."""
+_STYLE = "\n".join(
+    [
+        *(f".npudump .{state} {{ fill: {colour}; }}" for state, colour in COLOURS.items()),
+        ".npudump svg { max-width: 960px; width: 100%; } .npudump svg text { font: 11px sans-serif; }",
+        ".npudump svg text, .npudump .flag { fill: currentColor; } .npudump .tick { text-anchor: end; }",
+        ".npudump .grid { stroke: #8a8f98; opacity: .3; }",
+        ".npudump .limit { stroke: currentColor; stroke-dasharray: 4 3; }",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DumpComparison:
+    """A golden file or a dump, and a dump that was judged against it.
+
+    Attributes:
+        golden, actual: what was compared.
+        data: verdicts and numbers, as ``npudump compare --json`` has them.
+        notes: what a reader should know.
+        tensors: what charts show of the tensors, in order of execution.
+    """
+
+    golden: Path
+    actual: Path
+    data: dict[str, Any]
+    notes: tuple[str, ...]
+    tensors: tuple[TensorView, ...]
+    _comparison: Comparison
+
+    @property
+    def ok(self) -> bool:
+        """Whether every tensor of the golden is there and agrees, no other one is, and values were judged."""
+        return self._comparison.ok and not self._comparison.nothing_judged
+
+    def __repr__(self) -> str:
+        """One line: how many tensors agree, and the first that does not."""
+        return f"<DumpComparison: {self._headline()}>"
+
+    def _headline(self) -> str:
+        comparison = self._comparison
+        text = f"{comparison.passed} of {comparison.expected} tensors agree"
+        if comparison.nothing_judged:
+            text += ", and no value was judged"
+        return f"{text}; {plain(sentence(comparison.first))}" if comparison.first is not None else text
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a line, the strip, and the first failing tensors as a table."""
+        failing = self._comparison.failing
+        strip = strip_svg(self.tensors, f"{len(self.tensors)} tensors in order of execution")
+        legend = " &middot; ".join(
+            f"{count} {escape(WORDS[state])}"
+            for state in STATES
+            if (count := sum(one.state == state for one in self.tensors))
+        )
+        parts = [f"<p><b>{escape(self._headline())}</b></p>", strip, f"<p>{legend}</p>"]
+        if failing:
+            heads = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
+            rows = "".join(f"<tr>{_cells(row(verdict))}</tr>" for verdict in failing[:_ROWS])
+            parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>")
+        if len(failing) > _ROWS:
+            parts.append(f"<p>... and {len(failing) - _ROWS} more</p>")
+        parts += (f"<p>note: {escape(plain(note))}</p>" for note in self.notes)
+        return f'<div class="npudump"><style>{_STYLE}</style>{"".join(parts)}</div>'
+
+
+def _cells(cells: tuple[str, ...]) -> str:
+    return "".join(f"<td>{escape(plain(cell))}</td>" for cell in cells)
+
+
+def compare_dumps(
+    golden: str | PathLike[str],
+    actual: str | PathLike[str],
+    *,
+    preset: str = "",
+    numerics: str = "same",
+    tolerances: str | PathLike[str] | None = None,
+) -> DumpComparison:
+    """Compare two dumps, or a golden file and a dump, as ``npudump compare`` does without options.
+
+    Args:
+        golden: a golden file, or a dump.
+        actual: a dump's directory, or one file of a dump.
+        preset: of tolerances; that of ``tolerances`` or the default one where none is named.
+        numerics: which bounds the preset ``default`` stands for: ``same``, ``other`` or ``hf32``.
+        tolerances: a YAML file of rules; none for the preset alone.
+
+    Raises:
+        DumpError: a side cannot be read, wholly or in part: what is left would not be the comparison.
+        NpudumpError: there is no such preset, or the rules cannot be read.
+    """
+    base = load_tolerances(Path(tolerances)) if tolerances is not None else Tolerances()
+    judged_by = Tolerances(preset or base.preset, base.rules).under(numerics)
+    one, other = Path(golden), Path(actual)
+    with open_workers("threads") as workers:
+        sides = read_golden_side(one, workers, latest=False), read_dump_side(other, workers, latest=False)
+        result = compare_sides(*sides, judged_by, workers, layout="ND")
+    if result.problems:
+        raise DumpError("; ".join(map(str, result.problems)))
+    comparison = result.comparison
+    first = [comparison.first.key] if comparison.first is not None else []
+    views = tensor_views(comparison, judged_by.with_measured(sides[0].measured), first)
+    notes = (*result.notes, *comparison.notes)
+    return DumpComparison(one, other, as_json(result), notes, views, comparison)
