@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Payload, Stats, TensorKey, TensorRecord
     from pytest_npudump.errors import NpudumpError
-    from pytest_npudump.notebook.comparison import DumpComparison, compare_dumps
     from pytest_npudump.plugin.fixture import NpuDump
     from pytest_npudump.runtime.base import ModelSession
     from pytest_npudump.runtime.external.run import ExternalRun
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "DumpComparison",
     "ExternalRun",
     "ModelSession",
     "NpuDump",
@@ -30,11 +28,9 @@ __all__ = [
     "Stats",
     "TensorKey",
     "TensorRecord",
-    "compare_dumps",
 ]
 
 _MODULES: Final = {
-    "DumpComparison": "notebook.comparison",
     "ExternalRun": "runtime.external.run",
     "ModelSession": "runtime.base",
     "NpuDump": "plugin.fixture",
@@ -43,7 +39,6 @@ _MODULES: Final = {
     "Stats": "dump.records",
     "TensorKey": "dump.records",
     "TensorRecord": "dump.records",
-    "compare_dumps": "notebook.comparison",
 }
 
 

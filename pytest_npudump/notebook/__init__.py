@@ -1,1 +1,5 @@
-"""Public: two dumps compared from Python, as an object that a notebook shows as charts and a table."""
+"""Public: two dumps compared from Python, as an object that a notebook shows as a chart and a table."""
+
+from pytest_npudump.notebook.comparison import DumpComparison, compare_dumps
+
+__all__ = ["DumpComparison", "compare_dumps"]

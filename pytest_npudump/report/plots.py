@@ -32,7 +32,7 @@ _STYLE = {
     "axes.edgecolor": "#8a8f98",
     "axes.titlesize": 9,
 }
-_LETTERS = 120
+_LETTERS = 90
 """Of a title."""
 _FLAT = 0.12
 """Height of a bar of which nothing differs, in decades."""
