@@ -105,7 +105,7 @@ def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str,
         "elements_left": max(0, len(test.elements) - pictures),
         "data": payload(test.tensors, statistics) if test.tensors else "",
         "commands": [line.partition(": ") for line in test.ways_out],
-        "text": "\n".join(test.text[:_LINES]),
+        "text": "\n".join(map(plain, test.text[:_LINES])),
         "lines_left": max(0, len(test.text) - _LINES),
     }
 

@@ -1,0 +1,161 @@
+"""The page in a real Chromium: it loads without a word on the console, sorts, filters, and unfolds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.report.html.page import page
+from pytest_npudump.report.view.tensors import OUTSIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_npudump.report.view.session import SessionView
+
+BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
+PROMISED = os.environ.get("NPUDUMP_TEST_BROWSER") == "1"
+
+pytestmark = pytest.mark.skipif(
+    not (BROWSER and DRIVER) and not PROMISED,
+    reason="chromium and chromedriver (Debian's packages chromium, chromium-driver) are not installed",
+)
+READY = "return [...document.querySelectorAll('details[open] > .body > .tensors')].every(e => e.dataset.ready)"
+ROWS = "return [...document.querySelectorAll('.list tbody tr[data-at] .key')].map(e => e.textContent)"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    assert BROWSER, "NPUDUMP_TEST_BROWSER=1 promises chromium"
+    assert DRIVER, "NPUDUMP_TEST_BROWSER=1 promises chromedriver"
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    profile = tmp_path_factory.mktemp("profile")
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+@pytest.fixture
+def shown(chromium: Any, tmp_path: Path) -> Callable[..., Any]:
+    """Show a session in a window of a width, once its tables are there."""
+
+    def show(view: SessionView, width: int = 1280) -> Any:
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        path = tmp_path / "index.html"
+        path.write_text(page(view), encoding="utf-8")
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        chromium.get(path.as_uri())
+        WebDriverWait(chromium, 30).until(lambda driver: driver.execute_script(READY))
+        return chromium
+
+    return show
+
+
+def click(driver: Any, selector: str) -> None:
+    driver.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def test_loads_without_errors_requests_and_scripts_of_names(
+    shown: Callable[..., Any], session: SessionView
+) -> None:
+    driver = shown(session)
+    assert driver.get_log("browser") == []
+    assert driver.title == "npudump report"
+    assert driver.execute_script("return performance.getEntriesByType('resource').length") <= 1  # the map
+    rows = driver.execute_script(ROWS)
+    assert rows[0].startswith("</script><script>document.title='owned'</script>")
+
+
+def test_sorts_by_a_column_and_back(shown: Callable[..., Any], session: SessionView) -> None:
+    driver = shown(session)
+    first = driver.execute_script(ROWS)
+    click(driver, ".list th:nth-child(2) button")
+    assert driver.execute_script(ROWS) == sorted(first, key=lambda text: text.encode("utf-16-be"))
+    click(driver, ".list th:nth-child(2) button")
+    assert driver.execute_script(ROWS) == sorted(first, key=lambda text: text.encode("utf-16-be"), reverse=True)
+    click(driver, ".list th:nth-child(5) button")
+    cells = "return [...document.querySelectorAll('.list tbody tr[data-at] td.number')].map(e => e.textContent)"
+    shares = driver.execute_script(cells)
+    assert shares[0] == "∞"
+    numbers = [float(text.rstrip("×")) for text in shares[1:]]
+    assert numbers == sorted(numbers, reverse=True)
+
+
+def test_filters_by_state_and_searches_names(shown: Callable[..., Any], session: SessionView) -> None:
+    driver = shown(session)
+    set_filter = (
+        "const s = document.querySelector('.tools select'); s.value = arguments[0];"
+        "s.dispatchEvent(new Event('change'));"
+    )
+    failing = driver.execute_script(ROWS)
+    driver.execute_script(set_filter, "all")
+    assert len(driver.execute_script(ROWS)) == len(session.tests[0].tensors) > len(failing)
+    driver.execute_script(set_filter, "0")
+    assert len(driver.execute_script(ROWS)) == 1
+    driver.execute_script(set_filter, "all")
+    driver.find_element("css selector", ".tools input").send_keys("卷积")
+    assert driver.execute_script(ROWS) == ["层/卷积:output.0"]
+    assert "1 of 1 shown" in driver.find_element("css selector", ".shown").text
+
+
+def test_the_keyboard_unfolds_both_statistics(shown: Callable[..., Any], session: SessionView) -> None:
+    driver = shown(session)
+    driver.find_element("css selector", ".list .key").send_keys("\ue007")
+    detail = driver.find_element("css selector", ".detail")
+    assert ["max", "1.5"] == detail.find_element("css selector", ".detail table tbody tr").text.split()[:2]
+    assert driver.switch_to.active_element.get_attribute("aria-expanded") == "true"
+    driver.switch_to.active_element.send_keys("\ue007")
+    assert driver.find_elements("css selector", ".detail") == []
+
+
+def test_a_bar_of_the_strip_leads_to_its_tensor(shown: Callable[..., Any], session: SessionView) -> None:
+    driver = shown(session)
+    driver.execute_script(
+        "document.querySelector('.strip .changed rect').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    )
+    assert driver.execute_script(ROWS) == ["net/layer_8:output.0"]
+    assert driver.find_elements("css selector", ".detail")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_no_window_is_too_narrow(shown: Callable[..., Any], session: SessionView, width: int) -> None:
+    driver = shown(session, width)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_light_and_dark_are_chosen_or_the_systems(shown: Callable[..., Any], session: SessionView) -> None:
+    driver = shown(session)
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    found = {"system": driver.execute_script(ground)}
+    for name in ("light", "dark"):
+        click(driver, "#theme")
+        assert driver.find_element("css selector", "#theme").text == f"Theme: {name}"
+        found[name] = driver.execute_script(ground)
+    click(driver, "#theme")
+    assert found["light"] != found["dark"]
+    assert found["system"] in {found["light"], found["dark"]}
+
+
+def test_ten_thousand_layers_are_found_by_name(
+    shown: Callable[..., Any], large: Callable[[str], SessionView]
+) -> None:
+    driver = shown(large(OUTSIDE))
+    assert len(driver.execute_script(ROWS)) == 100
+    driver.find_element("css selector", ".tools input").send_keys("layers.125/source")
+    assert driver.execute_script(ROWS) == ["model/decoder/layers.125/source:output.0"]
+    assert driver.get_log("browser") == []

@@ -1,0 +1,125 @@
+"""The page of a session, as a parser of HTML reads it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+import zlib
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.errors import MissingExtraError
+from pytest_npudump.report.html.page import page
+from pytest_npudump.report.view.session import SessionView
+from pytest_npudump.report.view.tensors import CHANGED, IDENTICAL, OUTSIDE, STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VOID = {"meta", "img", "br", "input", "link"}
+SVG = {"line", "rect", "path"}
+
+
+class Read(HTMLParser):
+    """Elements of a page, with attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "script" not in self.open and "style" not in self.open:
+            self.texts.append(data)
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.elements if tag == name]
+
+
+def payloads(text: str) -> list[dict[str, Any]]:
+    packed = re.findall(r'<script type="application/octet-stream">([^<]*)</script>', text)
+    return [json.loads(zlib.decompress(base64.b64decode(one))) for one in packed]
+
+
+def test_is_well_formed_and_has_one_script_one_style_and_no_address_elsewhere(session: SessionView) -> None:
+    text = page(session)
+    read = Read(text)
+    assert read.open == []
+    assert len(read.all("script")) == 1 + len(session.tests)
+    assert len(read.all("style")) == 1
+    addresses = [value for _, one in read.elements for name in ("src", "href", "xlink:href") if (value := one.get(name))]
+    assert all(address.startswith(("data:image/png;base64,", "#")) for address in addresses)
+    assert re.findall(r"(?:https?:)?//[\w.]+\.\w+", text) == []
+
+
+def test_no_name_becomes_an_element_an_attribute_or_a_script(session: SessionView) -> None:
+    read = Read(page(session))
+    assert not any(name.startswith("on") for _, attributes in read.elements for name in attributes)
+    assert [one["src"][:10] for one in read.all("img") if one["src"]] == ["data:image"]
+    text = "".join(read.texts)
+    assert "</script><script>document.title='owned'</script>" in text
+    assert "{{ 7 * 7 }}" in text
+    assert "\u202e" not in text
+    assert "safe\\u202etxt.exe" in text
+
+
+def test_the_only_script_that_may_run_is_named_by_its_hash(session: SessionView) -> None:
+    (policy,) = [one["content"] for one in Read(page(session)).all("meta") if one.get("http-equiv")]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert re.search(r"script-src 'sha256-[\w+/]{43}='$", policy)
+
+
+def test_the_table_has_every_tensor_in_order_and_both_sides_of_what_differs(session: SessionView) -> None:
+    data, _ = payloads(page(session))
+    tensors = session.tests[0].tensors
+    assert len(data["key"]) == len(tensors)
+    assert [STATES[state] for state in data["state"]] == [one.state for one in tensors]
+    assert data["share"][9] == -1
+    assert data["statistics"]["10"][0][0] == "1.5"
+    assert set(data["statistics"]) == {str(at) for at, one in enumerate(tensors) if one.state != IDENTICAL}
+
+
+@pytest.mark.parametrize("state", [OUTSIDE, CHANGED, IDENTICAL])
+def test_ten_thousand_layers_take_less_than_two_megabytes(
+    large: Callable[[str], SessionView], state: str
+) -> None:
+    text = page(large(state))
+    assert len(text.encode()) < 2_000_000
+    assert len(payloads(text)[0]["key"]) == 10_000
+
+
+def test_the_source_has_its_mark_however_many_layers_share_a_column(
+    large: Callable[[str], SessionView],
+) -> None:
+    (flag,) = [one for one in Read(page(large(OUTSIDE))).all("path") if one.get("class") == "flag"]
+    assert flag["data-at"] == "5000"
+
+
+def test_a_session_without_tests_says_so() -> None:
+    read = Read(page(SessionView((), ("No marked test ran in this session.",))))
+    assert "No marked test ran in this session." in read.texts
+
+
+def test_without_jinja2_the_extra_is_named(session: SessionView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match=r"pytest-npudump\[report\]"):
+        page(session)
