@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     view = session_view(folder, results.entries, Terms(root.absolute(), golden_dir), results.problems)
     if arguments.output is not None:
         write_page(view, arguments.output / INDEX)
-        emit([f"page:      {shown(arguments.output.absolute() / INDEX)}"])
+        emit([f"page: {shown(arguments.output.absolute() / INDEX)}"])
     if arguments.node_data is not None:
         for path in write_node_data(view, arguments.node_data):
             emit([f"node data: {shown(path.absolute())}"])

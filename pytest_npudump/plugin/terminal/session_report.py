@@ -48,10 +48,10 @@ def write_report(
             write_page(SessionView((), ("No marked test ran in this session.",)), target)
         elif unkept or not keeps_results(config, settings):
             write_page(SessionView((), (unkept or "Results of this session were not kept.",)), target)
-            return f"report:     {target} has no tests: {unkept or 'results are not kept'}"
+            return f"report: {target} has no tests: {unkept or 'results are not kept'}"
         else:
             folder = ResultsFolder(results_path(config, settings))
             page_of_tests(folder, tests, Terms(config.rootpath), target)
     except (OSError, NpudumpError) as error:
-        return f"no report:  {error}"
-    return f"report:     {target}"
+        return f"no report: {error}"
+    return f"report: {target}"

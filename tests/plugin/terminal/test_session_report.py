@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def tensors(page: Path) -> dict[str, Any]:
     """Return what the page of one test packs for its table."""
-    (packed,) = re.findall(r'<script type="application/octet-stream">([^<]*)</script>', page.read_text("utf-8"))
+    (packed,) = re.findall(
+        r'<script type="application/octet-stream">([^<]*)</script>', page.read_text("utf-8")
+    )
     data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
     return data
 
@@ -72,7 +74,7 @@ def test_a_page_is_written_afterwards_from_kept_results(
     changed.run("--npudump-results=kept", "--npudump-dump-dir=dumps", "--npudump-report=site")
     capsys.readouterr()
     assert main(["report", "kept", "-o", "after", "--node-data", "nodes"]) == 0
-    assert capsys.readouterr().out.startswith("page:      after/index.html\nnode data: nodes/")
+    assert capsys.readouterr().out.startswith("page: after/index.html\nnode data: nodes/")
     assert tensors(changed.path / "after/index.html") == tensors(changed.path / "site/index.html")
     (nodes,) = (changed.path / "nodes").iterdir()
     results = json.loads(nodes.read_text("utf-8"))["results"]

@@ -31,7 +31,10 @@ def test_a_pixel_is_a_cell_in_the_colour_of_its_error() -> None:
 
 
 def test_larger_errors_are_lighter() -> None:
-    light = [sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), cell_colour(n), strict=True)) for n in range(1, 255)]
+    light = [
+        sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), cell_colour(n), strict=True))
+        for n in range(1, 255)
+    ]
     assert all(after > before - 1 for before, after in pairwise(light))  # channels are whole numbers
     assert light[-1] - light[0] > 150
 

@@ -97,7 +97,9 @@ def large() -> Callable[[str], SessionView]:
     def make(state: str) -> SessionView:
         rng = np.random.default_rng(6)
         tensors = [
-            tensor(f"model/decoder/layers.{at // 40}/self_attn/{'qkvo'[at % 4]}_proj/MatMul_{at}", state, share)
+            tensor(
+                f"model/decoder/layers.{at // 40}/self_attn/{'qkvo'[at % 4]}_proj/MatMul_{at}", state, share
+            )
             for at, share in enumerate((rng.random(10_000) * 1e4).tolist())
         ]
         tensors[5000] = tensor("model/decoder/layers.125/source", SOURCE, math.inf)

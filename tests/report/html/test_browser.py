@@ -24,7 +24,9 @@ pytestmark = pytest.mark.skipif(
     not (BROWSER and DRIVER) and not PROMISED,
     reason="chromium and chromedriver (Debian's packages chromium, chromium-driver) are not installed",
 )
-READY = "return [...document.querySelectorAll('details[open] > .body > .tensors')].every(e => e.dataset.ready)"
+READY = (
+    "return [...document.querySelectorAll('details[open] > .body > .tensors')].every(e => e.dataset.ready)"
+)
 ROWS = "return [...document.querySelectorAll('.list tbody tr[data-at] .key')].map(e => e.textContent)"
 
 
@@ -87,9 +89,13 @@ def test_sorts_by_a_column_and_back(shown: Callable[..., Any], session: SessionV
     click(driver, ".list th:nth-child(2) button")
     assert driver.execute_script(ROWS) == sorted(first, key=lambda text: text.encode("utf-16-be"))
     click(driver, ".list th:nth-child(2) button")
-    assert driver.execute_script(ROWS) == sorted(first, key=lambda text: text.encode("utf-16-be"), reverse=True)
+    assert driver.execute_script(ROWS) == sorted(
+        first, key=lambda text: text.encode("utf-16-be"), reverse=True
+    )
     click(driver, ".list th:nth-child(5) button")
-    cells = "return [...document.querySelectorAll('.list tbody tr[data-at] td.number')].map(e => e.textContent)"
+    cells = (
+        "return [...document.querySelectorAll('.list tbody tr[data-at] td.number')].map(e => e.textContent)"
+    )
     shares = driver.execute_script(cells)
     assert shares[0] == "∞"
     numbers = [float(text.rstrip("×")) for text in shares[1:]]
@@ -117,7 +123,7 @@ def test_the_keyboard_unfolds_both_statistics(shown: Callable[..., Any], session
     driver = shown(session)
     driver.find_element("css selector", ".list .key").send_keys("\ue007")
     detail = driver.find_element("css selector", ".detail")
-    assert ["max", "1.5"] == detail.find_element("css selector", ".detail table tbody tr").text.split()[:2]
+    assert detail.find_element("css selector", ".detail table tbody tr").text.split()[:2] == ["max", "1.5"]
     assert driver.switch_to.active_element.get_attribute("aria-expanded") == "true"
     driver.switch_to.active_element.send_keys("\ue007")
     assert driver.find_elements("css selector", ".detail") == []

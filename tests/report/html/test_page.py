@@ -65,7 +65,12 @@ def test_is_well_formed_and_has_one_script_one_style_and_no_address_elsewhere(se
     assert read.open == []
     assert len(read.all("script")) == 1 + len(session.tests)
     assert len(read.all("style")) == 1
-    addresses = [value for _, one in read.elements for name in ("src", "href", "xlink:href") if (value := one.get(name))]
+    addresses = [
+        value
+        for _, one in read.elements
+        for name in ("src", "href", "xlink:href")
+        if (value := one.get(name))
+    ]
     assert all(address.startswith(("data:image/png;base64,", "#")) for address in addresses)
     assert re.findall(r"(?:https?:)?//[\w.]+\.\w+", text) == []
 

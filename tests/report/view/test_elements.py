@@ -60,7 +60,14 @@ def test_a_damaged_report_is_told_and_is_no_fault(tmp_path: Path, text: str) -> 
 
 @pytest.mark.parametrize(
     "damage",
-    [{"cells": "AA=="}, {"cells": "?"}, {"rows": 2**40}, {"errors": [1]}, {"golden": ["x"] * 64}, {"rows": -1}],
+    [
+        {"cells": "AA=="},
+        {"cells": "?"},
+        {"rows": 2**40},
+        {"errors": [1]},
+        {"golden": ["x"] * 64},
+        {"rows": -1},
+    ],
 )
 def test_a_picture_that_is_none_is_refused(picture: dict[str, Any], damage: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):

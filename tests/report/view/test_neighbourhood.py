@@ -20,7 +20,11 @@ def around(feeds: dict[str, list[str]], source: str, wrong: set[str]) -> tuple[N
 
     def table(*, changed: bool) -> StatsTable:
         def stats(layer: str) -> Stats:
-            shown: dict[str, Any] = {"count": 4, "max": 2.0 if changed and layer in wrong else 1.0, "min": -1.0}
+            shown: dict[str, Any] = {
+                "count": 4,
+                "max": 2.0 if changed and layer in wrong else 1.0,
+                "min": -1.0,
+            }
             return Stats(**shown, avg=0.25, l2norm=None, nan=0, neg_inf=0, pos_inf=0, digits=0)
 
         keys = ((layer, TensorKey(layer, "output", 0)) for layer in feeds)
