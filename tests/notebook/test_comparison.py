@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,6 +10,9 @@ from IPython.core.formatters import DisplayFormatter
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.notebook import compare_dumps
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOSTILE = "<script>alert(1)</script>"
 

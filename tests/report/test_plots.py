@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def tensor(at: int) -> TensorView:
 
 
 def texts(path: Path) -> list[str]:
-    return ["".join(one.itertext()) for one in ElementTree.parse(path).iter() if one.tag.endswith("}text")]  # noqa: S314 - ours
+    return ["".join(one.itertext()) for one in ET.parse(path).iter() if one.tag.endswith("}text")]  # noqa: S314 - ours
 
 
 def test_a_run_is_drawn_as_png_and_svg_with_names_as_text(tmp_path: Path) -> None:

@@ -58,8 +58,9 @@ def test_values_are_in_the_bins_that_numpy_puts_them_in() -> None:
 
 def test_errors_are_in_decades_of_what_an_element_may_be_off() -> None:
     golden = np.full(3, 2.0)
-    found = drawn(golden, golden + [1e-3, 0.5, 300.0], rtol=0.25, atol=0.0)
-    decades = np.log10(np.array([1e-3, 0.5, 300.0]) / 0.5)
+    off = np.array([1e-3, 0.5, 300.0])
+    found = drawn(golden, golden + off, rtol=0.25, atol=0.0)
+    decades = np.log10(off / 0.5)
     width = (HIGHEST - LOWEST) / BINS
     assert [at for at, count in enumerate(found.errors) if count] == [
         int((decade - LOWEST) / width) for decade in decades
