@@ -131,9 +131,8 @@ def test_the_keyboard_unfolds_both_statistics(shown: Callable[..., Any], session
 
 def test_a_bar_of_the_strip_leads_to_its_tensor(shown: Callable[..., Any], session: SessionView) -> None:
     driver = shown(session)
-    driver.execute_script(
-        "document.querySelector('.strip .changed rect').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
-    )
+    click_bar = "new MouseEvent('click', {bubbles: true})"
+    driver.execute_script(f"document.querySelector('.strip .changed rect').dispatchEvent({click_bar})")
     assert driver.execute_script(ROWS) == ["net/layer_8:output.0"]
     assert driver.find_elements("css selector", ".detail")
 
