@@ -14,7 +14,6 @@ from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of
 from pytest_npudump.plugin.terminal.reporter import Reporter
-from pytest_npudump.plugin.terminal.session_report import check_report
 from pytest_npudump.settings import ALL, FAILED, NEW, Settings, in_ci
 
 if TYPE_CHECKING:
@@ -54,7 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         settings = settings_of(config)
         reporter = None if hasattr(config, "workerinput") else Reporter(config, settings)
-        check_report(settings)
+        if settings.report:
+            from pytest_npudump.plugin.terminal.session_report import check_report  # noqa: PLC0415 - where asked for
+
+            check_report()
     except (RequestError, MissingExtraError) as error:
         raise pytest.UsageError(f"npudump: {error}") from None
     config.stash[SETTINGS] = settings

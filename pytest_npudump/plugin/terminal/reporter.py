@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.plugin.terminal.session_report import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,6 +158,8 @@ class Reporter:
             self._unkept = f"results of earlier runs cannot be removed: {error}"
 
     def _write_report(self, rank: int | None) -> None:
+        from pytest_npudump.plugin.terminal.session_report import write_report  # noqa: PLC0415 - where asked for
+
         tests = {str(result.get("test", nodeid)) for nodeid, result in self._results.items()}
         self._report = write_report(self._config, self._settings, tests, self._unkept, rank)
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 
-def check_report(settings: Settings) -> None:
-    """Raise MissingExtraError where a page is asked for and cannot be made."""
-    if settings.report and find_spec("jinja2") is None:
+def check_report() -> None:
+    """Raise MissingExtraError where no page can be made."""
+    if find_spec("jinja2") is None:
         raise MissingExtraError("--npudump-report", "jinja2", "report")
 
 

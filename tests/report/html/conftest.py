@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -101,6 +102,11 @@ def large() -> Callable[[str], SessionView]:
                 f"model/decoder/layers.{at // 40}/self_attn/{'qkvo'[at % 4]}_proj/MatMul_{at}", state, share
             )
             for at, share in enumerate((rng.random(10_000) * 1e4).tolist())
+        ]
+        values = rng.normal(size=(2, 10_000, 7))
+        tensors = [
+            replace(one, golden=tuple(before), actual=tuple(now))
+            for one, before, now in zip(tensors, *values.tolist(), strict=True)
         ]
         tensors[5000] = tensor("model/decoder/layers.125/source", SOURCE, math.inf)
         test = TestView("test_a.py::test_b", BAD, "failed", "pyacl", tensors=tuple(tensors))

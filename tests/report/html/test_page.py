@@ -119,6 +119,11 @@ def test_the_source_has_its_mark_however_many_layers_share_a_column(
     assert flag["data-at"] == "5000"
 
 
+def test_facts_in_which_golden_and_run_differ_are_marked(session: SessionView) -> None:
+    rows = [one for one in Read(page(session)).all("tr") if one.get("class") == "differs"]
+    assert len(rows) == 1
+
+
 def test_a_session_without_tests_says_so() -> None:
     read = Read(page(SessionView((), ("No marked test ran in this session.",))))
     assert "No marked test ran in this session." in read.texts
