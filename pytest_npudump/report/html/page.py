@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_npudump.report.view.session import SessionView, TestView
 
 _HERE = Path(__file__).parent
-_STATISTICS = 6000
+_STATISTICS = 10_000
 """Tensors of a page that come with both sides' statistics."""
 _PICTURES = 60
 """Tensors of a page whose elements are shown."""
