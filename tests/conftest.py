@@ -144,6 +144,7 @@ def defaults() -> Settings:
         summary="",
         artifacts="",
         artifacts_limit=1 << 30,
+        report="",
         allow_update_in_ci=False,
     )
 

@@ -2,6 +2,9 @@
 
 ``terminal`` is a failed test's screenful; ``verdicts``, ``origins``, ``tensor_findings``, ``scenes``,
 ``reference_text`` and ``isolated`` are its parts. ``result_json`` is the same as data, written by
-``json_text``; ``files`` are the two beside the dump, ``summary`` the line of a session; ``ci/`` is
-for the services that run tests.
+``json_text``; ``files`` are the two beside the dump, ``summary`` the line of a session. ``ci/`` is for the
+services that run tests.
+
+``view/`` is what charts show; ``drawing/`` draws it for ``html/``, the page of a session, and for notebooks,
+``plots`` for files; ``model_explorer`` colours a model with it.
 """

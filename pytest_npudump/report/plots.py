@@ -13,15 +13,15 @@ from pytest_npudump.compare.tensors.picture import LOWEST as LEAST
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.report.drawing.colours import COLOURS, WORDS, cell_colour
 from pytest_npudump.report.verdicts import plain
-from pytest_npudump.report.view.strip import strip_columns
-from pytest_npudump.report.view.tensors import HIGHEST, IDENTICAL, LOWEST, SOURCE, STATES, UNJUDGED
+from pytest_npudump.report.view.strip_columns import strip_columns
+from pytest_npudump.report.view.tensor_views import HIGHEST, IDENTICAL, LOWEST, SOURCE, STATES, UNJUDGED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.tensors.picture import Picture
-    from pytest_npudump.report.view.tensors import TensorView
+    from pytest_npudump.report.view.tensor_views import TensorView
 
 _STYLE = {
     "svg.fonttype": "none",

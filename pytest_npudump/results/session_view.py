@@ -17,8 +17,8 @@ from pytest_npudump.report.terminal import full_lines, headline, ways_out
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.report.view.elements import read_elements
 from pytest_npudump.report.view.neighbourhood import neighbourhoods
-from pytest_npudump.report.view.session import BAD, GOOD, LEFT_OUT, OPEN, SessionView, TestView
-from pytest_npudump.report.view.tensors import tensor_views
+from pytest_npudump.report.view.overview import BAD, GOOD, LEFT_OUT, OPEN, SessionView, TestView
+from pytest_npudump.report.view.tensor_views import tensor_views
 from pytest_npudump.results.entry import FAILED, SKIPPED, XFAILED
 from pytest_npudump.results.rejudge import rejudge
 

@@ -14,7 +14,7 @@ from pytest_npudump.compare.tensors.picture import draw
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.report.plots import check_matplotlib, elements_figure, save, strip_figure
-from pytest_npudump.report.view.tensors import IDENTICAL, SOURCE, TensorView
+from pytest_npudump.report.view.tensor_views import IDENTICAL, SOURCE, TensorView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from pytest_npudump.cli.compare.engine import compare_sides
 from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
 from pytest_npudump.report.plots import check_matplotlib, elements_figure, save, strip_figure
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.report.view.tensors import tensor_views
+from pytest_npudump.report.view.tensor_views import tensor_views
 
 if TYPE_CHECKING:
     import argparse

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, to_stderr
@@ -12,7 +11,7 @@ from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.session_page import INDEX, write_page
 from pytest_npudump.results.session_view import session_view
-from pytest_npudump.results.terms import Terms, find_root
+from pytest_npudump.results.terms import terms_at
 
 if TYPE_CHECKING:
     import argparse
@@ -24,10 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise RequestError("nothing to write: name a folder for the page (-o DIR), or for --node-data")
     folder = ResultsFolder(arguments.results)
     results = folder.read()
-    here = Path.cwd()
-    root = arguments.root or (here if arguments.golden_dir else find_root(results.entries, here))
-    golden_dir = arguments.golden_dir.absolute() if arguments.golden_dir else None
-    view = session_view(folder, results.entries, Terms(root.absolute(), golden_dir), results.problems)
+    terms = terms_at(results.entries, arguments.root, arguments.golden_dir)
+    view = session_view(folder, results.entries, terms, results.problems)
     if arguments.output is not None:
         write_page(view, arguments.output / INDEX)
         emit([f"page: {shown(arguments.output.absolute() / INDEX)}"])

@@ -1,6 +1,6 @@
 """What the plugin prints in a session, where pytest prints: under xdist in the controller.
 
 ``reporter`` is the plugin that does it: failures within a budget, ``session_notes`` once each, and a line at
-the end; ``progress`` is shown while a large dump is read. ``staleness`` is looked
-for where a session is to fail for it.
+the end; ``progress`` is shown while a large dump is read, ``session_report`` writes the page of a session.
+``staleness`` is looked for where a session is to fail for it.
 """

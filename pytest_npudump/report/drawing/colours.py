@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from pytest_npudump.compare.tensors.picture import NO_NUMBER
-from pytest_npudump.report.view.tensors import CHANGED, IDENTICAL, OUTSIDE, SOURCE, UNJUDGED, UNPAIRED
+from pytest_npudump.report.view.tensor_views import CHANGED, IDENTICAL, OUTSIDE, SOURCE, UNJUDGED, UNPAIRED
 
 COLOURS = {
     SOURCE: "#b3261e",

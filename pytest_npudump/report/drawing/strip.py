@@ -5,14 +5,14 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from pytest_npudump.report.view.strip import strip_columns
-from pytest_npudump.report.view.tensors import HIGHEST, IDENTICAL, LOWEST, SOURCE, STATES, UNJUDGED
+from pytest_npudump.report.view.strip_columns import strip_columns
+from pytest_npudump.report.view.tensor_views import HIGHEST, IDENTICAL, LOWEST, SOURCE, STATES, UNJUDGED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.report.view.strip import Column
-    from pytest_npudump.report.view.tensors import TensorView
+    from pytest_npudump.report.view.strip_columns import Column
+    from pytest_npudump.report.view.tensor_views import TensorView
 
 WIDTH, HEIGHT = 960, 148
 _LEFT, _TOP, _BOTTOM = 58, 16, 18

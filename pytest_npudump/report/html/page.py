@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.report.drawing.colours import WORDS
 from pytest_npudump.report.drawing.error_map import axes_words, map_uri
-from pytest_npudump.report.drawing.graph import graph_svg
 from pytest_npudump.report.drawing.histogram import errors_svg, values_svg
+from pytest_npudump.report.drawing.operator_graph import graph_svg
 from pytest_npudump.report.drawing.strip import strip_svg
 from pytest_npudump.report.html.payload import payload
 from pytest_npudump.report.verdicts import number, plain
-from pytest_npudump.report.view.session import BAD, GOOD, LEFT_OUT, OPEN
-from pytest_npudump.report.view.tensors import STATES
+from pytest_npudump.report.view.overview import BAD, GOOD, LEFT_OUT, OPEN
+from pytest_npudump.report.view.tensor_views import STATES
 
 if TYPE_CHECKING:
     from pytest_npudump.report.view.elements import ElementsView
-    from pytest_npudump.report.view.session import SessionView, TestView
+    from pytest_npudump.report.view.overview import SessionView, TestView
 
 _HERE = Path(__file__).parent
 _STATISTICS = 10_000

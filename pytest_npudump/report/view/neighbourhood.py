@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.graph.tensor_graph import TensorGraph
-from pytest_npudump.report.view.tensors import STATES
+from pytest_npudump.report.view.tensor_views import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.edges import Edges
-    from pytest_npudump.report.view.tensors import TensorView
+    from pytest_npudump.report.view.tensor_views import TensorView
 
 BEFORE, BEHIND = 2, 3
 """Operators shown before a source and behind it, in a line."""

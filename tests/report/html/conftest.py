@@ -13,8 +13,8 @@ from pytest_npudump.compare.tensors.picture import draw
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.report.view.elements import Element, ElementsView
 from pytest_npudump.report.view.neighbourhood import Neighbourhood, Operator
-from pytest_npudump.report.view.session import BAD, GOOD, SessionView, TestView
-from pytest_npudump.report.view.tensors import CHANGED, IDENTICAL, OUTSIDE, SOURCE, TensorView
+from pytest_npudump.report.view.overview import BAD, GOOD, SessionView, TestView
+from pytest_npudump.report.view.tensor_views import CHANGED, IDENTICAL, OUTSIDE, SOURCE, TensorView
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.graph.edges import Edges, Port
-from pytest_npudump.report.drawing.graph import graph_svg
+from pytest_npudump.report.drawing.operator_graph import graph_svg
 from pytest_npudump.report.view.neighbourhood import ABREAST, Neighbourhood, neighbourhoods
-from pytest_npudump.report.view.tensors import tensor_views
+from pytest_npudump.report.view.tensor_views import tensor_views
 
 
 def around(feeds: dict[str, list[str]], source: str, wrong: set[str]) -> tuple[Neighbourhood, ...]:

@@ -17,13 +17,13 @@ from pytest_npudump.errors import DumpError
 from pytest_npudump.report.drawing.colours import COLOURS, WORDS
 from pytest_npudump.report.drawing.strip import strip_svg
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence
-from pytest_npudump.report.view.tensors import STATES, tensor_views
+from pytest_npudump.report.view.tensor_views import STATES, tensor_views
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.report.view.tensors import TensorView
+    from pytest_npudump.report.view.tensor_views import TensorView
 
 _ROWS = 20
 """Failing tensors that a notebook shows."""

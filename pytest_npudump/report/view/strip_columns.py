@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.report.view.tensors import STATES, magnitude
+from pytest_npudump.report.view.tensor_views import STATES, magnitude
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.report.view.tensors import TensorView
+    from pytest_npudump.report.view.tensor_views import TensorView
 
 COLUMNS = 480
 """Most columns of a strip."""
@@ -23,8 +23,8 @@ class Column:
     Attributes:
         first, last: their positions, both included.
         at: position of the worst, which the column stands for.
-        state: of that, one of :data:`~pytest_npudump.report.view.tensors.STATES`.
-        height: of that, as :func:`~pytest_npudump.report.view.tensors.magnitude` gives it.
+        state: of that, one of :data:`~pytest_npudump.report.view.tensor_views.STATES`.
+        height: of that, as :func:`~pytest_npudump.report.view.tensor_views.magnitude` gives it.
     """
 
     first: int

@@ -47,7 +47,7 @@ def test_equal_dumps_are_ok(sides: tuple[Path, Path]) -> None:
 
 
 def test_a_hostile_name_stays_text(tmp_path: Path) -> None:
-    from pytest_npudump.notebook import comparison as module
+    from pytest_npudump.notebook import dump_comparison as module
 
     assert HOSTILE not in module._cells((HOSTILE,))
     one = dump(tmp_path / "a", **{"<b>x": np.ones(3, np.float32)})

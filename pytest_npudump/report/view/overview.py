@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.report.view.elements import ElementsView
     from pytest_npudump.report.view.neighbourhood import Neighbourhood
-    from pytest_npudump.report.view.tensors import TensorView
+    from pytest_npudump.report.view.tensor_views import TensorView
 
 GOOD, BAD, OPEN, LEFT_OUT = "good", "bad", "open", "left out"
 """What a test means: it passed, it failed, nothing can be said, or it was skipped or is expected to fail."""
