@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError
+from pytest_npudump.option_table import ALL, FAILED, NEW
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of
 from pytest_npudump.plugin.terminal.reporter import Reporter
-from pytest_npudump.settings import ALL, FAILED, NEW, Settings, in_ci
+from pytest_npudump.settings import Settings, in_ci
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -50,18 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"npudump: -p no:{name} blocks a part of the plugin without which marked tests are not "
                 f"compared, or not reported; leave it out. To do without the plugin use -p no:npudump"
             )
-    try:
-        settings = settings_of(config)
-        reporter = None if hasattr(config, "workerinput") else Reporter(config, settings)
-        if settings.report:
-            from pytest_npudump.plugin.terminal.session_report import check_report  # noqa: PLC0415 - where asked for
-
-            check_report()
-    except (RequestError, MissingExtraError) as error:
-        raise pytest.UsageError(f"npudump: {error}") from None
-    config.stash[SETTINGS] = settings
-    if reporter is not None:
-        config.pluginmanager.register(reporter, _REPORTER)
+    settings = _resolve(config)
     if settings.approves and in_ci() and not settings.allow_update_in_ci:
         raise pytest.UsageError(
             f"npudump: {settings.approval_flag} is refused because the variable CI is set: a gate must not "
@@ -83,6 +73,23 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_npudump.runtime.emulator.finder import offer_emulator  # noqa: PLC0415 - only where chosen
 
         config.add_cleanup(offer_emulator())
+
+
+def _resolve(config: pytest.Config) -> Settings:
+    """Resolve the options, and bring in what reports the session, where it is reported."""
+    try:
+        settings = settings_of(config)
+        reporter = None if hasattr(config, "workerinput") else Reporter(config, settings)
+        if settings.report:
+            from pytest_npudump.plugin.terminal.session_report import check_report  # noqa: PLC0415 - where asked for
+
+            check_report()
+    except (RequestError, MissingExtraError) as error:
+        raise pytest.UsageError(f"npudump: {error}") from None
+    config.stash[SETTINGS] = settings
+    if reporter is not None:
+        config.pluginmanager.register(reporter, _REPORTER)
+    return settings
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,7 @@ from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.errors import RequestError
 from pytest_npudump.report.verdicts import COLUMNS, row
 from pytest_npudump.results.folder import ResultsFolder
-from pytest_npudump.results.pairs import Bounds, pair_results, shared_origins
+from pytest_npudump.results.result_pairs import Bounds, pair_results, shared_origins
 from pytest_npudump.results.terms import Terms
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_npudump.compare.tolerances.tolerance import Rule
-    from pytest_npudump.results.pairs import ResultPair
+    from pytest_npudump.results.result_pairs import ResultPair
 
 _SHOWN = 20
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.cli.common.options import add_place_options
+
 if TYPE_CHECKING:
     import argparse
 
@@ -26,16 +28,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write a file a test with which Model Explorer colours the ONNX model by error",
     )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        metavar="DIR",
-        help="the repository's root, as pytest's rootdir; default: the nearest folder, upwards, in which a "
-        "test of the results lies",
-    )
-    parser.add_argument(
-        "--golden-dir",
-        type=Path,
-        metavar="DIR",
-        help="other goldens: a folder laid out like that of the runs",
-    )
+    add_place_options(parser)

@@ -1,4 +1,4 @@
-"""``npudump trend``: the statistics of layers over several runs, from what their sessions kept."""
+"""``npudump trend``: layers' statistics over several kept sessions, drawn by ``sparkline``."""
 
 from __future__ import annotations
 

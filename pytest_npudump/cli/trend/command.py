@@ -10,13 +10,13 @@ from pytest_npudump.cli.trend.sparkline import sparkline, terminal_bars
 from pytest_npudump.errors import RequestError
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.results.folder import ResultsFolder
-from pytest_npudump.results.series import DEFAULT, trends_of
+from pytest_npudump.results.statistic_series import DEFAULT, trends_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.results.series import Run, Series, Trend
+    from pytest_npudump.results.statistic_series import Run, Series, Trend
 
 _SHOWN = 20
 _HEADER = ("tensor", "statistic", "runs", "first", "last", "spread")

@@ -1,0 +1,230 @@
+"""The one table of options; :mod:`pytest_npudump.plugin.options` makes pytest's of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALL, FAILED, NEW = "all", "failed", "new"
+"""Whose goldens ``--npudump-update-golden`` writes: every test's that runs, those that
+a run fails against, or those that are not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: without prefix, as in ``--npudump-NAME`` and the ini key ``npudump_NAME``.
+        default: value where neither the command line nor the ini file says anything; False for a switch.
+        help: one sentence.
+        metavar: what ``--help`` calls the value; "" for a switch.
+        choices: allowed values; empty where any text is allowed.
+        standing: whether an ini file may set it; approving is for one run, and never for all of them.
+        modes: values of an option that needs none, the first of which it then has.
+    """
+
+    name: str
+    default: str | bool
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    standing: bool = True
+    modes: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The option as typed on the command line."""
+        return f"--npudump-{self.name}"
+
+    @property
+    def dest(self) -> str:
+        """The ini key, and the attribute in pytest's namespace."""
+        return f"npudump_{self.name.replace('-', '_')}"
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "update-golden",
+        default="",
+        help="write what the layers say now into the golden files, for review in a diff: of all tests that "
+        "run, or only (=failed) those that differ from their golden, or (=new) those that have none; refused "
+        "under CI",
+        standing=False,
+        modes=(ALL, FAILED, NEW),
+    ),
+    Option(
+        "repeats",
+        default="2",
+        help="how often a test runs that is recorded: what differs between these runs is never judged as "
+        "exact; 1 saves the time, and the golden then does not know whether the test repeats",
+        metavar="N",
+    ),
+    Option(
+        "calibrate",
+        default="",
+        help="measure the tolerances of a golden by N further runs of each test, under what legitimately "
+        "varies: rounding of inputs, threads and optimisation on the emulator, else repetitions; refused "
+        "under CI",
+        metavar="N",
+        standing=False,
+    ),
+    Option(
+        "runtime",
+        default="auto",
+        help="what runs the models: the real pyACL, torch_npu, mindspore, the emulator, or (auto) torch_npu "
+        "where the tests have imported it, pyACL where a device answers, else the emulator",
+        choices=("auto", "acl", "torch_npu", "mindspore", "emulator"),
+    ),
+    Option(
+        "require-npu",
+        default=False,
+        help="end the run with an error before the first test where no NPU answers",
+    ),
+    Option(
+        "device",
+        default="auto",
+        help="device id that models are loaded on; auto is LOCAL_RANK of a distributed run, else 0",
+        metavar="ID",
+    ),
+    Option(
+        "devices",
+        default="",
+        help="device ids, or (auto) all that are there and healthy, which processes use in turns: each has "
+        "one of its own, locked for all users of the machine while a test runs; without it nothing is locked",
+        metavar="auto|IDS",
+    ),
+    Option(
+        "golden-dir",
+        default="golden",
+        help="folder of the golden files, relative to pytest's rootdir",
+        metavar="DIR",
+    ),
+    Option(
+        "golden-variant",
+        default="",
+        help="read and write goldens of this variant (a SoC, say), with the common golden as fall-back",
+        metavar="NAME",
+    ),
+    Option(
+        "preset",
+        default="",
+        help="tolerance preset where the marker names none; else that of the tolerance file, else 'default'",
+        metavar="NAME",
+    ),
+    Option(
+        "numerics",
+        default="auto",
+        help="which bounds the preset 'default' stands for: those for a run of the same numerics as the "
+        "golden's, for other ones, for other ones of which one may compute in HF32, or (auto) those that fit "
+        "what is known of both",
+        choices=("auto", "same", "other", "hf32"),
+    ),
+    Option(
+        "fail-on",
+        default="difference",
+        help="what fails a test: a difference beyond its tolerance, or (change) every value that is not the "
+        "golden's digit for digit; and (stale), besides differences, what fails the session: goldens that no "
+        "test has, by a collection of its own",
+        choices=("difference", "change", "stale"),
+    ),
+    Option(
+        "tolerances",
+        default="",
+        help="YAML file of tolerance rules, relative to rootdir",
+        metavar="FILE",
+    ),
+    Option(
+        "escalate",
+        default="on",
+        help="whether a failing test runs again with a tensor dump of its failing layers",
+        choices=("on", "off"),
+    ),
+    Option(
+        "dump-dir",
+        default="",
+        help="folder for dumps and reports of failing tests; default below pytest's temporary folder",
+        metavar="DIR",
+    ),
+    Option(
+        "dump-limit",
+        default="1GiB",
+        help="most bytes of tensors that one second run dumps",
+        metavar="SIZE",
+    ),
+    Option(
+        "tensor-budget",
+        default="256MiB",
+        help="most bytes of golden tensors that one test may keep; a recording beyond it fails",
+        metavar="SIZE",
+    ),
+    Option(
+        "keep-dumps",
+        default="failed",
+        help="whose dumps are kept: those of failed tests, or of all",
+        choices=("failed", "all"),
+    ),
+    Option(
+        "isolation",
+        default="auto",
+        help="whether marked tests run in a child process each: all of them, or (auto) those whose marker, "
+        "scene or runtime needs it",
+        choices=("auto", "process"),
+    ),
+    Option(
+        "isolation-timeout",
+        default="1800",
+        help="seconds that one isolated run of a test may take",
+        metavar="SECONDS",
+    ),
+    Option(
+        "results",
+        default="",
+        help="folder in which verdicts and statistics of each marked test are kept for npudump check and "
+        "npudump golden; default in pytest's cache",
+        metavar="DIR",
+    ),
+    Option(
+        "bisect",
+        default=False,
+        help="end with an exit code for git bisect run: 0 where the marked tests pass, 1 where one differs, "
+        "125 where that could not be judged",
+    ),
+    Option(
+        "expect",
+        default="",
+        help="fail a run that compared fewer marked tests than this number, or not all those that this file "
+        "names, one a line, as pytest --collect-only -q prints them",
+        metavar="N|FILE",
+    ),
+    Option(
+        "summary",
+        default="",
+        help="file for a summary in Markdown, as GitHub Actions gets it unasked",
+        metavar="FILE",
+    ),
+    Option(
+        "artifacts",
+        default="",
+        help="folder in which each session gathers what a person needs of its failing tests: reports, dumps, "
+        "kept results, versions, CANN's log",
+        metavar="DIR",
+    ),
+    Option(
+        "artifacts-limit",
+        default="1GiB",
+        help="most bytes in the folder of artifacts; the largest files are left out first, and named",
+        metavar="SIZE",
+    ),
+    Option(
+        "report",
+        default="",
+        help="folder for a page of the session's marked tests, index.html, for a browser (extra report)",
+        metavar="DIR",
+    ),
+    Option(
+        "allow-update-in-ci",
+        default=False,
+        help="let update-golden write although the variable CI is set",
+        standing=False,
+    ),
+)
