@@ -34,9 +34,10 @@ def _bar(value: float | None, low: float, high: float, bars: str) -> str:
         return UNKNOWN
     if not math.isfinite(value):
         return SPECIAL
-    # Halves first: the distance of two finite numbers can be beyond the largest.
-    step = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.0
-    return bars[round(step * (len(bars) - 1))] if math.isfinite(step) else bars[0]
+    distance = high - low
+    if math.isinf(distance):  # of two finite numbers it can be beyond the largest, and half of it is not
+        value, low, distance = value / 2, low / 2, high / 2 - low / 2
+    return bars[round((value - low) / distance * (len(bars) - 1))] if distance else bars[0]
 
 
 def terminal_bars() -> str:
