@@ -180,5 +180,6 @@ def _announce(code: int, why: str) -> None:
 
 
 def _say(text: str) -> None:
+    sys.stdout.flush()  # where both go to one file, this line is the last
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

@@ -36,7 +36,7 @@ FILES = ("python", "yaml", "ini", "toml")
 RUN = ("console", *FILES)
 OTHER = ("text", "json", "{toctree}", "{eval-rst}", "{image}", "{include}", "{literalinclude}", "{note}")
 """Kinds of blocks that are nothing to run: excerpts, and what Sphinx is told."""
-MOST_SKIPPED = 11
+MOST_SKIPPED = 12
 FENCE = re.compile(r"^ *(?:`{3,}|~{3,})[ \t]*(\S*)", re.MULTILINE)
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])(-?\d+\.\d+(?:e[-+]?\d+)?)(?![\w.])")
