@@ -60,6 +60,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="N",
     ),
     Option(
+        "reason",
+        default="",
+        help="why goldens are updated, in words: it stands in each that the run changes",
+        metavar="TEXT",
+        standing=False,
+    ),
+    Option(
         "calibrate",
         default="",
         help="measure the tolerances of a golden by N further runs of each test, under what legitimately "

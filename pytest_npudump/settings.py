@@ -27,6 +27,7 @@ class Settings:
 
     update_golden: str
     repeats: int
+    reason: str
     calibrate: int
     runtime: str
     require_npu: bool

@@ -120,6 +120,7 @@ def defaults() -> Settings:
     return Settings(
         update_golden="",
         repeats=2,
+        reason="",
         calibrate=0,
         runtime="auto",
         require_npu=False,

@@ -205,9 +205,11 @@ class Goldens:
         kept = dict(previous.extra) if previous else {}
         if previous is not None and previous.path != self.path:
             kept.pop(VARIANTS, None)
-        if REASON in kept and previous is not None and not _equal(previous.table, table):
-            del kept[REASON]  # it is about another change
-        extra = {name: value for name, value in kept.items() if name not in dropped} | dict(known)
+        told = dict(known)
+        changes = previous is None or not _equal(previous.table, table)
+        # Where something changes, an earlier reason is another change's; where nothing does, it stands.
+        (kept if changes else told).pop(REASON, None)
+        extra = {name: value for name, value in kept.items() if name not in dropped} | told
         base = previous.base if previous is not None and previous.path == self.path else None
         return Golden(self.test, facts, table, self.path, extra, blocks, base=base)
 

@@ -58,6 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
             "approve what it checks. Update on a developer's machine and commit the diff; to update in CI on "
             "purpose add --npudump-allow-update-in-ci"
         )
+    if settings.reason and not settings.update_golden:
+        raise pytest.UsageError(
+            "npudump: --npudump-reason is of an update, and this run makes none: give --npudump-update-golden"
+        )
     if settings.bisect and settings.approves:
         raise pytest.UsageError(
             "npudump: --npudump-bisect asks whether revisions differ from the goldens, and a run that writes "

@@ -11,7 +11,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.kept_tensors import KeptTensors
-from pytest_npudump.golden.text import EMPTY, UNWRITTEN
+from pytest_npudump.golden.text import EMPTY, REASON, UNWRITTEN
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
@@ -105,6 +105,7 @@ def record(
         lost += unread
     try:
         known = {**measured.head, **_known_of_run(case, golden, first)}
+        known |= {REASON: case.settings.reason} if case.settings.reason else {}
         recording = case.goldens.record(
             golden, measured.on(table), case.runtime.producer(), tensors, known, blocks=blocks
         )

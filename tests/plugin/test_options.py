@@ -119,7 +119,12 @@ def test_option_is_taken_from_the_ini_key_of_its_name(
 
 
 def test_the_options_that_approve_are_for_the_command_line_only() -> None:
-    assert [option.name for option in APPROVING] == ["update-golden", "calibrate", "allow-update-in-ci"]
+    assert [option.name for option in APPROVING] == [
+        "update-golden",
+        "reason",
+        "calibrate",
+        "allow-update-in-ci",
+    ]
 
 
 @pytest.mark.parametrize("value", ["true", "false"])

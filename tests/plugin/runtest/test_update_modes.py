@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,3 +123,25 @@ def test_runs_in_processes_of_their_own_write_the_same_goldens(two: Project, mod
     after = goldens(two)
     changed = {name for name in after if after[name] != before.get(name)}
     assert changed == ({"test_other"} if mode == "failed" else {"test_third"})
+
+
+def test_a_reason_stands_in_goldens_that_change_and_in_no_others(project: Project) -> None:
+    project.marked()
+    project.record("--npudump-reason=first: a new kernel")
+    first = yaml.safe_load(project.golden.read_text("utf-8"))
+    assert first["reason"] == "first: a new kernel"
+    project.record("--npudump-reason=nothing has changed")
+    assert yaml.safe_load(project.golden.read_text("utf-8")) == first
+    project.model(change=0.1)
+    project.record("--npudump-reason=new weights")
+    assert yaml.safe_load(project.golden.read_text("utf-8"))["reason"] == "new weights"
+    project.model()
+    project.record()
+    assert "reason" not in yaml.safe_load(project.golden.read_text("utf-8"))
+
+
+def test_a_reason_without_an_update_is_refused(project: Project) -> None:
+    project.marked()
+    result = project.run("--npudump-reason=why")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-reason is of an update*"])
