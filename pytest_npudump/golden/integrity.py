@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import VARIANTS, variant_path, variants_of
+from pytest_npudump.golden.content.noise import calibration_of, repeats_of
 from pytest_npudump.golden.kept_tensors import stored_tensors
-from pytest_npudump.golden.noise import calibration_of, repeats_of
 from pytest_npudump.golden.pair import KEY, recorded_tensors, tensors_path
 from pytest_npudump.golden.store import read_golden
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
 
 SUFFIX = ".yaml"
 TENSORS = ".safetensors"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
 
 _GOLDEN = "golden"
 

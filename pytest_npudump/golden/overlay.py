@@ -13,11 +13,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.noise import CALIBRATION
-from pytest_npudump.golden.projection_rows import render_projections
-from pytest_npudump.golden.row_lines import common_columns, lines_by_key
-from pytest_npudump.golden.table_rows import rows_of
-from pytest_npudump.golden.text import EDGES, Golden, render
+from pytest_npudump.golden.content.noise import CALIBRATION
+from pytest_npudump.golden.content.projection_rows import render_projections
+from pytest_npudump.golden.content.row_lines import common_columns, lines_by_key
+from pytest_npudump.golden.content.table_rows import rows_of
+from pytest_npudump.golden.content.text import EDGES, Golden, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

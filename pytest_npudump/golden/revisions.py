@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.table import STATISTICS
-from pytest_npudump.golden.noise import CALIBRATION, REPEATS
+from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
+from pytest_npudump.golden.content.projection_rows import render_projections
+from pytest_npudump.golden.content.text import REASON
 from pytest_npudump.golden.pair import KEY
-from pytest_npudump.golden.projection_rows import render_projections
-from pytest_npudump.golden.text import REASON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
 
 _QUIET = (REASON, REPEATS, CALIBRATION, KEY)
 """Keys whose values say nothing in a line: they are named."""

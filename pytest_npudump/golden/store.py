@@ -8,8 +8,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
+from pytest_npudump.golden.content.text import Golden, parse, render
 from pytest_npudump.golden.overlay import as_written, base_name, laid_over
-from pytest_npudump.golden.text import Golden, parse, render
 from pytest_npudump.storage.atomic import locked, replace_file, stage_file
 from pytest_npudump.storage.regular_file import open_regular, read_regular
 

@@ -10,11 +10,11 @@ from pytest_npudump.config.acl.installed import installed_cann, installed_driver
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
 from pytest_npudump.golden.applicable import VARIANTS, Choice, choose, names_variants, variant_path
-from pytest_npudump.golden.noise import CALIBRATION, REPEATS
+from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
+from pytest_npudump.golden.content.rows import columns_for, render_rows
+from pytest_npudump.golden.content.text import EMPTY, REASON, UNWRITTEN, Golden, unwritable
 from pytest_npudump.golden.origin import installed, processor
-from pytest_npudump.golden.rows import columns_for, render_rows
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden
-from pytest_npudump.golden.text import EMPTY, REASON, UNWRITTEN, Golden, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Edges as lines of a golden file, see :mod:`pytest_npudump.golden.edge_lines`."""
+"""Edges as lines of a golden file, see :mod:`pytest_npudump.golden.content.edge_lines`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.golden.edge_lines import SIGN
+from pytest_npudump.golden.content.edge_lines import SIGN
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, Edges, Node, Port
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.golden.text import Golden
 from pytest_npudump.ranks.agreement import sharing_question, why_missing
 
 if TYPE_CHECKING:

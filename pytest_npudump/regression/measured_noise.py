@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.excerpt import first_of
-from pytest_npudump.golden.noise import (
+from pytest_npudump.golden.content.noise import (
     CALIBRATION,
     REPEATS,
     Calibration,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.deviations import Deviations
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
 
 _INPUT = "input"

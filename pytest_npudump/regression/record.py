@@ -10,8 +10,8 @@ from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.excerpt import first_of
+from pytest_npudump.golden.content.text import EMPTY, REASON, UNWRITTEN
 from pytest_npudump.golden.kept_tensors import KeptTensors
-from pytest_npudump.golden.text import EMPTY, REASON, UNWRITTEN
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
 

@@ -10,9 +10,9 @@ from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.applicable import VARIANTS
+from pytest_npudump.golden.content.table_rows import rows_of
+from pytest_npudump.golden.content.text import EDGES, OP_TYPES, REASON
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.golden.table_rows import rows_of
-from pytest_npudump.golden.text import EDGES, OP_TYPES, REASON
 from pytest_npudump.graph import lines
 from pytest_npudump.request import matches_any
 from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.results.pending_run import Pending
 
 

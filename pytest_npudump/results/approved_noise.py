@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.noise import CALIBRATION, REPEATS, Repeats, repeats_of
+from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS, Repeats, repeats_of
 from pytest_npudump.regression.measured_noise import same_values
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
 
 _NOTHING = "-"
 _ANEW = "record it with --npudump-update-golden, or measure with --npudump-calibrate, to know it"

@@ -8,9 +8,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.tolerance import DEFAULT
+from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.overlay import VARIANT
 from pytest_npudump.golden.store import read_golden
-from pytest_npudump.golden.text import render
 from pytest_npudump.regression.outcome import NOT_COMPARED
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import Results, ResultsFolder
     from pytest_npudump.results.rejudge import Rejudged

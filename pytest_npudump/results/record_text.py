@@ -9,14 +9,14 @@ import numpy as np
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.errors import GoldenError
+from pytest_npudump.golden.content.text import EMPTY, OP_TYPES, render
 from pytest_npudump.golden.store import content_digest
-from pytest_npudump.golden.text import EMPTY, OP_TYPES, render
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
     from pytest_npudump.regression.run.snapshot import Snapshot

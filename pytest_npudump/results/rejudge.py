@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.text import EDGES, EMPTY, OP_TYPES, Golden, parse
+from pytest_npudump.golden.content.text import EDGES, EMPTY, OP_TYPES, Golden, parse
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result

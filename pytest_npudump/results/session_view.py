@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.golden.text import EDGES
+from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import Edges
 from pytest_npudump.regression import outcome as status
@@ -25,7 +25,7 @@ from pytest_npudump.results.rejudge import rejudge
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.outcome import Result
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder

@@ -18,8 +18,8 @@ import numpy as np
 from pytest_npudump.dump.files.container.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.store import write_golden
-from pytest_npudump.golden.text import Golden
 
 TENSORS = 200
 TENSOR_BYTES = 4 << 20

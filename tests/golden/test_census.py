@@ -14,9 +14,9 @@ import pytest
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.census import Collection, census
+from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.integrity import faults, files_below
 from pytest_npudump.golden.pair import stage_pair, tensors_path, waiting_path
-from pytest_npudump.golden.text import Golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,15 +12,15 @@ from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
+from pytest_npudump.golden.content.text import REASON, parse
 from pytest_npudump.golden.revisions import Change, changes
-from pytest_npudump.golden.text import REASON, parse
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
 
 _COMMIT = "\x01"
 _FORMAT = f"--format={_COMMIT}%h%x00%as%x00%an%x00%s"

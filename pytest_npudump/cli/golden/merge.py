@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.errors import GoldenError, RequestError
-from pytest_npudump.golden.approval_merge import merge
+from pytest_npudump.golden.merge.approval_merge import merge
 from pytest_npudump.storage.atomic import write_whole
 from pytest_npudump.storage.regular_file import read_regular
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.golden.applicable import variants_of
-from pytest_npudump.golden.noise import MEASURABLE, calibration_of, repeats_of
+from pytest_npudump.golden.content.noise import MEASURABLE, calibration_of, repeats_of
 from pytest_npudump.golden.overlay import differing
 from pytest_npudump.golden.store import read_golden
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
-    from pytest_npudump.golden.noise import Noise
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.noise import Noise
+    from pytest_npudump.golden.content.text import Golden
 
 _HEADER = ("tensor", "dtype", "repeats", *(f"{name} %" for name in MEASURABLE))
 

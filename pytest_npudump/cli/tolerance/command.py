@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.allowances import Allowance
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
 
 _EACH = ("tensor", "dtype", "statistic", "golden", "allowed", "steps", "% of tensor", "rule")
 _RULES = ("tensors", "dtype", "statistic", "widest for", "allowed", "steps", "% of tensor", "rule")

@@ -13,7 +13,7 @@ from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import strayed_projections
 from pytest_npudump.compare.stats.verdict import EXTRA, MISSING
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
-from pytest_npudump.golden.noise import MEASURABLE
+from pytest_npudump.golden.content.noise import MEASURABLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

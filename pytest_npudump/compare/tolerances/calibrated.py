@@ -17,13 +17,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.golden.noise import FACTOR, calibration_of, parse_noise, repeats_of
+from pytest_npudump.golden.content.noise import FACTOR, calibration_of, parse_noise, repeats_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_npudump.golden.noise import Noise
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.noise import Noise
+    from pytest_npudump.golden.content.text import Golden
 
 _SEEN_BY = ("max", "avg")
 

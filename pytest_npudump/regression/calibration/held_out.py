@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.golden.noise import FACTOR, MEASURABLE
+from pytest_npudump.golden.content.noise import FACTOR, MEASURABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from pytest_npudump.runtime.base import VaryingRuntime
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun

@@ -11,7 +11,7 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.excerpt import first_of
-from pytest_npudump.golden.noise import CALIBRATION, FACTOR
+from pytest_npudump.golden.content.noise import CALIBRATION, FACTOR
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.calibration.held_out import FACTORS, hold_out
 from pytest_npudump.regression.calibration.members import varied_words

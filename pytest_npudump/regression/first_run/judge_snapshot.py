@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.run.snapshot import Snapshot
 

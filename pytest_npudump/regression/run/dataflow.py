@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.text import EDGES
+from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.edges import Edges
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.case import Case
 

@@ -16,7 +16,7 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import shape_text
 from pytest_npudump.excerpt import first_of
-from pytest_npudump.golden.text import EMPTY
+from pytest_npudump.golden.content.text import EMPTY
 from pytest_npudump.request import matches_any
 from pytest_npudump.runtime.base import RecordingRuntime
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.emulator.dumps.recorder import Execution
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
 
 _SHOWN = 3

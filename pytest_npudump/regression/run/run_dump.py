@@ -22,7 +22,7 @@ from pytest_npudump.regression.run.unwritten import entries_of, unjudged_note, w
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 

@@ -12,7 +12,7 @@ from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import absent_layers, both_spellings, suggest
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.text import EDGES, EMPTY, UNWRITTEN
+from pytest_npudump.golden.content.text import EDGES, EMPTY, UNWRITTEN
 from pytest_npudump.regression.run.dataflow import edges_of
 from pytest_npudump.regression.run.empty_operators import empty_operators
 from pytest_npudump.regression.run.run_dump import raw_names, unreadable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
 
 

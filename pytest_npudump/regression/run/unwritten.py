@@ -19,7 +19,7 @@ from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.excerpt import first_of
-from pytest_npudump.golden.text import UNWRITTEN
+from pytest_npudump.golden.content.text import UNWRITTEN
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Dump
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
 
 LEFT_OUT = "left out"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.store import write_golden
-from pytest_npudump.golden.text import Golden
 
 from .conftest import table
 

@@ -17,7 +17,7 @@ from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.text import Golden
+from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.record import golden_to_start_from

@@ -16,7 +16,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.header import Slot
 from pytest_npudump.emulator.dumps.writer import TaskFile, write
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.text import parse
+from pytest_npudump.golden.content.text import parse
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.regression.scenes.overflow.findings import Overflow, find_overflows
 from pytest_npudump.regression.scenes.overflow.judge import is_known, known_overflows

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.table import StatsTable
-from pytest_npudump.golden.rows import RowError, parse_rows, refuse_duplicates
+from pytest_npudump.golden.content.rows import RowError, parse_rows, refuse_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _BATCH = 1 << 21
 
 
 def parse_table(block: str, columns: Sequence[str], digits: int) -> StatsTable:
-    """Read a table of any size, as :func:`~pytest_npudump.golden.rows.parse_rows` reads a small one.
+    """Read a table of any size, as :func:`~pytest_npudump.golden.content.rows.parse_rows` reads a small one.
 
     Raises:
         RowError: as there.

@@ -4,7 +4,7 @@
 integer follows from the tensor's dtype. Four columns stand at the end only where they say something:
 ``count`` where an element count is not the shape's product, ``digits`` where rows differ in precision,
 ``digest`` where the producer computed hashes, such as ``md5:5d41...`` or ``md5:5d41...,sha1:aaf4...``, and
-``noise``, see :mod:`pytest_npudump.golden.noise`.
+``noise``, see :mod:`pytest_npudump.golden.content.noise`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.dump.table import EXACT_LIMIT, MEASURED, STATISTICS, StatsTable, is_integral, shape_count
-from pytest_npudump.golden.noise import CELL, EXPECTED_CELL
+from pytest_npudump.golden.content.noise import CELL, EXPECTED_CELL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

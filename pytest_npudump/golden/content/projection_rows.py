@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.stats.signs import DIGITS, PROJECTIONS
 from pytest_npudump.dump.values.dtypes import is_exact
-from pytest_npudump.golden.rows import RowError
+from pytest_npudump.golden.content.rows import RowError
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_npudump.compare.tolerances.calibrated import calibrated_of
-from pytest_npudump.golden.approval_merge import merge
-from pytest_npudump.golden.noise import calibration_of, repeats_of
-from pytest_npudump.golden.text import Golden, parse
 from tests.golden.test_approval_merge import BASE, PATH, golden
+
+from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.golden.content.noise import calibration_of, repeats_of
+from pytest_npudump.golden.content.text import Golden, parse
+from pytest_npudump.golden.merge.approval_merge import merge
 
 FIVE = "calibration:\n  members: 5\n  factor: 5\n  varied:\n  - repeats\n"
 WIDE = "calibration:\n  members: 20\n  factor: 50\n  varied:\n  - inputs\n"

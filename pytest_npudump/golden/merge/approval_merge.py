@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_npudump.dump.table import PROJECTIONS, StatsTable
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden import rows
 from pytest_npudump.golden.applicable import VARIANTS
-from pytest_npudump.golden.joins import Conflict, joined, joined_order
-from pytest_npudump.golden.noise import REPEATS
-from pytest_npudump.golden.noise_joins import joined_repeats, under_one_calibration
-from pytest_npudump.golden.projection_rows import render_projections
-from pytest_npudump.golden.row_lines import common_columns, lines_by_key
-from pytest_npudump.golden.text import BLOCKS, EDGES, OP_TYPES, REASON, Golden, parse, render
+from pytest_npudump.golden.content import rows
+from pytest_npudump.golden.content.noise import REPEATS
+from pytest_npudump.golden.content.projection_rows import render_projections
+from pytest_npudump.golden.content.row_lines import common_columns, lines_by_key
+from pytest_npudump.golden.content.text import BLOCKS, EDGES, OP_TYPES, REASON, Golden, parse, render
+from pytest_npudump.golden.merge.joins import Conflict, joined, joined_order
+from pytest_npudump.golden.merge.noise_joins import joined_repeats, under_one_calibration
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.noise import CALIBRATION, Repeats, repeats_of
-from pytest_npudump.golden.row_lines import common_columns, lines_by_key
+from pytest_npudump.golden.content.noise import CALIBRATION, Repeats, repeats_of
+from pytest_npudump.golden.content.row_lines import common_columns, lines_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_npudump.golden.text import Golden
+    from pytest_npudump.golden.content.text import Golden
 
 _NOTHING = "-"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.golden import rows
+from pytest_npudump.golden.content import rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

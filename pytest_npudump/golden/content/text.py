@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden import rows
-from pytest_npudump.golden.edge_lines import check_edge_lines
-from pytest_npudump.golden.projection_rows import render_projections, with_projections
-from pytest_npudump.golden.row_batches import parse_table
+from pytest_npudump.golden.content import rows
+from pytest_npudump.golden.content.edge_lines import check_edge_lines
+from pytest_npudump.golden.content.projection_rows import render_projections, with_projections
+from pytest_npudump.golden.content.row_batches import parse_table
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:

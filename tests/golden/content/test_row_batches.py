@@ -5,9 +5,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pytest_npudump.golden import row_batches
-from pytest_npudump.golden.row_batches import parse_table
-from pytest_npudump.golden.rows import COLUMNS, RowError, parse_rows
+from pytest_npudump.golden.content import row_batches
+from pytest_npudump.golden.content.row_batches import parse_table
+from pytest_npudump.golden.content.rows import COLUMNS, RowError, parse_rows
 
 ROWS = 500
 FULL = (*COLUMNS, "count", "digits", "digest")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_npudump.golden.rows import RowError
+from pytest_npudump.golden.content.rows import RowError
 
 SIGN = "<"
 _LINE = re.compile(r"[^\s#]+ <(?: (?:[-?*]|[^\s#]+:output\.\d{1,9}))*")

@@ -1,0 +1,7 @@
+"""What a golden file holds: one line a tensor, and what is told above and below these lines.
+
+``text`` is the whole of it, to be parsed and rendered. ``rows`` are the lines of statistics, ``row_batches``
+reads many at once, ``row_lines`` tells them apart by their keys, ``table_rows`` chooses them from tables;
+``noise`` is the column of what does not repeat. ``projection_rows`` and ``edge_lines`` are blocks behind the
+table.
+"""
