@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.golden.test_approval_merge import BASE, PATH, golden
+from tests.golden.merge.test_approval_merge import BASE, PATH, golden
 
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.golden.content.noise import calibration_of, repeats_of
