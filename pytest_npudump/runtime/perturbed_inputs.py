@@ -7,10 +7,12 @@ values back, unless the model wrote to it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_npudump.onnxmodels.variation import INPUTS, Varying
+from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -82,3 +84,27 @@ class PerturbedInputs:
         for each, before, after in put:
             if each.read().tobytes() == after.tobytes():
                 each.write(before)
+
+
+class PerturbedCalls(ABC):
+    """Calls of a client that get perturbed inputs from :meth:`vary` to the next; a subclass says which."""
+
+    def __init__(self) -> None:
+        self._inputs = PerturbedInputs()
+        self._replaced = Replaced()
+
+    @property
+    def varying(self) -> Varying:
+        """What varies, and what that has reached."""
+        return self._inputs.varying
+
+    def vary(self, variation: Variation) -> None:
+        """Perturb what models are fed from here on, or no more where the variation has no seed."""
+        self._replaced.put_back()
+        self._inputs.begin(variation)
+        if variation.seed is not None:
+            self._replace_calls()
+
+    @abstractmethod
+    def _replace_calls(self) -> None:
+        """Put functions of ours in the place of those that run models."""

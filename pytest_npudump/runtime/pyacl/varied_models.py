@@ -8,15 +8,12 @@ import numpy as np
 
 from pytest_npudump.errors import RuntimeUnavailableError
 from pytest_npudump.runtime.acl.return_codes import AclError
-from pytest_npudump.runtime.perturbed_inputs import PerturbedInputs, Unreached
+from pytest_npudump.runtime.perturbed_inputs import PerturbedCalls, Unreached
 from pytest_npudump.runtime.pyacl.memory import read, upload
 from pytest_npudump.runtime.pyacl.model_tensors import numpy_dtype
-from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 _RUNS = ("execute", "execute_v2")
 _ASYNC = "execute_async"
@@ -24,7 +21,7 @@ _STREAM = 3
 """Position of the stream among the arguments of ``acl.mdl.execute_async``."""
 
 
-class VariedModels:
+class VariedModels(PerturbedCalls):
     """The executions of models from :meth:`vary` to the next one, the test's own calls included.
 
     An execution on a stream is waited for before and behind it: its inputs may still be on their way there,
@@ -35,23 +32,13 @@ class VariedModels:
     """
 
     def __init__(self, acl: Any) -> None:
+        super().__init__()
         self._acl = acl
-        self._inputs = PerturbedInputs()
-        self._replaced = Replaced()
 
-    @property
-    def varying(self) -> Varying:
-        """What varies, and what that has reached."""
-        return self._inputs.varying
-
-    def vary(self, variation: Variation) -> None:
-        """Perturb what models are fed from here on, or no more where the variation has no seed."""
-        self._replaced.put_back()
-        self._inputs.begin(variation)
-        if variation.seed is not None:
-            for name in _RUNS:
-                self._replaced.put(self._acl.mdl, name, self._run)
-            self._replaced.put(self._acl.mdl, _ASYNC, self._run_on_stream)
+    def _replace_calls(self) -> None:
+        for name in _RUNS:
+            self._replaced.put(self._acl.mdl, name, self._run)
+        self._replaced.put(self._acl.mdl, _ASYNC, self._run_on_stream)
 
     def _run(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if len(arguments) <= 1:

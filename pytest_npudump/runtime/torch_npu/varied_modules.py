@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.runtime.perturbed_inputs import PerturbedInputs, Unreached
-from pytest_npudump.runtime.replaced import Replaced
+from pytest_npudump.runtime.perturbed_inputs import PerturbedCalls, Unreached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from pytest_npudump.onnxmodels.variation import Variation, Varying
 
 _BASE_FORMATS = frozenset({-1, 0, 1, 2, 30})
 """Undefined, NCHW, NHWC, ND and NCDHW of ``aclFormat``: copying a tensor in another one runs an operator."""
 
 
-class VariedModules:
+class VariedModules(PerturbedCalls):
     """The modules that are called from :meth:`vary` to the next one.
 
     Args:
@@ -32,23 +29,10 @@ class VariedModules:
     """
 
     def __init__(self, torch_npu: Any) -> None:
+        super().__init__()
         self._torch_npu = torch_npu
-        self._inputs = PerturbedInputs()
-        self._replaced = Replaced()
 
-    @property
-    def varying(self) -> Varying:
-        """What varies, and what that has reached."""
-        return self._inputs.varying
-
-    def vary(self, variation: Variation) -> None:
-        """Perturb what modules are fed from here on, or no more where the variation has no seed."""
-        self._replaced.put_back()
-        self._inputs.begin(variation)
-        if variation.seed is not None:
-            self._put()
-
-    def _put(self) -> None:
+    def _replace_calls(self) -> None:
         module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
         self._replaced.put(module, "__call__", self._call)
 
@@ -63,7 +47,7 @@ class VariedModules:
                 return original(module, *arguments, **named)
         finally:
             if self.varying.variation.seed is not None:
-                self._put()
+                self._replace_calls()
 
     def _inputs_of(self, module: str, arguments: dict[Any, Any]) -> Iterator[_Tensor]:
         npu = getattr(self._torch_npu, "npu", None)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.golden.merge.test_approval_merge import BASE, PATH, golden
-
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.golden.content.noise import calibration_of, repeats_of
 from pytest_npudump.golden.content.text import Golden, parse
 from pytest_npudump.golden.merge.approval_merge import merge
+from tests.golden.merge.test_approval_merge import BASE, PATH, golden
 
 FIVE = "calibration:\n  members: 5\n  factor: 5\n  varied:\n  - repeats\n"
 WIDE = "calibration:\n  members: 20\n  factor: 50\n  varied:\n  - inputs\n"
