@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 _LENGTH = 8
 
 
+def _read_only(content: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    """Return a read-only view: the type of these has a name that pickle does not find."""
+    return MappingProxyType(content)
+
+
 class _Pickler(pickle.Pickler):
     dispatch_table = copyreg.dispatch_table.copy()
-    dispatch_table[MappingProxyType] = lambda proxy: (MappingProxyType, (dict(proxy),))
+    dispatch_table[MappingProxyType] = lambda proxy: (_read_only, (dict(proxy),))
 
 
 def dump_bytes(content: object) -> bytes:
