@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.plugin.marker.item import Identity
+from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, golden_root
+from pytest_npudump.scene import SCENES
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -88,8 +89,15 @@ class _Owners:
             "problems": self._problems,
             "root": str(golden_root(self._config, settings)),
             "rootdir": str(self._config.rootpath),
+            "without": [str(paths.golden(item)) for item in items if not _keeps_statistics(item)],
+            "tolerances": str(self._config.rootpath / settings.tolerances) if settings.tolerances else "",
         }
         write_whole(Path(self._config.getoption("npudump_owners_to")), [json.dumps(found).encode()])
+
+
+def _keeps_statistics(item: pytest.Item) -> bool:
+    """Whether the test has a golden once it is recorded; one that was deselected is taken to."""
+    return not is_marked(item) or SCENES[request_of(item).scene].statistics
 
 
 def _without_cases(item: pytest.Item) -> str:

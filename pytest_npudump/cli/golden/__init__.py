@@ -1,6 +1,7 @@
 """``npudump golden``: what golden files hold, and what becomes of them, one module of this folder a verb.
 
-``waiting_runs`` are what the verbs about results share, ``owners`` what those about files do.
+``waiting_runs`` are what the verbs about results share, ``owners`` what those about files do;
+``idle_rules`` are what ``stale`` says of tolerances.
 """
 
 from __future__ import annotations

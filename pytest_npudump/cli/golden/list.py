@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import columns, emit, write_json
-from pytest_npudump.cli.golden.owners import take_census
+from pytest_npudump.cli.golden.owners import take_stock
 
 if TYPE_CHECKING:
     import argparse
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     """List them; 0."""
-    used = take_census().used
+    used = take_stock().census.used
     if arguments.json:
         write_json([{"path": str(one.path), "test": one.why} for one in used], arguments.json)
     if arguments.json != "-":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,22 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.census import Finding
 
 
-def take_census(variants: Sequence[str] = ()) -> Census:
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What a collection of tests says of the files beside them.
+
+    Attributes:
+        census: of the goldens.
+        tolerances: the file of rules that runs read; None without one.
+        missing: tests that have no golden yet.
+    """
+
+    census: Census
+    tolerances: Path | None
+    missing: tuple[str, ...]
+
+
+def take_stock(variants: Sequence[str] = ()) -> Stock:
     """Collect the tests of the current folder, and judge the files of their goldens.
 
     Raises:
@@ -27,7 +43,10 @@ def take_census(variants: Sequence[str] = ()) -> Census:
         *(Path(found["root"]), Path(found["rootdir"]), goldens),
         *(frozenset(found["files"]), frozenset(found["unclear"])),
     )
-    return census(collection, variants)
+    expected = goldens.keys() - {Path(path) for path in found["without"]}
+    missing = tuple(test for path, test in goldens.items() if path in expected and not path.exists())
+    rules = Path(found["tolerances"]) if found["tolerances"] else None
+    return Stock(census(collection, variants), rules, missing)
 
 
 def lines(findings: Sequence[Finding], heading: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, to_stderr
-from pytest_npudump.cli.golden.owners import lines, take_census
+from pytest_npudump.cli.golden.owners import lines, take_stock
 from pytest_npudump.errors import GoldenError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     """Remove them, or say what would be; 1 where something is left for ``--yes``, 2 where a file stays."""
-    stale = take_census(arguments.variant).stale
+    stale = take_stock(arguments.variant).census.stale
     if not arguments.yes:
         emit(lines(stale, "would be removed with --yes:"))
         emit([] if stale else ["nothing is stale"])

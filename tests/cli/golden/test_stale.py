@@ -195,3 +195,49 @@ def test_prune_removes_what_stale_lists_and_nothing_else(project: Project, stale
     assert [path.name for path in gone] == ["test_gone.safetensors", "test_gone.yaml"]
     assert stale() == ([], [])
     assert run("golden", "prune").out == "nothing is stale\n"
+
+
+RULES = """
+rules:
+  - {layer: conv, rtol: 1.0e-3, atol: 0, reason: HF32}
+  - {layer: "old/*", rtol: 1.0e-2, atol: 0, reason: HF32}
+"""
+
+
+@pytest.fixture
+def ruled(project: Project, run: Run) -> Any:
+    """What is said of rules, and the exit code."""
+    (project.path / "tolerances.yaml").write_text(RULES)
+    ini = project.path / "pytest.ini"
+    ini.write_text(ini.read_text() + "npudump_tolerances = tolerances.yaml\n")
+    return lambda: run("golden", "stale", "--json", "-")
+
+
+def test_a_rule_that_matches_no_tensor_of_any_test_is_stale(project: Project, ruled: Any) -> None:
+    (project.path / "test_a.py").write_text(TESTS.partition("class")[0])
+    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
+    done = ruled()
+    (rule,) = done.json["rules"]
+    assert "layer=old/*" in rule
+    assert done.json["unjudged_rules"] is None
+    assert done.code == 1
+    (project.path / "tolerances.yaml").write_text(RULES.replace("old/*", "conv"))
+    assert ruled().json["rules"] == []
+    assert ruled().code == 0
+
+
+def test_a_rule_is_not_judged_while_a_golden_is_missing_or_cannot_be_read(
+    project: Project, ruled: Any
+) -> None:
+    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
+    done = ruled()
+    assert done.json["rules"] == []
+    assert "test_a.py::TestY::test_z" in done.json["unjudged_rules"]
+    assert done.code == 0
+
+
+def test_tests_of_scenes_without_a_golden_leave_rules_judged(project: Project, ruled: Any) -> None:
+    source = '@pytest.mark.npu_dump(scene="overflow")\ndef test_z(): pass'
+    (project.path / "test_a.py").write_text(TESTS.partition("class")[0] + source)
+    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
+    assert len(ruled().json["rules"]) == 1

@@ -1,0 +1,54 @@
+"""Rules of the file of tolerances that are about no tensor of any test: of a layer that is gone, mostly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.tolerances.rules import load_tolerances
+from pytest_npudump.compare.tolerances.tolerance import GOLDEN
+from pytest_npudump.errors import GoldenError
+from pytest_npudump.excerpt import first_of
+from pytest_npudump.golden.store import read_golden
+
+if TYPE_CHECKING:
+    from pytest_npudump.cli.golden.owners import Stock
+
+
+@dataclass(frozen=True, slots=True)
+class IdleRules:
+    """What goldens say of the rules.
+
+    Attributes:
+        found: rules that match nothing in any golden, as a verdict quotes them.
+        unjudged: why rules that match nothing may match all the same; "" where they do not.
+    """
+
+    found: tuple[str, ...] = ()
+    unjudged: str = ""
+
+
+def idle_rules(stock: Stock) -> IdleRules:
+    """Hold the rules against all goldens that tests have.
+
+    Rules about references are of layers that goldens need not have, and are left out.
+
+    Raises:
+        RequestError: the file of tolerances cannot be read, or holds a rule that is refused.
+    """
+    if stock.tolerances is None:
+        return IdleRules()
+    tolerances = load_tolerances(stock.tolerances, against=GOLDEN)
+    rules, unread = tolerances.rules, list(stock.missing)
+    for golden in stock.census.used:
+        if not rules:
+            break
+        try:
+            rules = replace(tolerances, rules=rules).unmatched(read_golden(golden.path).table)
+        except GoldenError as error:
+            unread.append(str(error))
+    if rules and unread:
+        return IdleRules(
+            unjudged=f"{len(rules)} rules match no golden, and not all are there: {first_of(unread, 3)}"
+        )
+    return IdleRules(tuple(f"{stock.tolerances}: {rule.describe()}" for rule in rules))
