@@ -18,6 +18,7 @@ from pytest_npudump.errors import NpudumpError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+LINES = "results.jsonl"
 VERSION = 1
 TEST = "test"
 SESSION = "session"

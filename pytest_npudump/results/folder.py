@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.results.entry import SESSION, Entry, ResultsError, line_of, parse_line
+from pytest_npudump.results.entry import LINES, SESSION, Entry, ResultsError, line_of, parse_line
 from pytest_npudump.storage.atomic import held, lock_file, write_whole
 from pytest_npudump.storage.regular_file import read_regular
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-LINES = "results.jsonl"
 RECORDS = "records"
 _LOCK_SECONDS = 60
 _SHOWN = 6

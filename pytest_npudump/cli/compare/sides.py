@@ -13,7 +13,7 @@ from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.records import TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError, RequestError
-from pytest_npudump.results.folder import LINES
+from pytest_npudump.results.entry import LINES
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:

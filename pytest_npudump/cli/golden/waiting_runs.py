@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.excerpt import first_of
 from pytest_npudump.request import matches_any
-from pytest_npudump.results.entry import ResultsError
-from pytest_npudump.results.folder import LINES, ResultsFolder
+from pytest_npudump.results.entry import LINES, ResultsError
+from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.pending_run import Pending, pending_of
 from pytest_npudump.results.terms import terms_at
 
