@@ -37,6 +37,7 @@ class Source:
             none, so that the two have nothing to do with each other.
         known: whether all that feeds it is known; where it is not, it may have a cause that is not seen.
         cycle: whether it is fed by what it feeds, so that none of these is before the others.
+        fed: whether any tensor that was compared feeds it.
     """
 
     key: TensorKey
@@ -47,6 +48,7 @@ class Source:
     behind: TensorKey | None = None
     known: bool = True
     cycle: bool = False
+    fed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -148,6 +150,7 @@ def find_sources(
                 behind=graph.keys[origins.sources[_lowest(before)]] if before else None,
                 known=at not in origins.doubtful,
                 cycle=at in origins.cycles,
+                fed=bool(graph.parents[at]),
             )
         )
     unplaced = tuple(graph.keys[at] for at in origins.unplaced)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.excerpt import first_of
 
 if TYPE_CHECKING:
+    from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
 
@@ -52,6 +53,12 @@ def _begins(source: Source) -> str:
         f"first outside: {source.key}; the change begins at {source.begins} ({source.share:.2g} of what is "
         f"allowed)"
     )
+
+
+def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:
+    """Whether what feeds the first divergence is known and was compared; nothing before it fails."""
+    at_first = [source for source in sources.found if source.key == first.key] if sources and first else []
+    return any(source.known and source.fed and not source.cycle for source in at_first)
 
 
 def more_sources(sources: Sources | None, shown: TensorKey) -> str:

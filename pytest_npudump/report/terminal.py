@@ -11,7 +11,7 @@ from pytest_npudump.excerpt import cut
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.isolated import isolated_lines
-from pytest_npudump.report.origins import more_sources, source_lines
+from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
 from pytest_npudump.report.tensor_findings import finding_lines
@@ -139,8 +139,9 @@ def _comparison_lines(outcome: Outcome, rows: int, *, brief: bool) -> list[str]:
     comparison = outcome.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
+    feeds_seen = feeds_are_seen(outcome.sources, comparison.first)
     lines = [
-        f"first:      {explain_first(comparison)}",
+        f"first:      {explain_first(comparison, feeds_seen=feeds_seen)}",
         f"golden:     {len(failing)} of {comparison.expected} tensors fail against {shown(outcome.golden)}",
     ]
     lines[1:1] = [*source_lines(outcome.sources, brief=brief), *_first_change(outcome)]

@@ -69,12 +69,17 @@ def origin_of(first: Verdict | None, compared: Iterable[str]) -> str:
     return LAYER if any(execution(key) == fed for key in inputs) else UNSEEN
 
 
-def explain_first(comparison: Comparison) -> str:
-    """One sentence on the first divergence and its origin; "" where nothing diverges."""
+def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
+    """One sentence on the first divergence and its origin; "" where nothing diverges.
+
+    Args:
+        comparison: of both sides.
+        feeds_seen: whether the outputs that feed it are known, and both sides have them.
+    """
     first = comparison.first
     if first is None:
         return ""
-    words = _explained(comparison, first)
+    words = _explained(comparison, first, feeds_seen=feeds_seen)
     if not draws_random(first.op_type):
         return words
     return (
@@ -83,7 +88,7 @@ def explain_first(comparison: Comparison) -> str:
     )
 
 
-def _explained(comparison: Comparison, first: Verdict) -> str:
+def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> str:
     key = first.key
     tensor = f"{key.io} {key.slot} of {key.layer}"
     differs = f"{tensor} is the first tensor that differs"
@@ -101,6 +106,7 @@ def _explained(comparison: Comparison, first: Verdict) -> str:
         )
     on_both = "" if comparison.failing[0] is first else " that both sides have"
     inputs = "" if _inputs_dumped(comparison, key) else "; its own inputs were not dumped"
+    inputs = ", what feeds it included" if feeds_seen else inputs
     return f"{differs}; every tensor dumped before it{on_both} agrees{inputs}"
 
 

@@ -66,6 +66,7 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
     failed(project, "-rf").stdout.fnmatch_lines(
         [
             "npudump: left/a (Mul output.0) differs: *; 1 other source: right/b",
+            "first:      output 0 of left/a is the first tensor * before it agrees, what feeds it included",
             "sources:    2 sources: left/a:output.0 (explains 4 of 6), right/b:output.0 (explains 3 of 6)",
             "FAILED * npudump: left/a *",
         ]
@@ -152,7 +153,7 @@ def test_layers_that_are_not_dumped_are_looked_through(project: Project) -> None
     text = project.golden.read_text()
     assert text.endswith("  left/a < -\n  right/a < -\n  both < left/a:output.0 right/a:output.0\n")
     write(project, left_a=0.1, right_b=0.1)
-    failed(project)
+    failed(project).stdout.fnmatch_lines(["*dumped before it agrees; its own inputs were not dumped"])
     assert found(project) == [("left/a:output.0", 2)]
 
 
