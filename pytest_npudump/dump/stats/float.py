@@ -105,7 +105,7 @@ class Kernel(ABC):
             found = self._measure_finite(kept.values, low, high)
         else:
             found = Measured(kept.values, low, high, self._zeros(kept.values), 0.0, 0.0)
-        ends = kept.ends(low, high, found.zero, self.largest)
+        ends = kept.ends(low, high, found.zero, self._buffers)
         return found._replace(
             low=None if ends is None else ends[0],
             high=None if ends is None else ends[1],
@@ -202,16 +202,22 @@ class Cleared(NamedTuple):
         """How many elements were cleared."""
         return self.nan + self.neg_inf + self.pos_inf
 
-    def ends(self, low: float, high: float, zero: int, largest: int) -> tuple[float, float] | None:
+    def ends(self, low: float, high: float, zero: int, buffers: Buffers) -> tuple[float, float] | None:
         """The extremes of the finite elements, given those of ``values`` and how many are 0 there.
 
         None where no element is finite.
         """
         if zero > self.special or low < 0 < high:
             return low, high
-        codes = self.values.view(_CODES[self.values.itemsize][0])
-        kept = self.values[np.flatnonzero(codes)]
-        return extremes(kept, largest) if kept.size else None
+        _, unsigned, _ = _CODES[self.values.itemsize]
+        codes = self.values.view(unsigned)
+        shifted = buffers.array("shifted", codes.size, unsigned)
+        np.subtract(codes, 1, out=shifted)  # the 0 of what was cleared becomes the largest code
+        least = int(np.minimum.reduce(shifted)) + 1
+        if least > np.iinfo(unsigned).max:
+            return None
+        nearest = float(np.array(least, unsigned).view(self.values.dtype))  # to 0, as all have one sign
+        return (low, nearest) if low < 0 else (nearest, high)
 
 
 def cleared(chunk: np.ndarray, infinity: int, buffers: Buffers) -> Cleared:

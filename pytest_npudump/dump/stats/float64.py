@@ -53,7 +53,7 @@ class Float64:
         self.totals.add_special(kept.nan, kept.neg_inf, kept.pos_inf)
         low, high = float(np.minimum.reduce(kept.values)), float(np.maximum.reduce(kept.values))
         zero = int(chunk.size - np.count_nonzero(kept.values))
-        ends = kept.ends(low, high, zero, _LARGEST)
+        ends = kept.ends(low, high, zero, scratch_buffers())
         if ends is None:
             self.totals.count += chunk.size
             return

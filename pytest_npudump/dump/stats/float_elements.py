@@ -1,4 +1,4 @@
-"""The elements of any type of a dump as float32 or float64, for sums that BLAS computes."""
+"""The elements of any type of a dump as int16, float32 or float64, for sums under signs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 _HALVES = {"float16": FLOAT16, "bfloat16": BFLOAT16}
 _BYTE = 8
+_PAIRED = 1 << 14
+"""Codes of 8 bits from which on two are looked up at a time."""
 _EXACT_BYTES = 2
-"""Integers of up to so many bytes add up exactly in columns of 32 float32."""
+"""Integers of up to so many bytes add up exactly in columns of 34 float32, those of one byte in int16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,15 @@ class Elements:
     Attributes:
         unit: numpy type that a piece is viewed as.
         per_unit: elements in one unit.
-        floats: what elements are converted to: float32 where it holds them, else float64.
+        columns: what elements are converted to, and added up in: int16 for integers of 8 bits, else float32
+            where it holds them, else float64.
         values: the first so many elements of units of shape (n,), in an array of any numeric type.
         half: the type of 16 bits that is taken apart by shifts; None for others.
     """
 
     unit: np.dtype
     per_unit: int
-    floats: type[np.float32 | np.float64]
+    columns: type[np.int16 | np.float32 | np.float64]
     values: Callable[[np.ndarray, int], np.ndarray]
     half: HalfType | None = None
 
@@ -49,7 +52,7 @@ class Elements:
         return 1 if self.half is None else 2
 
     def fill(self, units: np.ndarray, count: int, out: np.ndarray) -> np.ndarray | None:
-        """Fill ``out``, of shape (n,) and of type ``floats``, with ``count`` elements and then with zeros.
+        """``count`` elements, then zeros, of shape (n,) and of type ``columns``: in ``out``, or an own array.
 
         Those of 16 bits come as :func:`~pytest_npudump.dump.stats.half.to_float32` has them, each other one
         first; n is even there. None where they hold NaN or infinities; those of other types come as such.
@@ -58,7 +61,10 @@ class Elements:
             if units.size < out.size:
                 units = np.concatenate([units[:count], np.zeros(out.size - count, units.dtype)])
             return None if extremes(units, self.half.largest) is None else to_float32(units, self.half, out)
-        np.copyto(out[:count], self.values(units, count), casting="unsafe")
+        found = self.values(units, count)
+        if found.size == out.size and found.dtype == out.dtype:
+            return found
+        np.copyto(out[:count], found, casting="unsafe")
         out[count:] = 0
         return out
 
@@ -88,7 +94,9 @@ def array_elements(dtype: np.dtype) -> Elements:
         part = np.dtype(f"f{dtype.itemsize // 2}")
         return Elements(part, 1, part.type, _plain)
     if dtype.kind == "b":
-        return Elements(np.dtype(np.uint8), 1, np.float32, _plain)
+        return Elements(np.dtype(np.uint8), 1, np.int16, _plain)
+    if dtype.kind in "iu" and dtype.itemsize == 1:
+        return Elements(dtype, 1, np.int16, _plain)
     if dtype.kind in "iu" or dtype.name in {"float32", "float64"}:
         small = dtype.name == "float32" or dtype.itemsize <= _EXACT_BYTES
         return Elements(dtype, 1, np.float32 if small else np.float64, _plain)
@@ -123,6 +131,16 @@ def _looked_up(table: np.ndarray) -> Elements:
     """Elements of a type of 8 bits whose 256 values are given."""
 
     def values(units: np.ndarray, count: int) -> np.ndarray:
-        return table.take(units[:count])
+        if count % 2 or count < _PAIRED:
+            return table.take(units[:count])
+        return _pairs(table.tobytes()).take(units[:count].view(np.uint16)).view(np.float32)
 
     return Elements(np.dtype(np.uint8), 1, np.float32, values)
+
+
+@lru_cache(maxsize=4)
+def _pairs(table: bytes) -> np.ndarray:
+    """The float32 of each two codes, as one number of 64 bits: of shape (65536,)."""
+    values = np.frombuffer(table, np.float32)
+    codes = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
+    return values.take(codes).view(np.uint64)

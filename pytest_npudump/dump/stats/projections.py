@@ -12,7 +12,7 @@ A block of 16,384 elements is 34 rows of 496, of which the last one has 16. Its 
 signs of their places, row after row; what comes out is added up under the signs of the columns, in float64,
 and so are the blocks. The columns
 
-* of integers of up to 16 bits are exact in float32;
+* of integers of up to 16 bits are exact, in int16 or float32;
 * of floats of up to 32 bits are added up in float32: a projection errs by at most 2e-6 of the sum of the
   elements' magnitudes, and as rounding errors are of either sign, by some 1e-7 of the l2norm. The order of
   these additions is given, so that processors agree on them;
@@ -28,24 +28,21 @@ Processors may differ in the last digits of float64, where BLAS adds up the colu
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
 from pytest_npudump.dump.bytes.chunks import CHUNK_BYTES, c_order_chunks, chunks
+from pytest_npudump.dump.stats.column_sums import column_products, column_sums, padded
 from pytest_npudump.dump.stats.float_elements import array_elements, raw_elements
 from pytest_npudump.dump.stats.mask_values import marks_of
 from pytest_npudump.dump.stats.signs import (
     BLOCK,
-    COLUMNS,
     NEAR,
     PROJECTIONS,
     block_signs,
-    column_signs,
     near_signs,
-    place_signs,
 )
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
@@ -55,6 +52,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_npudump.dump.stats.float_elements import Elements
+
+_LOOKED_UP = 16
+"""Blocks of bytes that are looked up at a time: as 1 MiB of float32 they stay in a core's cache."""
 
 
 def project(array: np.ndarray) -> tuple[float, ...]:
@@ -169,7 +169,7 @@ class Projector:
         if values is None or values.size % lanes:
             self._take(units)
             return
-        columns = _column_sums(values.reshape(lanes, -1)[:, : units.size // lanes])
+        columns = column_sums(values.reshape(lanes, -1)[:, : units.size // lanes])
         if not self._take_columns(columns, units.size):
             self._take(units)
 
@@ -179,6 +179,11 @@ class Projector:
         if count <= NEAR:
             self._take_near(units, count)
             return
+        together = _LOOKED_UP * self._units
+        if units.size > together and units.dtype == np.uint8 and self._elements.columns is np.float32:
+            for start in range(0, units.size, together):
+                self._take(units[start : start + together])
+            return
         columns = self._column_sums(units, count)
         if columns is not None and self._take_columns(columns, count):
             return
@@ -186,11 +191,11 @@ class Projector:
             for start in range(0, units.size, self._units):
                 self._take(units[start : start + self._units])
             return
-        values = self._elements.wide(units, count, _padded(count))
+        values = self._elements.wide(units, count, padded(count))
         values[~np.isfinite(values)] = 0
-        narrow = values.astype(self._elements.floats, copy=False)
-        if not self._take_columns(_column_sums(narrow[np.newaxis]), count):
-            self._take_sums(_column_products(_column_sums(values[np.newaxis])), count)
+        narrow = values.astype(self._elements.columns, copy=False)
+        if not self._take_columns(column_sums(narrow[np.newaxis]), count):
+            self._take_sums(column_products(column_sums(values[np.newaxis])), count)
 
     def _take_near(self, units: np.ndarray, count: int) -> None:
         """Take the last elements of a tensor, up to ``NEAR`` of them."""
@@ -202,17 +207,17 @@ class Projector:
         self._take_sums(sums[np.newaxis], count)
 
     def _column_sums(self, units: np.ndarray, count: int) -> NDArray[np.floating] | None:
-        """As :func:`_column_sums`; None, or not finite, where an element is not, or sums leave the range."""
-        kind, size = self._elements, _padded(count)
-        if units.dtype == kind.floats and count == size:
-            return _column_sums(units[np.newaxis])
-        room = scratch_buffers().floats("projected", size * np.dtype(kind.floats).itemsize // 4)
-        values = kind.fill(units, count, room.view(kind.floats))
-        return None if values is None else _column_sums(values.reshape(kind.lanes, -1))
+        """As :func:`column_sums`; None, or not finite, where an element is not, or sums leave the range."""
+        kind, size = self._elements, padded(count)
+        if units.dtype == kind.columns and count == size:
+            return column_sums(units[np.newaxis])
+        room = scratch_buffers().floats("projected", size * np.dtype(kind.columns).itemsize // 4)
+        values = kind.fill(units, count, room.view(kind.columns))
+        return None if values is None else column_sums(values.reshape(kind.lanes, -1))
 
     def _take_columns(self, columns: NDArray[np.floating], count: int) -> bool:
         """Take ``count`` elements, whose blocks have these sums of columns; False where one is not finite."""
-        sums = _column_products(columns)
+        sums = column_products(columns)
         if _finite(sums):
             self._take_sums(sums, count)
             return True
@@ -236,15 +241,6 @@ class Projector:
         self._found.clear()
 
 
-def _column_products(columns: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The sums of blocks whose columns have these sums, (blocks, 8), not finite where one of a column is not.
-
-    One product a block, so that its result does not depend on the blocks that come with it.
-    """
-    wide = columns.astype(np.float64, copy=False)
-    return np.asarray(np.matmul(column_signs(), wide[:, :, np.newaxis])[:, :, 0])
-
-
 def array_projector(dtype: np.dtype, count: int) -> Projector:
     """Projections of the ``count`` elements of a numpy array.
 
@@ -261,40 +257,3 @@ def raw_projector(dtype: str, count: int) -> Projector:
 
 def _finite(sums: NDArray[np.floating]) -> bool:
     return bool(np.logical_and.reduce(np.isfinite(sums), axis=None))
-
-
-def _padded(count: int) -> int:
-    """Elements of the rows of a block, or of the blocks, that hold so many."""
-    whole = count - count % BLOCK
-    return whole + min(-(-(count - whole) // COLUMNS) * COLUMNS, BLOCK)
-
-
-def _column_sums(lanes: np.ndarray) -> NDArray[np.floating]:
-    """The sums of the columns of blocks under the signs of their places, of shape (blocks, COLUMNS).
-
-    Args:
-        lanes: float32 or float64 of shape (1, n), the elements, or of shape (2, n), each other one and those
-            between: whole blocks, or some rows of one.
-    """
-    columns = COLUMNS // len(lanes)
-    blocks = max(lanes.shape[1] * len(lanes) // BLOCK, 1)
-    found = []
-    for lane, signs in zip(
-        lanes.reshape(len(lanes), blocks, -1), _place_signs(len(lanes), lanes.dtype), strict=True
-    ):
-        size = lane.shape[1]
-        rows = size // columns
-        whole = rows * columns
-        sums = np.einsum(
-            "brc,rc->bc", lane[:, :whole].reshape(blocks, rows, columns), signs[:whole].reshape(rows, columns)
-        )
-        if whole < size:
-            sums[:, : size - whole] += lane[:, whole:] * signs[whole:size]
-        found.append(sums)
-    return found[0] if len(found) == 1 else np.stack(found, axis=-1).reshape(blocks, COLUMNS)
-
-
-@lru_cache(maxsize=4)
-def _place_signs(lanes: int, dtype: np.dtype) -> NDArray[np.floating]:
-    """The signs of places, of shape (lanes, BLOCK / lanes)."""
-    return np.ascontiguousarray(place_signs().astype(dtype).reshape(-1, lanes).T)

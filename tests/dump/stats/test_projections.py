@@ -132,6 +132,12 @@ def test_integers_are_exact(array: np.ndarray) -> None:
     assert list(project(array)) == truth(array.tolist())
 
 
+@pytest.mark.parametrize(("dtype", "code"), [(np.uint8, 255), (np.int8, -128), (np.uint16, 65_535)])
+def test_columns_of_the_largest_integers_do_not_overflow(dtype: type, code: int) -> None:
+    alike = np.where(SIGNS[0] > 0, code, 0).astype(dtype)  # all that the first projection adds
+    assert project(alike) == tuple(SIGNS[:, alike != 0].sum(axis=1) * code)
+
+
 @pytest.mark.parametrize("dtype", [*FLOATS, np.int8, np.int32, np.bool_])
 @given(data=st.data())
 def test_result_does_not_depend_on_the_pieces(dtype: type, data: st.DataObject) -> None:

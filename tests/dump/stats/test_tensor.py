@@ -135,6 +135,18 @@ def test_one_special_value_anywhere(special: float, dtype: Any, place: int) -> N
     _assert_close(tensor_stats(array), _truth(array), array)
 
 
+@pytest.mark.parametrize("special", [math.nan, -math.inf])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("zeros", [0, 1])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_mask_over_elements_of_one_sign(special: float, dtype: Any, zeros: int, sign: int) -> None:
+    values = np.random.default_rng(7).standard_normal(100_001)
+    array = (sign * (np.abs(values) + 0.5)).astype(dtype)
+    array[values > 0] = special
+    array[100_000 - zeros : 100_000] = -0.0
+    _assert_close(tensor_stats(array), _truth(array), array)
+
+
 @pytest.mark.parametrize("value", [0.1, 3.3e38, 1e-38, 1e-45, 2e19, 9.9e17, 1.01e17, 9.9e16, 1e-20])
 def test_sums_in_float32_stay_within_the_stated_bound(value: float) -> None:
     array = np.full(1 << 20, value, np.float32)
