@@ -3,13 +3,17 @@
 Ratios of processor time of both together, in the one pass that a dump is read in, to the statistics alone;
 medians of paired rounds. Set OPENBLAS_NUM_THREADS=1.
 
-The first table is of tensors in files, as a dump has them, the second one of arrays in memory. ``mask`` is a
-half of -inf, ``NaN`` one in a hundred thousand.
+The first table is of tensors in files, as a dump has them, the second one of arrays in memory, the third one
+of the whole command ``npudump stats`` on a dump of many files. ``mask`` is a half of -inf, ``NaN`` one in a
+hundred thousand.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
+from samples import STAMP, STEP, write_tensor
 
 from pytest_npudump.dump.bytes.chunks import chunks
 from pytest_npudump.dump.records import Payload
@@ -35,6 +40,10 @@ _SIZES = (1_000, 20_000, 300_000, 8_388_608)
 _ROUNDS = 21
 _ELEMENTS_A_ROUND = 1_000_000
 _MANY = 500
+_DUMPS = ((256, 2_000), (1_000, 2_000), (20_000, 1_000), (300_000, 200))
+"""Elements of a tensor, and tensors."""
+_COMMANDS = 5
+_START = "import sys; from pytest_npudump.cli import main; sys.exit(main())"
 
 
 def in_memory(array: np.ndarray, *, projections: bool) -> None:
@@ -106,6 +115,31 @@ def _of_files(folder: Path) -> Iterator[tuple[str, Callable[[bool], object], int
     yield f"{_MANY} tensors of 1 to 64 float32", read_all, _MANY * 32
 
 
+def _command(tree: Path, *options: str) -> float:
+    """Seconds of the processor for the statistics of a dump."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", _START, "stats", str(tree), "--executor", "serial", "--json", "-", *options],
+        stdout=subprocess.DEVNULL,
+    )
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return usage.ru_utime + usage.ru_stime
+
+
+def _of_dumps(folder: Path) -> Iterator[str]:
+    for size, count in _DUMPS:
+        for name, array in _arrays(size):
+            tree = folder / f"{name}-{size}"
+            for number in range(count):
+                path = tree / STEP / f"Relu.relu_{number}.{number}.3.{STAMP + number}"
+                write_tensor(path, f"relu_{number}", array)
+            rounds = [(_command(tree), _command(tree, "--projections")) for _ in range(_COMMANDS)]
+            ratio = median(both / alone for alone, both in rounds)
+            yield f"{name:14}{count} files of {size} elements: x {ratio:.2f}\n"
+            shutil.rmtree(tree)
+
+
 def _of_arrays() -> Iterator[tuple[str, Callable[[bool], object], int]]:
     for size in _SIZES:
         for name, array in _arrays(size):
@@ -121,6 +155,8 @@ def main() -> None:
                 lines.setdefault(name, []).append(_words(function, size))
             sys.stdout.write(f"{title}\n")
             sys.stdout.writelines(f"{name:14}{', '.join(words)}\n" for name, words in lines.items())
+        sys.stdout.write("commands\n")
+        sys.stdout.writelines(_of_dumps(Path(folder)))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 from pytest_npudump.dump.files.container.proto import dump_data_class
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.store import write_golden
 
@@ -25,7 +26,6 @@ TENSORS = 200
 TENSOR_BYTES = 4 << 20
 CSV_FILES = 10_000
 ROWS = 20_000
-NUMBERS = {np.dtype(np.float32): 1, np.dtype(np.float16): 2}
 STAMP = 1795228705872229
 STEP = "20261120080910/0/model/1/0"
 HEADER = (
@@ -42,7 +42,8 @@ def write_tensor(path: Path, name: str, array: np.ndarray, repeats: int = 1) -> 
     """Write one dump file with one output, ``array`` several times over; return the offset of the data."""
     message: Any = dump_data_class()(version="2.0", dump_time=STAMP, op_name=name)
     tensor = message.output.add()
-    tensor.data_type, tensor.format, tensor.size, tensor.address = NUMBERS[array.dtype], 2, array.nbytes, 4096
+    tensor.data_type, tensor.format = BY_NAME[array.dtype.name].proto, 2
+    tensor.size, tensor.address = array.nbytes, 4096
     tensor.size *= repeats
     tensor.shape.dim.extend((repeats, *array.shape))
     header = message.SerializeToString()

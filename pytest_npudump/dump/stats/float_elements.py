@@ -38,6 +38,7 @@ class Elements:
             where it holds them, else float64.
         values: the first so many elements of units of shape (n,), in an array of any numeric type.
         half: the type of 16 bits that is taken apart by shifts; None for others.
+        table: the values of a type of 8 bits, float32 of shape (256,); None for others.
     """
 
     unit: np.dtype
@@ -45,6 +46,7 @@ class Elements:
     columns: type[np.int16 | np.float32 | np.float64]
     values: Callable[[np.ndarray, int], np.ndarray]
     half: HalfType | None = None
+    table: np.ndarray | None = None
 
     @property
     def lanes(self) -> int:
@@ -52,7 +54,7 @@ class Elements:
         return 1 if self.half is None else 2
 
     def fill(self, units: np.ndarray, count: int, out: np.ndarray) -> np.ndarray | None:
-        """``count`` elements, then zeros, of shape (n,) and of type ``columns``: in ``out``, or an own array.
+        """Fill ``out``, of shape (n,) and of type ``columns``, with ``count`` elements and then with zeros.
 
         Those of 16 bits come as :func:`~pytest_npudump.dump.stats.half.to_float32` has them, each other one
         first; n is even there. None where they hold NaN or infinities; those of other types come as such.
@@ -61,10 +63,11 @@ class Elements:
             if units.size < out.size:
                 units = np.concatenate([units[:count], np.zeros(out.size - count, units.dtype)])
             return None if extremes(units, self.half.largest) is None else to_float32(units, self.half, out)
-        found = self.values(units, count)
-        if found.size == out.size and found.dtype == out.dtype:
-            return found
-        np.copyto(out[:count], found, casting="unsafe")
+        if self.table is not None and count >= _PAIRED and not count % 2:
+            pairs = _pairs(self.table.tobytes())
+            pairs.take(units[:count].view(np.uint16), out=out[:count].view(np.uint64), mode="clip")
+        else:
+            np.copyto(out[:count], self.values(units, count), casting="unsafe")
         out[count:] = 0
         return out
 
@@ -131,11 +134,9 @@ def _looked_up(table: np.ndarray) -> Elements:
     """Elements of a type of 8 bits whose 256 values are given."""
 
     def values(units: np.ndarray, count: int) -> np.ndarray:
-        if count % 2 or count < _PAIRED:
-            return table.take(units[:count])
-        return _pairs(table.tobytes()).take(units[:count].view(np.uint16)).view(np.float32)
+        return table.take(units[:count])
 
-    return Elements(np.dtype(np.uint8), 1, np.float32, values)
+    return Elements(np.dtype(np.uint8), 1, np.float32, values, table=table)
 
 
 @lru_cache(maxsize=4)
