@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import ConfigError
@@ -33,7 +34,7 @@ class Case:
         goldens: its golden files.
         tolerances: what its statistics may differ by.
         directory: where its dumps and reports go.
-        progress: called with (files read, files in all) while a dump is read; None for nobody.
+        progress: called with (what is being done, steps done, steps in all); None for nobody.
         reference: the ONNX model its layers are compared with; None without one.
         graph: the file that tells which tensor feeds which; None where only what ran does.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
@@ -48,12 +49,16 @@ class Case:
     goldens: Goldens
     tolerances: Tolerances
     directory: Path
-    progress: Callable[[int, int], None] | None = None
+    progress: Callable[[str, int, int], None] | None = None
     reference: Reference | None = None
     graph: Path | None = None
     exchange: Exchange | None = None
     isolated: bool = False
     probing: bool = False
+
+    def steps_of(self, what: str) -> Callable[[int, int], None] | None:
+        """What is called with (steps done, steps in all) of one piece of work; None for nobody."""
+        return None if self.progress is None else partial(self.progress, what)
 
 
 def make_folder(case: Case) -> None:

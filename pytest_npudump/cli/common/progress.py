@@ -1,10 +1,10 @@
-"""A progress bar on standard error for work that takes longer than a second, on a terminal only."""
+"""Long work shows itself on standard error: by a bar on a terminal, elsewhere by a line a minute."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from threading import Lock, Timer
+from threading import Event, Lock, Thread, Timer
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from rich.progress import Progress, TaskID
+    from typing_extensions import Self
 
 PATIENCE = 1.0
 """Seconds before a bar is shown."""
+SILENCE = 60.0
+"""Seconds between two lines where there is no terminal."""
 
 
 class _Bar:
@@ -58,11 +61,41 @@ class _Bar:
                 self._bar[0].stop()
 
 
+class _Lines:
+    """Tells in whole lines how far the work is, for logs that somebody reads while it goes on."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._reached = (0, 0)
+        self._ended = Event()
+        self._thread = Thread(target=self._tell, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def update(self, done: int, total: int) -> None:
+        """Take ``done`` of ``total`` steps."""
+        self._reached = (done, total)
+
+    def _tell(self) -> None:
+        while not self._ended.wait(SILENCE):
+            done, total = self._reached
+            if sys.stderr is not None:
+                sys.stderr.write(f"npudump: {self._what}{f': {done} of {total}' if total else ''}\n")
+                sys.stderr.flush()
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Give a function to call with (steps done, steps in all); ``what`` is shown before the bar."""
     if not (_is_terminal(sys.stdout) and _is_terminal(sys.stderr)):
-        yield _ignore
+        with _Lines(what) as lines:
+            yield lines.update
         return
     bar = _Bar(what)
     timer = Timer(PATIENCE, bar.show)
@@ -92,10 +125,6 @@ class Tally:
             self._done += done - self._pieces.get(piece, 0)
             self._pieces[piece] = done
             self._report(self._done, self._total)
-
-
-def _ignore(_done: int, _total: int) -> None:
-    """Nobody is looking."""
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

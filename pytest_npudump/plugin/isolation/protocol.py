@@ -13,6 +13,7 @@ from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
 from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS, conclude, how_it_stopped
 from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, RESULT
+from pytest_npudump.plugin.terminal.progress import announce_run
 from pytest_npudump.regression.case import delete_dumps, make_folder
 from pytest_npudump.regression.case_state import CaseState
 from pytest_npudump.regression.run.unwritten import looks_for_unwritten
@@ -62,10 +63,10 @@ class Isolated:
             return [*first.reports[:-2], self._concluded(first), self._failed_end(first)]
         abandoned = [report for report in first.reports if report.failed]
         try:
-            second = self._run(2)
+            second = self._run(2, first)
             while second.again and second.complete and not second.death:
                 abandoned = abandoned or [report for report in second.reports if report.failed]
-                first, second = second, self._run(second.task.run + 1)
+                first, second = second, self._run(second.task.run + 1, second)
         except INTERRUPTIONS as stop:
             self._log_first(first, abandoned, stop)
             raise
@@ -81,7 +82,9 @@ class Isolated:
         for report in failed:
             self.item.ihook.pytest_runtest_logreport(report=report)
 
-    def _run(self, number: int) -> ChildRun:
+    def _run(self, number: int, before: ChildRun | None = None) -> ChildRun:
+        if before is not None:
+            announce_run(self.item, number, before.reports)
         run = run_child(self.item, self.test, number)
         self.runtime.learn(run.producer)
         if self.item.config.getoption("capture") == "no":

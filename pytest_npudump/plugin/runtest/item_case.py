@@ -56,7 +56,7 @@ def session_in_child(item: pytest.Item, runtime: Runtime, context: Context, chil
         rearranged = runtime.rearrange_memory()
     if child.task.run == 0 and not rearranged:
         pytest.skip("npudump: only on a CPU are outputs looked for that nothing writes")
-    session = CaseSession(replace(case, isolated=True, probing=child.task.run == 0))
+    session = CaseSession(replace(case, isolated=True, probing=child.task.run == 0, progress=None))
     if child.task.run > 1:
         session.resume(child.judged())
     return session

@@ -19,6 +19,7 @@ from pytest_npudump.plugin.runtest.item_state import (
     only_setup,
     will_run_again,
 )
+from pytest_npudump.plugin.terminal.progress import announce_run
 from pytest_npudump.runtime.external.processes import interruptible
 
 if TYPE_CHECKING:
@@ -50,8 +51,10 @@ def run_here(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
                 report.user_properties[:] = item.user_properties
             return first + _left(item, nextitem)
         with interruptible():
+            announce_run(item, 2, first)
             _attempt(item, nextitem, properties, second)
             while test.state.wants_second_run and may_run_again(item) and second[0].passed:
+                announce_run(item, len(test.state.attempts) + 1, second)
                 first = first if _abandoned(first) else second.copy()
                 second.clear()
                 _attempt(item, nextitem, properties, second)

@@ -42,7 +42,7 @@ def read_run(case: Case, attempt: Attempt, golden: Golden | None = None) -> Dump
     """
     activity = case.runtime.activity
     try:
-        dump = attempt.read(case.progress)
+        dump = attempt.read(case.steps_of("reading the dump"))
         if golden is not None and is_printed(case.request, golden.table):
             dump = as_recorded(dump, attempt.read(acl=True), golden.table)
     except DumpError as error:

@@ -119,11 +119,13 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
 
 def _read(case: Case, first: FirstRun, attempt: Attempt) -> Dump:
     """Read the second run's dump, under the first one's names; its statistics are defined as that one's."""
-    comparison = first.outcome.comparison
+    comparison, told = first.outcome.comparison, case.steps_of("reading the second dump")
     if comparison is not None and is_printed(case.request, comparison.golden):
-        dump = as_recorded(attempt.read(case.progress), attempt.read(acl=True), comparison.golden)
+        dump = as_recorded(
+            attempt.read(case.steps_of("reading the second dump")), attempt.read(acl=True), comparison.golden
+        )
     else:
-        dump = attempt.read(case.progress, acl=_was_text(first))
+        dump = attempt.read(told, acl=_was_text(first))
     if first.part:
         dump = by_rank(dump).get(first.part, dump)
     if first.dump is not None:
@@ -183,9 +185,12 @@ def _findings(
     disagreements = _disagreements(case, first, failing, records)
     numerics = first.outcome.numerics
     tolerances = case.tolerances.under(numerics.bounds) if numerics is not None else case.tolerances
-    return tuple(
-        _finding(tolerances, key, records.get(str(key.sanitised)), disagreements, tensors) for key in failing
-    )
+    found, told = [], case.steps_of("comparing the tensors of the second run")
+    for number, key in enumerate(failing, 1):
+        found.append(_finding(tolerances, key, records.get(str(key.sanitised)), disagreements, tensors))
+        if told is not None:
+            told(number, len(failing))
+    return tuple(found)
 
 
 def _disagreements(

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,10 +92,25 @@ def test_output_survives_a_narrow_encoding(tmp_path: Path, dump_file: Run) -> No
     assert r"\u5c42/relu" in done.stdout
 
 
-def test_no_bar_is_drawn_where_output_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_output_is_no_terminal_long_work_tells_of_itself_in_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0)
-    with progress.progress("reading") as report:
-        assert report is progress._ignore
+    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    told = ""
+    with progress.progress("reading dump") as report:
+        report(3, 7)
+        while not told:
+            time.sleep(0.01)
+            told = capsys.readouterr().err
+    assert set(told.splitlines()) == {"npudump: reading dump: 3 of 7"}
+    assert capsys.readouterr().out == ""
+
+
+def test_short_work_says_nothing_where_output_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.progress("reading dump") as report:
+        report(7, 7)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_bar_is_drawn_on_a_terminal_once_work_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,97 @@
+"""What long work shows on a real terminal, and in a log."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.plugin.terminal import progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Project
+
+IMPATIENT = """
+from pytest_npudump.plugin.terminal import progress
+progress.PATIENCE = progress.SILENCE = 0.0
+"""
+
+
+def on_a_terminal(folder: Path, *options: str) -> str:
+    """Run pytest in a project, where its output is a terminal; what was drawn there."""
+    here, there = os.openpty()
+    words = ["-p", "no:cacheprovider", "--npudump-runtime=emulator", "--npudump-dump-dir=dumps", *options]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "PYTEST_ADDOPTS": ""}
+    environment.pop("CI", None)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *words],
+        cwd=folder,
+        stdin=there,
+        stdout=there,
+        stderr=there,
+        env=environment,
+    )
+    os.close(there)
+    drawn = b""
+    try:
+        while piece := os.read(here, 1 << 16):
+            drawn += piece
+    except OSError:  # how Linux tells that the other side is closed
+        pass
+    os.close(here)
+    child.wait()
+    return drawn.decode()
+
+
+@pytest.fixture
+def failing(project: Project) -> Project:
+    """A project whose test fails, and dumps tensors in a second run."""
+    project.marked()
+    project.record()
+    project.model(change=0.5)
+    return project
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "SILENCE", 0.0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no pseudo terminals here")
+@pytest.mark.parametrize("options", [(), ("-s",), ("-v",), ("--npudump-isolation=process",)])
+def test_a_terminal_shows_each_step_of_a_failing_test_in_one_line(
+    failing: Project, options: tuple[str, ...]
+) -> None:
+    failing.path.joinpath("conftest.py").write_text(IMPATIENT)
+    drawn = on_a_terminal(failing.path, *options)
+    assert "\rnpudump: run 2 of test_small.py::test_small" in drawn
+    if not options:
+        assert "\rnpudump: reading the dump, " in drawn
+        assert "\rnpudump: comparing the tensors of the second run, " in drawn
+    assert "1 failed" in drawn
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_log_has_whole_lines(failing: Project) -> None:
+    failing.run("--npudump-dump-dir=dumps").stdout.fnmatch_lines(
+        ["npudump: run 2 of test_small.py::test_small"], consecutive=True
+    )
+
+
+def test_quick_work_says_nothing(failing: Project) -> None:
+    shown = failing.run("--npudump-dump-dir=dumps").stdout
+    shown.no_fnmatch_line("npudump: run *")
+    shown.no_fnmatch_line("npudump: reading *")
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("options", [("-qq",), ("-p", "no:terminal"), ("-n1",)])
+def test_nothing_is_said_by_who_prints_nothing(failing: Project, options: tuple[str, ...]) -> None:
+    shown = failing.run("--npudump-dump-dir=dumps", *options).stdout
+    shown.no_fnmatch_line("npudump: run *")
