@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.columns import TensorColumns
 from pytest_npudump.dump.files.format import Job
+from pytest_npudump.dump.files.operator_csv.stats_columns import read_stats_columns
 from pytest_npudump.dump.files.stats_cells import DIGITS
-from pytest_npudump.dump.files.stats_csv.stats_columns import read_stats_columns
 from pytest_npudump.dump.reader_files import jobs_of, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
@@ -195,7 +195,7 @@ def _read(
 
 
 def _is_table(job: Job) -> bool:
-    return job.file.format == "stats_csv"
+    return job.file.format == "operator_csv"
 
 
 def _weight(job: Job) -> int:

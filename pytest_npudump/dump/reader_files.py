@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.files import BY_NAME
 from pytest_npudump.dump.files.format import Job
-from pytest_npudump.dump.files.stats_csv.reader import read_stats_csv
+from pytest_npudump.dump.files.operator_csv.reader import read_operator_csv
 from pytest_npudump.dump.parts import unique_parts
 from pytest_npudump.dump.tree.converted import by_record, source_of
 from pytest_npudump.errors import FormatError
@@ -26,21 +26,23 @@ def jobs_of(files: Sequence[DumpFile]) -> list[Job]:
     one record of a dump file.
     """
     files, converted = by_record(files)
-    tables = {} if not converted else {source_of(file): file for file in files if file.format == "stats_csv"}
+    tables = (
+        {} if not converted else {source_of(file): file for file in files if file.format == "operator_csv"}
+    )
     jobs = [Job(group[0], tables.pop(source_of(group[0]), None), tuple(group[1:])) for group in converted]
     taken = {job.csv for job in jobs}
     return [*_paired([file for file in files if file not in taken] if jobs else files), *jobs]
 
 
 def _paired(files: Sequence[DumpFile]) -> list[Job]:
-    listed = [file for file in files if file.format == "stats_csv"]
+    listed = [file for file in files if file.format == "operator_csv"]
     if not listed or len(listed) == len(files):
         return [Job(file) for file in files]
     tables = {(file.path.parent, file.name._replace(suffix="")): file for file in listed if file.name}
     jobs = [
         Job(file, tables.pop((file.path.parent, file.name), None) if file.name else None)
         for file in files
-        if file.format != "stats_csv"
+        if file.format != "operator_csv"
     ]
     return jobs + [Job(file) for file in tables.values()]
 
@@ -55,7 +57,7 @@ def read_job(
     format_ = BY_NAME[job.file.format]
     try:
         if job.csv is not None:
-            table = unique_parts(read_stats_csv(job.csv.path), job.csv.path)
+            table = unique_parts(read_operator_csv(job.csv.path), job.csv.path)
     except FormatError as error:
         problems.append(error)
     try:

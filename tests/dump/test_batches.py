@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor, ThreadPoolExecutor
+from threading import current_thread
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,8 +54,30 @@ def test_large_items_travel_alone() -> None:
 
 
 def test_without_an_executor_each_item_is_done_as_its_turn_comes() -> None:
-    found = run_batches(list, "abc", [1, 1, 1], None)
-    assert list(found) == [("a", ["a"]), ("b", ["b"]), ("c", ["c"])]
+    found = run_batches(list, "abc", [], None)
+    assert next(found) == ("a", ["a"])
+    assert list(found) == [("b", ["b"]), ("c", ["c"])]
+
+
+@given(st.lists(st.integers(0, 2 << 20), max_size=300))
+def test_without_an_executor_small_items_of_known_size_go_together(weights: list[int]) -> None:
+    items = list(range(len(weights)))
+    batches = [batch for batch, _ in run_batches(sum, items, weights, None)]
+    assert [item for batch in batches for item in batch] == items
+    for batch in batches:
+        assert len(batch) <= 64
+        assert sum(weights[item] for item in batch[:-1]) < 1 << 20
+    for batch in batches[:-1]:
+        assert len(batch) == 64 or sum(weights[item] for item in batch) >= 1 << 20
+
+
+@pytest.mark.parametrize(("count", "workers"), [(1, 2), (100, 1)])
+def test_a_thread_of_its_own_is_not_asked_for_what_this_one_does_as_well(count: int, workers: int) -> None:
+    with ThreadPoolExecutor(workers, thread_name_prefix="worker") as executor:
+        found = run_batches(
+            lambda _: current_thread().name, range(count), [1 << 30] * count, executor, workers
+        )
+        assert not any(name.startswith("worker") for _, name in found)
 
 
 def test_threads_are_not_used_for_nothing() -> None:

@@ -1,7 +1,7 @@
 """The file formats of a dump, a folder each; every reader raises ``FormatError`` with the file and the byte.
 
-Tensors: ``container`` and ``npy``. Statistics: ``stats_csv`` of one operator,
-``statistic_csv`` of a step. No tensors of the model: ``overflow`` records and ``core`` files. What other
+Tensors: ``container`` and ``npy``. Statistics: ``operator_csv`` of one operator (ACL dump), ``step_csv`` of
+a step (``statistic.csv``). No tensors of the model: ``overflow`` records and ``core`` files. What other
 packages read: ``offered``, by ``registry``. Beside the formats: ``mapping`` of long names,
 ``stats_cells`` of both tables, ``part_stats`` of files that tell none.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.files import container, core, npy, offered, overflow, statistic_csv, stats_csv
+from pytest_npudump.dump.files import container, core, npy, offered, operator_csv, overflow, step_csv
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.names import DumpName
 
 FORMATS: tuple[Format, ...] = (
-    statistic_csv.FORMAT,
-    stats_csv.FORMAT,
+    step_csv.FORMAT,
+    operator_csv.FORMAT,
     npy.FORMAT,
     overflow.FORMAT,
     core.FORMAT,

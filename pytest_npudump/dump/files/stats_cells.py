@@ -173,7 +173,7 @@ def parse_stats(cells: Sequence[str], dtype: str) -> Stats | None:
     count, high, low, avg, l2norm, nan, neg_inf, pos_inf, zero = cells
     if high in NO_VALUE and NO_VALUE.issuperset(cells):
         return None
-    extreme = extreme_parser(dtype)
+    extreme = _EXTREMES.get(dtype, parse_integer)
     # An empty cell, as of a column that the file has not, is told without a call.
     return Stats(
         parse_count(count) if count else None,

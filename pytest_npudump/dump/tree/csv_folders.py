@@ -83,7 +83,7 @@ class TableFolder:
     def files(self) -> Iterator[DumpFile]:
         """Yield the files one by one."""
         for name in self.names:
-            yield DumpFile(self.directory / name, self.place, parse_name(name), "stats_csv")
+            yield DumpFile(self.directory / name, self.place, parse_name(name), "operator_csv")
 
 
 def table_records(

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from pytest_npudump.dump.files.format import Format
 
-FORMAT = Format("statistic_csv", file_name="statistic.csv", part="statistics")
+FORMAT = Format("step_csv", file_name="statistic.csv", part="statistics")

@@ -88,18 +88,18 @@ class Header:
     unread: str
 
 
-def read_stats_csv(path: Path) -> tuple[StatsRow, ...]:
+def read_operator_csv(path: Path) -> tuple[StatsRow, ...]:
     """Read one operator's statistics: ``Stats`` carries 6 significant digits, integers are exact.
 
     Raises:
         FormatError: the file cannot be read or is cut short, the header is unknown, or a row's cells cannot
             be assigned to columns without doubt. It names the byte at which the line begins.
     """
-    return parse_stats_csv(read_small(path), path)
+    return parse_operator_csv(read_small(path), path)
 
 
-def parse_stats_csv(data: bytes, path: Path) -> tuple[StatsRow, ...]:
-    """Parse the bytes of a file as :func:`read_stats_csv` does; ``path`` is for messages only."""
+def parse_operator_csv(data: bytes, path: Path) -> tuple[StatsRow, ...]:
+    """Parse the bytes of a file as :func:`read_operator_csv` does; ``path`` is for messages only."""
     text = _text(data, path)
     lines = text.split("\n")[:-1]
     number = 0

@@ -12,7 +12,7 @@ _MISNAMED = (
 
 
 FORMAT = Format(
-    "stats_csv",
+    "operator_csv",
     named=lambda kind, suffix: suffix == ".csv" and kind != "opdebug",
     begins=lambda _path, start: start.startswith(_START),
     needs_name=True,

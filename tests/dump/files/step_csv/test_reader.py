@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.files.statistic_csv.reader import StatisticRow, read_statistic_csv
+from pytest_npudump.dump.files.step_csv.reader import StatisticRow, read_step_csv
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 
@@ -24,7 +24,7 @@ def write(tmp_path: Path, *lines: str) -> Path:
 
 
 def only(tmp_path: Path, *lines: str) -> StatisticRow:
-    (row,) = read_statistic_csv(write(tmp_path, *lines))
+    (row,) = read_step_csv(write(tmp_path, *lines))
     return row
 
 
@@ -35,7 +35,7 @@ def stats_of(row: StatisticRow) -> Stats:
 
 def test_trap_16_the_extra_comma_of_a_real_file_moves_no_column() -> None:
     path = DATA / "mindspore-statistic" / "statistic.csv"
-    rows = read_statistic_csv(path)
+    rows = read_step_csv(path)
     lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
     assert [row.op_type for row in rows] == [line[0] for line in lines]
     assert [(row.part.io, row.part.slot, row.part.dtype) for row in rows] == [
@@ -115,7 +115,7 @@ def test_trap_28_a_type_is_the_same_in_any_case(tmp_path: Path, name: str) -> No
 
 
 def test_a_header_may_come_again(tmp_path: Path) -> None:
-    rows = read_statistic_csv(
+    rows = read_step_csv(
         write(
             tmp_path,
             f"{BASE},Max Value",
@@ -148,7 +148,7 @@ def test_a_row_that_does_not_fit_is_an_error_with_its_place(tmp_path: Path, rows
     header = f"{BASE},Max Value,Min Value,L2Norm Value"
     path = write(tmp_path, header, *rows)
     with pytest.raises(FormatError, match=rf"line {len(rows) + 1}: ") as caught:
-        read_statistic_csv(path)
+        read_step_csv(path)
     assert caught.value.offset == sum(len(line) + 1 for line in (header, *rows[:-1]))
 
 
@@ -168,13 +168,13 @@ def test_a_file_without_a_usable_header_is_an_error(tmp_path: Path, text: str, r
     path = tmp_path / "statistic.csv"
     path.write_text(text)
     with pytest.raises(FormatError, match=reason):
-        read_statistic_csv(path)
+        read_step_csv(path)
 
 
 def test_a_cell_does_not_go_on_in_the_next_line(tmp_path: Path) -> None:
     path = write(tmp_path, f"{BASE},Max Value", '"Sub', 'x",b,0,0,1,input,0,4,float32,"()",1')
     with pytest.raises(FormatError, match="line 3: a quoted cell goes on in the next line"):
-        read_statistic_csv(path)
+        read_step_csv(path)
 
 
 def test_a_row_without_any_statistic_says_so(tmp_path: Path) -> None:
@@ -192,12 +192,12 @@ def test_an_empty_line_is_an_error_at_its_place_however_the_rows_end(
     lines.insert(at, "")
     offset = sum(len(line) + 1 for line in lines[:at])
     with pytest.raises(FormatError, match=f"byte {offset}: line {at + 1}: 0 cells, expected 11 as in"):
-        read_statistic_csv(write(tmp_path, *lines))
+        read_step_csv(write(tmp_path, *lines))
 
 
 def test_a_header_without_rows_is_a_file_cut_short(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="line 1: a header and no row"):
-        read_statistic_csv(write(tmp_path, f"{BASE},Max Value"))
+        read_step_csv(write(tmp_path, f"{BASE},Max Value"))
 
 
 def test_unknown_columns_are_named(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_unknown_columns_are_named(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot be read"):
-        read_statistic_csv(tmp_path / "statistic.csv")
+        read_step_csv(tmp_path / "statistic.csv")
 
 
 @given(st.binary(max_size=200))
@@ -218,4 +218,4 @@ def test_no_bytes_make_the_reader_fail_otherwise_than_by_a_format_error(
     path = tmp_path_factory.mktemp("hostile") / "statistic.csv"
     path.write_bytes(f"{BASE},Max Value\n".encode() + data + b"\n")
     with contextlib.suppress(FormatError):
-        read_statistic_csv(path)
+        read_step_csv(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.execution import named_execution
-from pytest_npudump.dump.files.stats_csv.reader import read_stats_csv
+from pytest_npudump.dump.files.operator_csv.reader import read_operator_csv
 from pytest_npudump.dump.parts import unique_parts
 
 if TYPE_CHECKING:
@@ -24,5 +24,5 @@ def read_file(
         FormatError: the file is damaged, or has a tensor twice.
     """
     file = job.file
-    parts = unique_parts(read_stats_csv(file.path), file.path)
+    parts = unique_parts(read_operator_csv(file.path), file.path)
     return ([] if file.name is None else [named_execution(file, file.name, parts)]), []

@@ -75,7 +75,7 @@ class _Header:
     note: str
 
 
-def read_statistic_csv(path: Path) -> tuple[StatisticRow, ...]:
+def read_step_csv(path: Path) -> tuple[StatisticRow, ...]:
     """Read a merged statistics file: ``Stats`` carries 6 significant digits, integers are exact.
 
     Raises:
@@ -100,17 +100,18 @@ def read_statistic_csv(path: Path) -> tuple[StatisticRow, ...]:
 
 def _collect(reader: Any, rows: list[StatisticRow]) -> None:
     header: _Header | None = None
-    width = 0
+    columns = width = 0
     for line, cells in enumerate(reader, 1):
         if reader.line_num != line:
             raise ValueError("a quoted cell goes on in the next line")
         if cells[:1] == [_HEADER_START]:
-            header, width = _header(tuple(cells)), 0
+            header, columns, width = _header(tuple(cells)), len(cells), 0
             continue
         if header is None:
             raise ValueError(f"expected a header that begins with {_HEADER_START},Op Name,Task ID")
-        width = width or len(cells)
-        _check_width(cells, width, header)
+        if len(cells) != width or width != columns:
+            width = width or len(cells)
+            _check_width(cells, width, header)
         rows.append(_row(cells, header))
     if not rows:
         raise ValueError("a header and no row: the file was cut short, collect the dump again")

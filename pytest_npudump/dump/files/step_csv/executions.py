@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.execution import Execution
-from pytest_npudump.dump.files.statistic_csv.reader import read_statistic_csv
+from pytest_npudump.dump.files.step_csv.reader import read_step_csv
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.files.format import Job
@@ -36,6 +36,6 @@ def read_file(
             None,
             True,  # noqa: FBT003 - the same
         )
-        for row in read_statistic_csv(file.path)
+        for row in read_step_csv(file.path)
     ]
     return executions, []

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.columns import TensorColumns
+from pytest_npudump.dump.files.operator_csv.reader import read_operator_csv
+from pytest_npudump.dump.files.operator_csv.stats_columns import read_stats_columns
 from pytest_npudump.dump.files.stats_cells import DIGITS
-from pytest_npudump.dump.files.stats_csv.reader import read_stats_csv
-from pytest_npudump.dump.files.stats_csv.stats_columns import read_stats_columns
 from pytest_npudump.dump.parts import TensorPart, unique_parts
 from pytest_npudump.errors import FormatError
 
@@ -116,7 +116,7 @@ def one_by_one(folder: Path, names: list[str]) -> tuple[list[list[TensorPart]], 
     problems = []
     for name in names:
         try:
-            parts.append(list(unique_parts(read_stats_csv(folder / name), folder / name)))
+            parts.append(list(unique_parts(read_operator_csv(folder / name), folder / name)))
         except FormatError as error:  # noqa: PERF203 - each by itself
             parts.append([])
             problems.append(str(error))

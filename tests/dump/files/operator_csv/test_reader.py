@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.files.stats_csv.reader import StatsRow, parse_stats_csv, read_stats_csv
+from pytest_npudump.dump.files.operator_csv.reader import StatsRow, parse_operator_csv, read_operator_csv
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 
@@ -24,7 +24,7 @@ STICKY = (
 
 
 def parse(*lines: str) -> tuple[StatsRow, ...]:
-    return parse_stats_csv("".join(f"{line}\n" for line in lines).encode(), Path("x.csv"))
+    return parse_operator_csv("".join(f"{line}\n" for line in lines).encode(), Path("x.csv"))
 
 
 def only(*lines: str) -> StatsRow:
@@ -46,7 +46,7 @@ def host_files(name: str) -> list[tuple[str, ...]]:
 def test_a_real_file_of_the_device_is_read_to_the_cell() -> None:
     (path,) = DATA.joinpath("acl-stats").rglob("MatMul.net_MatMul@0.*.csv")
     lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
-    rows = read_stats_csv(path)
+    rows = read_operator_csv(path)
     assert [(row.io, row.slot, row.size, row.dtype, row.format) for row in rows] == [
         (line[0].lower(), int(line[1]), int(line[2]), "float16", line[4]) for line in lines
     ]
@@ -77,7 +77,7 @@ def test_what_the_device_printed_is_what_numpy_finds_in_its_tensor(folder: str, 
     files = list((DATA / "acl-dtypes" / folder).iterdir())
     (table,) = (path for path in files if path.suffix == ".csv")
     (tensor,) = (path for path in files if path.suffix != ".csv")
-    row = read_stats_csv(table)[0]
+    row = read_operator_csv(table)[0]
     kind = np.uint8 if dtype == "bool" else np.dtype(dtype)
     values = np.frombuffer(tensor.read_bytes()[-240:], kind)
     stats = stats_of(row)
@@ -121,9 +121,9 @@ def test_trap_14_each_no_value_mark_is_unknown(mark: str) -> None:
 
 def test_trap_15_types_without_statistics_keep_what_is_known_of_them() -> None:
     path = next(DATA.joinpath("acl-dtypes", "27_BF16").glob("*.csv"))
-    (bf16,) = read_stats_csv(path)
+    (bf16,) = read_operator_csv(path)
     assert (bf16.dtype, bf16.shape, bf16.size, bf16.stats) == ("-", (120,), 240, None)
-    (pair,) = read_stats_csv(next(DATA.joinpath("acl-dtypes", "16_COMPLEX64").glob("*.csv")))
+    (pair,) = read_operator_csv(next(DATA.joinpath("acl-dtypes", "16_COMPLEX64").glob("*.csv")))
     assert (pair.dtype, pair.shape, pair.stats) == ("complex64", (30,), None)
     host = parse(*host_files("one_process_sticky.txt")[0])[1]
     assert (host.dtype, stats_of(host).max, stats_of(host).min) == ("bfloat16", 3.14159, -math.inf)
@@ -249,12 +249,12 @@ def test_an_unknown_column_is_named_and_the_others_are_read() -> None:
 )
 def test_a_file_that_is_cut_short_or_no_text_is_an_error(data: bytes, reason: str) -> None:
     with pytest.raises(FormatError, match=reason):
-        parse_stats_csv(data, Path("x.csv"))
+        parse_operator_csv(data, Path("x.csv"))
 
 
 def test_a_trailing_nul_and_carriage_returns_are_taken() -> None:
     text = f"{DEFAULT}\r\nInput,0,8,DT_FLOAT,ND,2,2,1,1.5,2,0,0,0\r\n"
-    (row,) = parse_stats_csv(text.encode() + b"\0", Path("x.csv"))
+    (row,) = parse_operator_csv(text.encode() + b"\0", Path("x.csv"))
     assert stats_of(row).pos_inf == 0
 
 
@@ -302,18 +302,18 @@ def test_trap_17_values_that_may_be_right_are_kept() -> None:
 
 
 def test_trap_18_a_nan_in_front_and_a_nan_later_are_both_kept_as_printed() -> None:
-    rows = read_stats_csv(next(DATA.joinpath("acl-stats-mixed-dtypes").rglob("*.csv")))
+    rows = read_operator_csv(next(DATA.joinpath("acl-stats-mixed-dtypes").rglob("*.csv")))
     first = stats_of(rows[0])
     assert first.max is not None
     assert math.isnan(first.max)
     assert (first.nan, first.neg_inf, first.pos_inf) == (1, 1, 1)
-    later = read_stats_csv(next(DATA.joinpath("acl-dtypes", "2_FLOAT16").glob("*.csv")))[0]
+    later = read_operator_csv(next(DATA.joinpath("acl-dtypes", "2_FLOAT16").glob("*.csv")))[0]
     assert (stats_of(later).max, stats_of(later).nan) == (61248.0, 2)
     assert stats_of(later).digits == 6
 
 
 def test_trap_19_the_device_s_count_need_not_be_the_product_of_the_shape() -> None:
-    rows = read_stats_csv(next(DATA.joinpath("acl-stats-mixed-dtypes").rglob("*.csv")))
+    rows = read_operator_csv(next(DATA.joinpath("acl-stats-mixed-dtypes").rglob("*.csv")))
     assert (rows[-1].shape, stats_of(rows[-1]).count) == ((3,), 6)
     assert (rows[5].shape, rows[5].size, rows[5].stats) == ((0,), 0, None)
 
@@ -337,7 +337,7 @@ def test_an_empty_shape_cell_of_the_tlv_writer_is_a_scalar_and_too_many_dims_are
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"gone\.csv: cannot be read"):
-        read_stats_csv(tmp_path / "gone.csv")
+        read_operator_csv(tmp_path / "gone.csv")
 
 
 def test_a_file_beyond_all_measure_is_not_read_to_its_end(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_file_beyond_all_measure_is_not_read_to_its_end(tmp_path: Path) -> Non
     with path.open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(FormatError, match="no text file of a dump"):
-        read_stats_csv(path)
+        read_operator_csv(path)
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**63))
@@ -358,7 +358,7 @@ def test_wide_integers_stay_exact(value: int, count: int) -> None:
 @given(st.binary(max_size=300))
 def test_no_bytes_make_the_reader_fail_otherwise_than_by_a_format_error(before: str, data: bytes) -> None:
     with contextlib.suppress(FormatError):
-        parse_stats_csv(before.encode() + data + b"\n", Path("x.csv"))
+        parse_operator_csv(before.encode() + data + b"\n", Path("x.csv"))
 
 
 @given(st.data())
@@ -366,10 +366,10 @@ def test_a_row_cut_anywhere_is_never_read_as_other_numbers(data: st.DataObject) 
     line = "Input,0,16,DT_FLOAT,ND,4,4,1.25,-1.5,0.5,0,0,0,1.75"
     cut = data.draw(st.integers(0, len(line) - 1))
     with pytest.raises(FormatError):
-        parse_stats_csv(f"{CUSTOM}\n{line[:cut]}".encode(), Path("x.csv"))
+        parse_operator_csv(f"{CUSTOM}\n{line[:cut]}".encode(), Path("x.csv"))
 
 
 @pytest.mark.parametrize("dtype", ["DT_", ""])
 def test_a_row_without_the_name_of_a_type_is_damaged(dtype: str) -> None:
     with pytest.raises(FormatError, match=r"line 2: .* is no data type"):
-        parse_stats_csv(f"{DEFAULT}\nInput,0,8,{dtype},ND,1,1,1,1.5,1,0,0,0\n".encode(), Path("x.csv"))
+        parse_operator_csv(f"{DEFAULT}\nInput,0,8,{dtype},ND,1,1,1,1.5,1,0,0,0\n".encode(), Path("x.csv"))

@@ -2,8 +2,8 @@
 
 Nearly all files of a dump are plain: one header, and rows as its first layout has them. Their cells are cut
 and converted a column at a time. Whatever is odd about a file, it is left to
-:mod:`pytest_npudump.dump.files.stats_csv.reader`, which knows what it means or says what is wrong: both read
-the same from any file.
+:mod:`pytest_npudump.dump.files.operator_csv.reader`, which knows what it means or says what is wrong: both
+read the same from any file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.dump.columns import Column, TensorColumns
+from pytest_npudump.dump.files.operator_csv.reader import (
+    CHUNK_TENSORS,
+    HEADER_START,
+    IO,
+    NO_STATISTICS,
+    Header,
+    parse_operator_csv,
+    read_header,
+)
 from pytest_npudump.dump.files.stats_cells import (
     DIGESTS,
     DIGITS,
@@ -31,15 +40,6 @@ from pytest_npudump.dump.files.stats_cells import (
     parse_dtype,
     parse_float,
     parse_shape,
-)
-from pytest_npudump.dump.files.stats_csv.reader import (
-    CHUNK_TENSORS,
-    HEADER_START,
-    IO,
-    NO_STATISTICS,
-    Header,
-    parse_stats_csv,
-    read_header,
 )
 from pytest_npudump.dump.parts import unique_parts
 from pytest_npudump.dump.values.host_values import doubtful
@@ -103,7 +103,7 @@ def read_stats_columns(directory: str, names: Sequence[str]) -> tuple[TensorColu
     for at, data in odd.items():
         path = Path(directory, names[at])
         try:
-            parts[at] = unique_parts(parse_stats_csv(data, path), path)
+            parts[at] = unique_parts(parse_operator_csv(data, path), path)
         except FormatError as error:
             problems[at] = error
     if parts:
@@ -205,7 +205,7 @@ def _refuse_repeated(tensors: Sequence[tuple[int, str, int]]) -> None:
 
 
 def _check_counts(counts: Sequence[str], shapes: Sequence[tuple[int, ...] | None]) -> None:
-    """Refuse rows whose count shows that they are of another layout; see ``stats_csv``."""
+    """Refuse rows whose count shows that they are of another layout; see ``operator_csv``."""
     for count, shape in frozenset(zip(counts, shapes, strict=True)):
         if shape is not None and count != str(prod(shape)):
             raise _OddError
