@@ -21,6 +21,7 @@ PARTS = {
     "bench_start.py": AGAINST,
     "bench_kernels.py": None,
     "bench_types.py": AGAINST,
+    "bench_small.py": AGAINST,
     "bench_projections.py": None,
     "bench_cli.py": PEER,
     "bench_files.py": AGAINST,

@@ -25,8 +25,9 @@ from unittest.mock import patch
 import numpy as np
 from samples import STAMP, write_tensor
 
-from pytest_npudump.cli.common.executors import open_workers, run_tasks
-from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
+from pytest_npudump.cli.common.executors import open_workers, run_together
+from pytest_npudump.compare.tensors.pair_batches import compare_pairs
+from pytest_npudump.compare.tensors.tensor_pair import Pair
 from pytest_npudump.dump import batches
 from pytest_npudump.dump.reader import read_dump
 
@@ -62,8 +63,8 @@ def run(pairs: Sequence[Pair], distances: Sequence[float], way: str) -> tuple[fl
     threshold = batches._THREADED_BYTES if least is None else least
     with patch.object(batches, "_THREADED_BYTES", threshold), open_workers(spec) as workers:
         elapsed, cpu = time.perf_counter(), time.process_time()
-        tasks = run_tasks(
-            compare_pair, pairs, workers, weight=lambda pair: pair.nbytes, progress=lambda *_: None
+        tasks = run_together(
+            compare_pairs, pairs, workers, weight=lambda pair: pair.nbytes, progress=lambda *_: None
         )
         found = [one.difference for one in tasks]
         elapsed, cpu = time.perf_counter() - elapsed, time.process_time() - cpu

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ from pytest_npudump.compare.patterns.exchanged_lines import permuted_lines, shuf
 from pytest_npudump.compare.patterns.held_values import of_other, stuck, unwritten
 from pytest_npudump.compare.patterns.likely_places import Place, places
 from pytest_npudump.compare.patterns.moves import moves, recur
-from pytest_npudump.compare.patterns.pattern import Pattern
 from pytest_npudump.compare.patterns.place_words import place_words
 from pytest_npudump.compare.patterns.verification import explained, likely
 
@@ -44,6 +44,33 @@ LARGEST = 1 << 26
 _CHECKS = 6
 _EXACT = 2**53
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What explains a difference between two tensors.
+
+    Attributes:
+        kind: ``stuck``, ``sign``, ``factor``, ``offset``, ``other tensor``, ``moved``, ``unwritten`` or
+            ``place``, where only the place is known.
+        where: the elements that differ, in words.
+        what: what became of them, in words.
+        share: of the difference that it explains, 0.9 to 1: the smaller one of the share of failing elements
+            and the share of the sum of squared differences.
+    """
+
+    kind: str
+    where: str
+    what: str
+    share: float
+
+    def __str__(self) -> str:
+        share = "all" if self.share == 1 else f"{min(100 * self.share, 99.9):.3g} %"
+        return f"{self.where}: {self.what} (explains {share} of the difference)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the pattern as plain JSON data."""
+        return {"kind": self.kind, "where": self.where, "what": self.what, "share": self.share}
 
 
 def find_pattern(

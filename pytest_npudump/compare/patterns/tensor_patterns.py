@@ -14,7 +14,7 @@ from pytest_npudump.errors import NpudumpError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_npudump.compare.patterns.pattern import Pattern
+    from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.paired_chunks import Values
     from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair

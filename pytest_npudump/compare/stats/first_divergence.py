@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.random_operators import draws_random
 
 if TYPE_CHECKING:
@@ -82,32 +83,40 @@ def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
     words = _explained(comparison, first, feeds_seen=feeds_seen)
     if not draws_random(first.op_type):
         return words
-    return (
-        f"{words}; {first.key.layer} draws random numbers: without a seed of its own they differ in every "
-        f"process"
-    )
+    return _(
+        "{words}; {layer} draws random numbers: without a seed of its own they differ in every process"
+    ).format(words=words, layer=first.key.layer)
 
 
 def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> str:
     key = first.key
-    tensor = f"{key.io} {key.slot} of {key.layer}"
-    differs = f"{tensor} is the first tensor that differs"
+    tensor = _("{io} {slot} of {layer}").format(io=key.io, slot=key.slot, layer=key.layer)
+    differs = _("{tensor} is the first tensor that differs").format(tensor=tensor)
     if comparison.origin == STRUCTURE:
-        side = "only in the golden" if first.status == MISSING else "only in the dump"
-        return f"{tensor} is {side}: the model or what is dumped of it has changed there"
-    if comparison.origin == LAYER:
-        return f"{differs}, and the inputs of {key.layer} agree"
-    if first.op_type == GRAPH_INPUT:
-        return f"{differs}: it is an input of the graph, so what the test feeds in has changed"
-    if comparison.origin == BEFORE:
-        return (
-            f"{differs}: the difference comes from before {key.layer}, from a layer that was not dumped or "
-            f"from what the test fed in"
+        side = _("only in the golden") if first.status == MISSING else _("only in the dump")
+        return _("{tensor} is {side}: the model or what is dumped of it has changed there").format(
+            tensor=tensor, side=side
         )
-    on_both = "" if comparison.failing[0] is first else " that both sides have"
-    inputs = "" if _inputs_dumped(comparison, key) else "; its own inputs were not dumped"
-    inputs = ", what feeds it included" if feeds_seen else inputs
-    return f"{differs}; every tensor dumped before it{on_both} agrees{inputs}"
+    if comparison.origin == LAYER:
+        return _("{differs}, and the inputs of {layer} agree").format(differs=differs, layer=key.layer)
+    if first.op_type == GRAPH_INPUT:
+        return _("{differs}: it is an input of the graph, so what the test feeds in has changed").format(
+            differs=differs
+        )
+    if comparison.origin == BEFORE:
+        return _(
+            "{differs}: the difference comes from before {layer}, from a layer that was not dumped or from "
+            "what the test fed in"
+        ).format(differs=differs, layer=key.layer)
+    on_both = "" if comparison.failing[0] is first else _(" that both sides have")
+    inputs = "" if _inputs_dumped(comparison, key) else _("; its own inputs were not dumped")
+    inputs = _(", what feeds it included") if feeds_seen else inputs
+    told = {"differs": differs, "on_both": on_both, "inputs": inputs}
+    if comparison.first_change not in (None, key):
+        return _("{differs}; every tensor dumped before it{on_both} is within tolerance{inputs}").format(
+            **told
+        )
+    return _("{differs}; every tensor dumped before it{on_both} agrees{inputs}").format(**told)
 
 
 def _inputs_dumped(comparison: Comparison, key: TensorKey) -> bool:

@@ -155,18 +155,37 @@ def examine_tensors(golden: Values, actual: Values, *, rtol: float, atol: float,
         DecodeError: the values of an array have no numeric meaning.
     """
     _check(golden, actual, rtol, atol)
-    measures, found = Measures(), Worst(worst, golden.shape)
     small = small_pair(golden, actual)
+    if small is not None:
+        return examine_small([small], [golden.shape], [(rtol, atol)], worst=worst)[0]
+    measures, found = Measures(), Worst(worst, golden.shape)
     with np.errstate(all="ignore"):
-        if small is not None:
-            one, other = compare_small(small, (measures, found), (rtol, atol))
-        else:
-            with borrowed_buffers() as own, borrowed_buffers() as first, borrowed_buffers() as second:
-                buffers = (own, first, second)
-                one, other = _totals(golden, actual, (measures, found), (rtol, atol), buffers)
-        ours = one.stats()
-        theirs = ours if other is one else other.stats()
-    return Examined(_difference(golden, measures, found, rtol, atol), ours, theirs)
+        with borrowed_buffers() as own, borrowed_buffers() as first, borrowed_buffers() as second:
+            buffers = (own, first, second)
+            totals = _totals(golden, actual, (measures, found), (rtol, atol), buffers)
+        return _examined(golden.dtype, totals, (measures, found), (rtol, atol))
+
+
+def examine_small(
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    shapes: Sequence[tuple[int, ...]],
+    tolerances: Sequence[tuple[float, float]],
+    *,
+    worst: int = 5,
+) -> list[Examined]:
+    """Compare what :func:`small_pair` returned of tensors of one type and size, by one call for all.
+
+    Args:
+        pairs: golden and actual tensors.
+        shapes: those of the tensors.
+        tolerances: rtol and atol of each, as :func:`compare_tensors` takes them.
+        worst: how many of the elements farthest apart are kept of each.
+    """
+    results = [(Measures(), Worst(worst, shape)) for shape in shapes]
+    dtype = pairs[0][0].dtype
+    with np.errstate(all="ignore"):
+        totals = compare_small(pairs, results, tolerances)
+        return [_examined(dtype, *found) for found in zip(totals, results, tolerances, strict=True)]
 
 
 def _totals(
@@ -225,17 +244,29 @@ def _bytes(golden: Values, actual: Values) -> bool:
     return {golden.dtype.name, actual.dtype.name} == {"bool", "uint8"}
 
 
+def _examined(
+    dtype: np.dtype,
+    totals: tuple[Totals, Totals],
+    results: tuple[Measures, Worst],
+    tolerance: tuple[float, float],
+) -> Examined:
+    golden, actual = totals
+    ours = golden.stats()
+    theirs = ours if actual is golden else actual.stats()
+    return Examined(_difference(dtype_name(dtype), golden.count, *results, tolerance), ours, theirs)
+
+
 def _difference(
-    golden: Values, measures: Measures, found: Worst, rtol: float, atol: float
+    dtype: str, size: int, measures: Measures, found: Worst, tolerance: tuple[float, float]
 ) -> TensorDifference:
     first = found.first_special
     count = measures.relative_count
-    dtype = dtype_name(golden.dtype)
     has_ulp = measures.ulp_count and dtype in ULP_TYPES
+    rtol, atol = tolerance
     return TensorDifference(
-        shape=golden.shape,
+        shape=found.shape,
         dtype=dtype,
-        count=golden.size,
+        count=size,
         magnitude=measures.magnitude,
         norm=measures.golden_squares.root,
         max_abs=measures.max_abs,

@@ -66,7 +66,8 @@ class Float32Comparer(Comparer):
             )
             first, second = one.measure_cleared(golden), other.measure_cleared(actual)
         if not self._add_distant(first, second, (golden, actual), offset, special):
-            self._blocks.add(golden, actual, offset, (first.squares, second.squares))
+            known = first.squares, second.squares, first.magnitude
+            self._blocks.add(golden, actual, offset, known)
         if not add_near_ulp(self._measures, golden, actual, self._buffers):
             add_ulp(self._measures, golden, actual, self._buffers)
         self._measures.ulp_count -= special

@@ -54,16 +54,18 @@ class Blocks:
         golden: np.ndarray,
         actual: np.ndarray,
         offset: int,
-        squares: tuple[float, float] | None = None,
+        measured: tuple[float, float, float] | None = None,
     ) -> None:
         """Add two chunks of shape (n,), whose element 0 is element ``offset`` of the tensors.
 
-        ``squares`` are those of both where they are known; no element is NaN or infinite then.
+        ``measured`` are the squares of both and the magnitude of the golden elements where they are known; no
+        element is NaN or infinite then.
         """
-        if squares is not None:
-            self._measures.golden_squares.add(squares[0])
-            self._measures.actual_squares.add(squares[1])
-        self._finite = squares is not None
+        if measured is not None:
+            self._measures.golden_squares.add(measured[0])
+            self._measures.actual_squares.add(measured[1])
+            self._measures.magnitude = max(self._measures.magnitude, measured[2])
+        self._finite = measured is not None
         for start in range(0, golden.size, _BLOCK):
             part = slice(start, start + _BLOCK)
             self._add(golden[part], actual[part], offset + start)
@@ -82,7 +84,7 @@ class Blocks:
             distance = size = np.abs(difference, out=self._buffers.doubles("distance", one.size))
         magnitude = np.abs(one, out=self._buffers.doubles("magnitude", one.size))
         highest: Any = np.maximum.reduce(distance).item()
-        largest = float(np.maximum.reduce(magnitude))
+        largest = 0.0 if self._finite else float(np.maximum.reduce(magnitude))
         self._measures.max_abs = max(self._measures.max_abs, highest)
         self._measures.magnitude = max(self._measures.magnitude, largest)
         self._measures.outside += self._outside(size, magnitude, highest)

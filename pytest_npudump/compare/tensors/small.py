@@ -1,8 +1,8 @@
-"""Two small tensors of one floating-point type, decoded to float64 once and measured there.
+"""Small tensors of one type and size, decoded to float64 once and measured together, a row a tensor.
 
-A tensor of a few kilobytes takes no longer to compute than numpy takes to be called. Here each measure is
-had by as few calls as there are, and in float64, where neither the squares of float32 nor thousands of them
-leave the range: nothing is estimated first, and nothing has to be done again.
+A tensor of a few kilobytes takes no longer to compute than numpy takes to be called. Here a call serves as
+many pairs as there are, and in float64, where neither the squares of float32 nor thousands of them leave the
+range: nothing is estimated first, and nothing has to be done again.
 
 The results are those of the general path, but for what that rounds to float32: distances, relative ones and
 their sums err by some 2**-53 of themselves here, by 2**-24 there.
@@ -10,197 +10,240 @@ their sums err by some 2**-53 of themselves here, by 2**-24 there.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_npudump.compare.tensors.float32 import FLOAT32_TYPES
+from pytest_npudump.compare.tensors.measures import ULP_TYPES
 from pytest_npudump.dump.arrays.packed import PackedTensor
 from pytest_npudump.dump.stats.accumulators import dtype_name
-from pytest_npudump.dump.stats.totals import Totals
+from pytest_npudump.dump.stats.row_totals import row_counts, row_totals
+from pytest_npudump.dump.stats.sums import row_dots
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_npudump.compare.tensors.measures import Measures
     from pytest_npudump.compare.tensors.paired_chunks import Values
     from pytest_npudump.compare.tensors.worst import Worst
+    from pytest_npudump.dump.stats.totals import Totals
+
+    Pair = tuple[np.ndarray, np.ndarray]
+    Results = Sequence[tuple[Measures, Worst]]
 
 LIMIT = 8192
 """Elements up to which the calls cost more than what they do."""
 
-_CODES: dict[int, np.dtype[Any]] = {2: np.dtype(np.int16), 4: np.dtype(np.int32)}
-"""What floats of so many bytes are as integers; codes of one sign are as far apart as their values."""
+TOGETHER = 1 << 15
+"""Elements that are measured together, which with all that is made of them stay in a core's own cache."""
+
+_INTEGERS = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32"})
+_TYPES = FLOAT32_TYPES | _INTEGERS | {"float8_e5m2", "float8_e4m3fn"}
+"""Types whose values, and thousands of whose sums, float64 has exactly; of integers their squares round."""
 
 _SEARCHES = 8
 """Elements farthest apart up to which it is quicker to look for each of them than to sort."""
 
 
-def small_pair(golden: Values, actual: Values) -> tuple[np.ndarray, np.ndarray] | None:
+def small_pair(golden: Values, actual: Values) -> Pair | None:
     """Two tensors of one shape as :func:`compare_small` takes them, decoded; None where it does not."""
     dtype = golden.dtype
     if not 0 < golden.size <= LIMIT or dtype != actual.dtype or not dtype.isnative:
         return None
-    if dtype_name(dtype) not in FLOAT32_TYPES:
-        return None
     if isinstance(golden, np.ndarray) and isinstance(actual, np.ndarray):
-        return golden, actual
+        return (golden, actual) if dtype_name(dtype) in _TYPES else None
     if not (isinstance(golden, PackedTensor) and isinstance(actual, PackedTensor)):
         return None
-    if golden.name != actual.name or not golden.name.startswith("float4"):
+    if golden.name != actual.name or dtype_name(dtype) not in _TYPES:
         return None
     return next(golden.pieces(LIMIT)), next(actual.pieces(LIMIT))
 
 
 def compare_small(
-    pair: tuple[np.ndarray, np.ndarray], results: tuple[Measures, Worst], tolerance: tuple[float, float]
-) -> tuple[Totals, Totals]:
-    """Add what :func:`small_pair` returned to ``results``; return the totals of each.
+    pairs: Sequence[Pair], results: Results, tolerances: Sequence[tuple[float, float]]
+) -> list[tuple[Totals, Totals]]:
+    """Add what :func:`small_pair` returned, all of one type and size, to the results; return their totals.
 
-    Both totals are one object where the tensors are the same bit by bit.
+    Both totals of a pair are one object where the tensors are the same bit by bit.
+
+    Args:
+        pairs: what is compared.
+        results: what each of them adds to.
+        tolerances: rtol and atol of each.
     """
-    golden, actual = pair
-    measures, worst = results
-    if golden.tobytes() == actual.tobytes():
-        (totals,) = _totals_of(golden.reshape(1, -1).astype(np.float64))
-        measures.take_equal(totals)
-        return totals, totals
-    both = np.empty((2, golden.size))
-    one, other = both
-    one[:], other[:] = golden.reshape(-1), actual.reshape(-1)
-    first, second = _totals_of(both)
-    finite = None
-    if first.special or second.special:
-        finite = _take_special((one, first), (other, second), measures, worst)
+    golden, actual = (np.stack([pair[side].reshape(-1) for pair in pairs]) for side in (0, 1))
+    whole = golden.dtype.kind in "biu"
+    one = _doubles(golden)
+    first = row_totals(one, whole=whole)
+    found = [(totals, totals) for totals in first]
+    rows = _different_rows(golden, actual)
+    for row in set(range(len(pairs))).difference(rows.tolist()):
+        results[row][0].take_equal(first[row])
+    if not rows.size:
+        return found
+    if rows.size < len(pairs):
+        golden, actual, one = golden[rows], actual[rows], one[rows]
+    other = _doubles(actual)
+    for row, totals in zip(rows.tolist(), row_totals(other, whole=whole), strict=True):
+        found[row] = first[row], totals
+    chosen = rows.tolist()
+    rest = [results[row] for row in chosen]
+    finite = _add_own([found[row] for row in chosen], one, other, rest)
+    if finite is not None:
         one, other = np.where(finite, one, 0.0), np.where(finite, other, 0.0)
-    else:
-        measures.golden_squares.add(first.squares.value)
-        measures.actual_squares.add(second.squares.value)
-        measures.magnitude = float(first.magnitude)
-    _add_ulp(measures, golden, actual, finite)
-    _add_finite(one, other, measures, worst, tolerance)
-    return first, second
-
-
-def _totals_of(sides: np.ndarray) -> list[Totals]:
-    """What each row of float64 of shape (k, n) adds up to."""
-    found = []
-    for values, total in zip(sides, np.add.reduce(sides, axis=1).tolist(), strict=True):
-        totals = Totals(count=values.size, zero=values.size - int(np.count_nonzero(values)))
-        squares = float(np.dot(values, values))
-        if math.isfinite(squares):
-            totals.extend(_least(values), _most(values))
-            totals.add_sums(total, squares)
-        else:
-            _add_some_finite(totals, values)
-        found.append(totals)
+        _add_squares(one, other, rest)
+    if dtype_name(golden.dtype) in ULP_TYPES:
+        _add_ulp(golden, actual, finite, rest)
+    allowed = np.array([tolerances[row] for row in chosen])
+    _add_distances(one, other, rest, allowed, whole=whole)
     return found
 
 
-def _add_some_finite(totals: Totals, values: np.ndarray) -> None:
-    """Add a side with NaN or infinities, float64 of shape (n,)."""
-    nan, infinite = np.isnan(values), np.isinf(values)
-    negative = int(np.count_nonzero(infinite & (values < 0)))
-    totals.add_special(int(np.count_nonzero(nan)), negative, int(np.count_nonzero(infinite)) - negative)
-    finite = values[~(nan | infinite)]
-    if finite.size:
-        totals.extend(_least(finite), _most(finite))
-        totals.add_sums(float(np.add.reduce(finite)), float(np.dot(finite, finite)))
+def _doubles(values: np.ndarray) -> np.ndarray:
+    """Values of any type as float64; a bool is the byte that it is."""
+    wide: np.ndarray = (values.view(np.uint8) if values.dtype.kind == "b" else values).astype(np.float64)
+    return wide
 
 
-def _least(values: np.ndarray) -> Any:
-    """The smallest element, none of which is NaN; numpy finds a place in half the time of a value."""
-    return values.item(values.argmin())
+def _different_rows(golden: np.ndarray, actual: np.ndarray) -> np.ndarray:
+    """Which rows of two contiguous arrays of shape (k, n) are not equal bit by bit."""
+    octets = golden.shape[1] * golden.itemsize
+    unit = np.uint64 if octets % 8 == 0 else np.uint8
+    unequal = golden.view(unit) != actual.view(unit)
+    return np.flatnonzero(np.logical_or.reduce(unequal, axis=1))
 
 
-def _most(values: np.ndarray) -> Any:
-    """The largest element, as :func:`_least`."""
-    return values.item(values.argmax())
+def _add_own(
+    totals: Sequence[tuple[Totals, Totals]], one: np.ndarray, other: np.ndarray, results: Results
+) -> np.ndarray | None:
+    """Take what each side is by itself, and which pairs are special; return which are not, None if all."""
+    if any(first.special or second.special for first, second in totals):
+        return _add_special(totals, one, other, results)
+    for (first, second), (measures, _) in zip(totals, results, strict=True):
+        measures.golden_squares.add(first.squares.value)
+        measures.actual_squares.add(second.squares.value)
+        measures.magnitude = float(first.magnitude)
+    return None
 
 
-def _take_special(
-    golden: tuple[np.ndarray, Totals], actual: tuple[np.ndarray, Totals], measures: Measures, worst: Worst
+def _add_special(
+    totals: Sequence[tuple[Totals, Totals]], one: np.ndarray, other: np.ndarray, results: Results
 ) -> np.ndarray:
-    """Take the pairs with NaN or an infinity, and what is left of the squares; return which have none."""
-    (one, first), (other, second) = golden, actual
+    """Take the pairs with NaN or an infinity; return which have none, of shape (k, n)."""
     finite: np.ndarray = np.isfinite(one) & np.isfinite(other)
     same = (np.isnan(one) & np.isnan(other)) | (one == other)
-    different = np.flatnonzero(~(finite | same))
-    if different.size:
-        worst.add_special(different, one, other, 0)
-    counts = [(side.nan, side.neg_inf + side.pos_inf) for side in (first, second)]
-    pairs = one.size - int(np.count_nonzero(finite))
-    measures.take_special(counts[0], counts[1], pairs, int(different.size))
-    one, other = one[finite], other[finite]
-    measures.golden_squares.add(float(np.dot(one, one)))
-    measures.actual_squares.add(float(np.dot(other, other)))
-    measures.magnitude = float(np.maximum.reduce(np.abs(one), initial=0.0))
+    different = ~(finite | same)
+    pairs, differ = row_counts(~finite), row_counts(different)
+    for row, ((first, second), (measures, worst)) in enumerate(zip(totals, results, strict=True)):
+        if differ[row]:
+            worst.add_special(np.flatnonzero(different[row]), one[row], other[row], 0)
+        golden, actual = ((side.nan, side.neg_inf + side.pos_inf) for side in (first, second))
+        measures.take_special(golden, actual, pairs[row], differ[row])
     return finite
 
 
-def _add_finite(
-    one: np.ndarray, other: np.ndarray, measures: Measures, worst: Worst, tolerance: tuple[float, float]
+def _add_squares(one: np.ndarray, other: np.ndarray, results: Results) -> None:
+    """Take the squares of both sides, and the magnitude of the golden, of what is finite in both."""
+    sums = row_dots(one, one).tolist(), row_dots(other, other).tolist()
+    highest = np.maximum.reduce(np.abs(one), axis=1).tolist()
+    for (measures, _), first, second, magnitude in zip(results, *sums, highest, strict=True):
+        measures.golden_squares.add(first)
+        measures.actual_squares.add(second)
+        measures.magnitude = magnitude
+
+
+def _add_distances(
+    one: np.ndarray, other: np.ndarray, results: Results, allowed: np.ndarray, *, whole: bool
 ) -> None:
-    """Add what is between two sides without NaN and infinities, but for their own squares and ULP."""
-    rtol, atol = tolerance
+    """Add what is between two sides without NaN and infinities, but for their own squares and ULP.
+
+    ``allowed`` holds rtol and atol of each row; ``whole`` says that the values are integers.
+    """
     difference = np.subtract(other, one)
     distance, magnitude = np.abs(difference), np.abs(one)
-    measures.product.add(float(np.dot(one, other)))
-    measures.difference_squares.add(float(np.dot(difference, difference)))
-    highest = measures.max_abs = _most(distance)
-    known = int(np.count_nonzero(one))
-    measures.relative_count += known
-    if not highest:
-        return
-    if rtol or atol:
-        bound = np.multiply(magnitude, rtol)
-        if atol:
-            np.add(bound, atol, out=bound)
-        measures.outside += one.size - int(np.count_nonzero(np.less_equal(distance, bound)))
-    else:
-        measures.outside += int(np.count_nonzero(distance))
-    gaps, top = distance, 0.0
-    if known < one.size:
-        kept = one != 0
-        gaps, magnitude = distance[kept], magnitude[kept]
-        top = math.inf if np.count_nonzero(distance) > np.count_nonzero(gaps) else 0.0
-    if known:
-        relative = np.divide(gaps, magnitude, out=magnitude)
-        measures.relative_sum += float(np.add.reduce(relative))
-        top = max(top, _most(relative))
-    measures.max_rel = top
-    _add_worst(distance, one, other, worst)
+    bound = magnitude * allowed[:, :1]
+    np.add(bound, allowed[:, 1:], out=bound)
+    known = magnitude != 0
+    relative, changed = _relative(distance, magnitude, known)
+    columns = (
+        np.maximum.reduce(distance, axis=1).tolist(),
+        row_dots(one, other).tolist(),
+        row_dots(difference, difference).tolist(),
+        row_counts(distance > bound),
+        row_counts(known),
+        np.add.reduce(relative, axis=1).tolist(),
+        np.maximum.reduce(relative, axis=1).tolist(),
+        changed,
+    )
+    for (measures, _), highest, product, squares, outside, count, total, top, from_zero in zip(
+        results, *columns, strict=True
+    ):
+        measures.max_abs = int(highest) if whole else highest
+        measures.product.add(product)
+        measures.difference_squares.add(squares)
+        measures.outside += outside
+        measures.relative_count += count
+        measures.relative_sum += total
+        measures.max_rel = np.inf if from_zero else top
+    _add_worst(distance, one, other, results, whole=whole)
 
 
-def _add_worst(distance: np.ndarray, one: np.ndarray, other: np.ndarray, worst: Worst) -> None:
-    """Give the elements farthest apart to ``worst``; ``distance`` is used up."""
-    if worst.limit > _SEARCHES:
-        worst.add(distance, one, other, 0)
+def _relative(
+    distance: np.ndarray, magnitude: np.ndarray, known: np.ndarray
+) -> tuple[np.ndarray, Sequence[bool]]:
+    """Distances over magnitudes, 0 where the golden is 0; and which rows differ where it is."""
+    relative = np.divide(distance, magnitude)
+    if known.all():
+        return relative, [False] * len(relative)
+    changed = np.logical_or.reduce((distance != 0) & ~known, axis=1).tolist()
+    return np.where(known, relative, 0.0), changed
+
+
+def _add_worst(
+    distance: np.ndarray, one: np.ndarray, other: np.ndarray, results: Results, *, whole: bool
+) -> None:
+    """Give the elements farthest apart of each row to its list; ``distance`` is used up."""
+    limit = max(worst.limit for _, worst in results)
+    if limit > _SEARCHES:
+        for row, (_, worst) in enumerate(results):
+            gap, golden, actual = (
+                side[row].astype(np.int64) if whole else side[row] for side in (distance, one, other)
+            )
+            worst.add(gap, golden, actual, 0)
         return
-    found = []
-    for _ in range(worst.limit):
-        place = int(distance.argmax())
-        gap = distance.item(place)
-        if not gap:
+    rows = np.arange(len(distance))
+    found: list[tuple[Any, ...]] = []
+    for _ in range(limit):
+        places = distance.argmax(axis=1)
+        gaps = distance[rows, places]
+        if not gaps.any():
             break
-        found.append((gap, place, one.item(place), other.item(place)))
-        distance[place] = 0
-    worst.insert(found)
+        picked = gaps, one[rows, places], other[rows, places]
+        gap, golden, actual = (part.astype(np.int64).tolist() if whole else part.tolist() for part in picked)
+        found.append(tuple(zip(gap, places.tolist(), golden, actual, strict=True)))
+        distance[rows, places] = 0
+    for row, (_, worst) in enumerate(results):
+        worst.insert(entry for column in found if (entry := column[row])[0])
 
 
-def _add_ulp(measures: Measures, golden: np.ndarray, actual: np.ndarray, finite: np.ndarray | None) -> None:
+def _add_ulp(golden: np.ndarray, actual: np.ndarray, finite: np.ndarray | None, results: Results) -> None:
     """Add the distances in units in the last place of the pairs that are ``finite``; None where all are."""
-    codes = _CODES[golden.itemsize]
-    one, other = golden.reshape(-1).view(codes), actual.reshape(-1).view(codes)
-    if _least(np.bitwise_xor(one, other)) < 0:
+    codes = np.dtype(f"i{golden.itemsize}")
+    one, other = golden.view(codes), actual.view(codes)
+    if np.minimum.reduce(np.bitwise_xor(one, other), axis=None) < 0:
         one, other = _places(one), _places(other)
     gap = np.abs(np.subtract(one, other))
+    counts = [gap.shape[1]] * len(gap)
     if finite is not None:
-        gap = gap[finite]
-    if gap.size:
-        measures.take_ulp(_most(gap), int(np.add.reduce(gap, dtype=np.int64)), gap.size)
+        gap, counts = np.where(finite, gap, 0), row_counts(finite)
+    highest = np.maximum.reduce(gap, axis=1).tolist()
+    sums = np.add.reduce(gap, axis=1, dtype=np.int64).tolist()
+    for (measures, _), most, total, count in zip(results, highest, sums, counts, strict=True):
+        measures.take_ulp(most, total, count)
 
 
 def _places(codes: np.ndarray) -> np.ndarray:
-    """How many values of the type lie between each element and 0, int64 of shape (n,), with its sign."""
+    """How many values of the type lie between each element and 0, int64, with its sign."""
     places = codes.astype(np.int64)
     return np.where(places < 0, np.iinfo(codes.dtype).min - places, places)

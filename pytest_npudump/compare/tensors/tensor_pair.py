@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from pytest_npudump.compare.tensors.byte_pair import unequal_bytes
 from pytest_npudump.compare.tensors.difference import compare_tensors, examine_tensors, values_stats
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.host import has_axes, host_values, is_private
 from pytest_npudump.dump.arrays.layouts import LayoutError
 from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
-from pytest_npudump.dump.bytes.chunks import c_order_chunks
-from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.parts import with_projections_of
 from pytest_npudump.dump.records import Stats, TensorRecord
 from pytest_npudump.dump.stats.file_tensors import payload_stats
 from pytest_npudump.dump.unguarded import replace
 from pytest_npudump.errors import DumpError, FormatError, NpudumpError, RequestError
-from pytest_npudump.golden.tensors import StoredTensor, TensorFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from dataclasses import dataclass
     from pathlib import Path
 
-    from pytest_npudump.compare.tensors.difference import TensorDifference
+    import numpy as np
+
+    from pytest_npudump.compare.tensors.difference import Examined, TensorDifference
     from pytest_npudump.compare.tensors.paired_chunks import Values
+    from pytest_npudump.golden.tensors import GoldenTensor
 
     Array = np.ndarray[Any, np.dtype[Any]]
 else:
@@ -37,8 +34,8 @@ else:
 _ADDRESSES = frozenset({"resource", "string", "string_ref", "variant"})
 """Types whose bytes are addresses, which differ from run to run."""
 
-_WORST = 5
-_PIECE = 1 << 18
+WORST = 5
+"""How many of the elements farthest apart are kept of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ class Pair:
         projections: whether a golden has them, so that those of a dump's tensors are wanted.
     """
 
-    golden: TensorRecord | StoredTensor | None
+    golden: TensorRecord | GoldenTensor | None
     actual: TensorRecord | None
     layout: str
     rtol: float = 0.0
@@ -91,17 +88,38 @@ class Elements:
     problems: tuple[FormatError, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class OpenPair:
+    """Two tensors whose elements are at hand.
+
+    Attributes:
+        pair: what is compared, in the layout that the elements are in.
+        golden, actual: the records.
+        values: the elements of both.
+        found: what is known already.
+    """
+
+    pair: Pair
+    golden: TensorRecord
+    actual: TensorRecord
+    values: tuple[Values, Values]
+    found: Elements
+
+
 def compare_pair(pair: Pair) -> Elements:
     """Compare two tensors, or compute the statistics of one; whatever cannot be read is a problem."""
     try:
-        if pair.golden is not None and pair.actual is not None:
-            return _both(pair, pair.golden, pair.actual)
-        golden = _alone(pair.golden, pair) if isinstance(pair.golden, TensorRecord) else None
-        return Elements(golden, None if pair.actual is None else _alone(pair.actual, pair))
-    except FormatError as error:
-        return Elements(problems=(error,))
+        opened = open_pair(pair)
+        return opened if isinstance(opened, Elements) else examine_pair(opened)
     except NpudumpError as error:
-        return Elements(problems=(FormatError(_path(pair), str(error)),))
+        return unreadable(pair, error)
+
+
+def unreadable(pair: Pair, error: NpudumpError) -> Elements:
+    """What is found of a pair of which something cannot be read."""
+    return Elements(
+        problems=(error if isinstance(error, FormatError) else FormatError(_path(pair), str(error)),)
+    )
 
 
 def _path(pair: Pair) -> Path | str:
@@ -132,18 +150,27 @@ def _alone(record: TensorRecord, pair: Pair) -> TensorRecord:
     return replace(record, stats=own if told is None else with_projections_of(told, own))
 
 
-def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord) -> Elements:
-    if isinstance(golden, StoredTensor):
-        one, other = _stored(golden), _array(actual)
-        return _difference(pair, one, other, Elements(actual=_alone(actual, pair), layout="device"))
+def open_pair(pair: Pair) -> OpenPair | Elements:
+    """Both tensors with their elements; what is found already where these are not compared as values.
+
+    Raises:
+        NpudumpError: a file cannot be read.
+    """
+    golden, actual = pair.golden, pair.actual
+    if golden is None or actual is None:
+        one = _alone(golden, pair) if isinstance(golden, TensorRecord) else None
+        return Elements(one, None if actual is None else _alone(actual, pair))
+    if not isinstance(golden, TensorRecord):
+        stored, other = golden.array(), _array(actual)
+        return _difference(pair, stored, other, Elements(actual=_alone(actual, pair), layout="device"))
     why = _why_bytes(golden) or _why_bytes(actual)
     if why:
         return _bytes(golden, actual, why)
     layout = _layout(pair, golden, actual)
+    found = Elements(golden, actual)
     packed = packed_tensor(golden, layout), packed_tensor(actual, layout)
     if packed[0] is not None and packed[1] is not None:
-        return _examined(pair, golden, actual, (packed[0], packed[1]), Elements(golden, actual))
-    found = Elements(golden, actual)
+        return OpenPair(pair, golden, actual, (packed[0], packed[1]), found)
     try:
         values = _host_pair(golden, actual, layout)
     except LayoutError as error:
@@ -151,7 +178,7 @@ def _both(pair: Pair, golden: TensorRecord | StoredTensor, actual: TensorRecord)
         found = replace(found, layout="device", note=f"compared as it lies on the device: {error}")
     if layout != pair.layout:
         pair = replace(pair, layout=layout)
-    return _examined(pair, golden, actual, values, found)
+    return OpenPair(pair, golden, actual, values, found)
 
 
 def pair_values(pair: Pair) -> tuple[Values, Values, str] | None:
@@ -165,8 +192,8 @@ def pair_values(pair: Pair) -> tuple[Values, Values, str] | None:
     golden, actual = pair.golden, pair.actual
     if golden is None or actual is None:
         return None
-    if isinstance(golden, StoredTensor):
-        return _stored(golden), _array(actual), actual.format
+    if not isinstance(golden, TensorRecord):
+        return golden.array(), _array(actual), actual.format
     if _why_bytes(golden) or _why_bytes(actual):
         return None
     layout = _layout(pair, golden, actual)
@@ -197,24 +224,37 @@ def _why_bytes(record: TensorRecord) -> str:
     return record.note or "its header has no shape"
 
 
-def _examined(
-    pair: Pair, golden: TensorRecord, actual: TensorRecord, values: tuple[Values, Values], found: Elements
-) -> Elements:
-    """Return ``found`` with the statistics of both tensors, and how far one is from the other."""
-    difference, note = None, found.note
+def examine_pair(opened: OpenPair) -> Elements:
+    """The statistics of both tensors, and how far one is from the other.
+
+    Raises:
+        NpudumpError: a file cannot be read.
+    """
+    pair, values = opened.pair, opened.values
     try:
-        examined = examine_tensors(*values, rtol=pair.rtol, atol=pair.atol, worst=_WORST)
-        first, second, difference = examined.golden, examined.actual, examined.difference
+        return with_examined(opened, examine_tensors(*values, rtol=pair.rtol, atol=pair.atol, worst=WORST))
     except RequestError as error:
-        first, second = values_stats(values[0]), values_stats(values[1])
-        note = "; ".join(filter(None, (note, f"elements not compared: {error}")))
-    return Elements(
-        golden=_described(golden, first, values[0].shape, pair, found.layout),
-        actual=_described(actual, second, values[1].shape, pair, found.layout),
-        difference=difference,
-        layout=found.layout,
-        note=note,
+        note = "; ".join(filter(None, (opened.found.note, f"elements not compared: {error}")))
+        return _with_findings(opened, (values_stats(values[0]), values_stats(values[1])), None, note)
+
+
+def with_examined(opened: OpenPair, examined: Examined) -> Elements:
+    """What is found of a pair whose tensors were ``examined``."""
+    statistics = examined.golden, examined.actual
+    return _with_findings(opened, statistics, examined.difference, opened.found.note)
+
+
+def _with_findings(
+    opened: OpenPair, statistics: tuple[Stats, Stats], difference: TensorDifference | None, note: str
+) -> Elements:
+    layout = opened.found.layout
+    golden, actual = (
+        _described(record, stats, values.shape, opened.pair, layout)
+        for record, stats, values in zip(
+            (opened.golden, opened.actual), statistics, opened.values, strict=True
+        )
     )
+    return Elements(golden, actual, difference, layout, note=note)
 
 
 def _array(record: TensorRecord) -> Array:
@@ -233,19 +273,11 @@ def _described(
 
 def _difference(pair: Pair, one: Array, other: Array, found: Elements) -> Elements:
     try:
-        difference = compare_tensors(one, other, rtol=pair.rtol, atol=pair.atol, worst=_WORST)
+        difference = compare_tensors(one, other, rtol=pair.rtol, atol=pair.atol, worst=WORST)
     except RequestError as error:
         note = f"elements not compared: {error}"
         return replace(found, note="; ".join(filter(None, (found.note, note))))
     return replace(found, difference=difference)
-
-
-def _unequal_bytes(one: Array, other: Array) -> Iterator[int]:
-    """Yield how many bytes differ, a piece of two contiguous arrays of one size at a time."""
-    left, right = one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)
-    pieces = (c_order_chunks(array, _PIECE, flat=True) for array in (left, right))
-    for first, second in zip(*pieces, strict=True):
-        yield 0 if np.array_equal(first, second) else int(np.count_nonzero(first != second))
 
 
 def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
@@ -258,20 +290,5 @@ def _bytes(golden: TensorRecord, actual: TensorRecord, why: str) -> Elements:
         return replace(found, note=f"elements not compared: {why}")
     if golden.payload is None or actual.payload is None or golden.dtype != actual.dtype:
         return replace(found, note=f"elements not compared: {why}")
-    one, other = raw_bytes(golden.payload), raw_bytes(actual.payload)
-    if one.size != other.size:
-        return replace(found, unequal_bytes=abs(one.size - other.size), note=f"compared byte by byte: {why}")
-    unequal = sum(_unequal_bytes(one, other))
+    unequal = unequal_bytes(golden.payload, actual.payload)
     return replace(found, unequal_bytes=unequal, note=f"compared byte by byte: {why}")
-
-
-def _stored(tensor: StoredTensor) -> Array:
-    """Map one tensor of a file, so that the memory of those before it is free."""
-    found = tensor.path.stat()
-    return _opened(tensor.path, (found.st_ino, found.st_mtime_ns, found.st_size)).tensor(tensor.key)
-
-
-@lru_cache(maxsize=8)
-def _opened(path: Path, _version: tuple[int, int, int]) -> TensorFile:
-    """Read a file's header, once for each version of it: an update of the same process may replace it."""
-    return TensorFile.read(path)

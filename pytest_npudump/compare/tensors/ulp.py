@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.dump.bytes.buffers import Buffers
+
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.measures import Measures
-    from pytest_npudump.dump.bytes.buffers import Buffers
 
 _BLOCK_BYTES = 1 << 18
 _COLUMNS = 2048
@@ -39,6 +40,15 @@ def add_ulp(
             pairs = int(np.count_nonzero(finite[part]))
         highest = int(np.maximum.reduce(gap))
         measures.take_ulp(highest, _sum(gap, highest, buffers), pairs)
+
+
+def distances(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return how many values of their floating-point type two flat arrays are apart, as unsigned integers.
+
+    An infinity is the next value behind the largest number; of NaN the distance means nothing.
+    """
+    apart: np.ndarray = _ordered_gap(one, other, Buffers()).copy()
+    return apart
 
 
 def _sum(gap: np.ndarray, highest: int, buffers: Buffers) -> float:

@@ -52,13 +52,14 @@ class Worst:
 
     Attributes:
         limit: how many are kept.
+        shape: of the tensor.
         first_special: index of the first different special pair; None where there is none.
     """
 
     def __init__(self, limit: int, shape: tuple[int, ...]) -> None:
         self.first_special: int | None = None
         self.limit = limit
-        self._shape = shape
+        self.shape = shape
         self._special: list[tuple[int, Any, Any]] = []
         self._finite: list[tuple[float | int, int, Any, Any]] = []
 
@@ -127,10 +128,10 @@ class Worst:
     def index(self, flat: int) -> tuple[int, ...]:
         """Coordinates of an element."""
         found: tuple[int, ...] = ()
-        for length in self._shape[:0:-1]:
+        for length in self.shape[:0:-1]:
             flat, place = divmod(flat, length)
             found = (place, *found)
-        return (flat, *found) if self._shape else ()
+        return (flat, *found) if self.shape else ()
 
     def elements(self) -> tuple[WorstElement, ...]:
         """The list, worst first."""

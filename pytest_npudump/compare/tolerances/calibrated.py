@@ -1,8 +1,9 @@
 """What was measured with a golden: its column ``noise``, times a factor.
 
 The spread of recording runs only says what is no change: two runs of an operator that draws random numbers
-would otherwise let all that follows from it pass. A calibration, which somebody asked for and whose members
-were held out, gives bounds where they are wider than a preset's.
+would otherwise let all that follows from it pass. Integers and booleans are the exception: a preset wants
+them equal, and what two recording runs had differently is never judged as exact. A calibration, which
+somebody asked for and whose members were held out, gives bounds where they are wider than a preset's.
 
 A deviation is in the scale of its statistic (magnitude for max and min, root mean square or magnitude for
 avg, the l2norm for itself and for projections), so a bound is a rule whose ``rtol`` is the factor times it.

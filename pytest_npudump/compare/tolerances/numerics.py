@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -45,11 +48,17 @@ class Numerics:
     def describe(self) -> str:
         """The decision and its reason in one line."""
         differs = ", ".join(f"{name} {golden} -> {now}" for name, (golden, now) in self.differs.items())
-        untold = f"; not told by both: {', '.join(self.untold)}" if self.untold else ""
-        words = {SAME: "for the same numerics", OTHER: "for other numerics", HF32: "for HF32 numerics"}
+        untold = _("; not told by both: {names}").format(names=", ".join(self.untold)) if self.untold else ""
+        words = {
+            SAME: _("for the same numerics"),
+            OTHER: _("for other numerics"),
+            HF32: _("for HF32 numerics"),
+        }[self.bounds]
         if self.fixed:
-            return f"{words[self.bounds]}, as the {self.fixed} says" + (f" ({differs})" if differs else "")
-        return f"{words[self.bounds]}: {differs or 'the producers are alike'}{untold}"
+            said = _("{words}, as the {who} says").format(words=words, who=_(self.fixed))
+            return said + (f" ({differs})" if differs else "")
+        reason = differs or _("the producers are alike")
+        return _("{words}: {reason}{untold}").format(words=words, reason=reason, untold=untold)
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON data."""
@@ -82,7 +91,7 @@ def numerics_of(
     told = {name: pair for name, pair in differences.items() if name not in _ASKED}
     differs = {name: pair for name, pair in told.items() if UNKNOWN not in pair}
     untold = tuple(name for name in told if name not in differs)
-    for choice, who in ((marker, "marker"), (option, "option --npudump-numerics")):
+    for choice, who in ((marker, mark("marker")), (option, mark("option --npudump-numerics"))):
         if choice and choice != AUTO:
             return Numerics(choice, differs, untold, who)
     values = [*(value for name in _SWITCHES for value in differs.get(name, ()))]

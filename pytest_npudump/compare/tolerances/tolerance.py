@@ -20,7 +20,7 @@ from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.dump.table import StatsTable
@@ -150,7 +150,7 @@ class Tolerances:
     def _measured(self, dtype: str, statistic: str, key: str, by: tuple[str, ...]) -> Rule:
         """The preset's rule for a statistic, or what was measured of those of ``by`` where that is wider."""
         rule = _preset_rule(self.preset, dtype, statistic)
-        if self.measured is None or not self.measured.widens:
+        if self.measured is None or not (self.measured.widens or is_exact(dtype)):
             return rule
         rtol = max(self.measured.rtol(key, name) for name in by)
         about = statistic if by == (statistic,) else ANY
@@ -180,6 +180,10 @@ class Tolerances:
         """``(rtol, atol)`` of :meth:`element_rule`."""
         rule = self.element_rule(layer, dtype, key)
         return rule.rtol, rule.atol
+
+    def having(self, rules: Callable[[Rule], bool]) -> Tolerances:
+        """The same with those of the rules only."""
+        return replace(self, rules=tuple(filter(rules, self.rules)))
 
     def unmatched(self, *tables: StatsTable) -> tuple[Rule, ...]:
         """Rules that are about no tensor of any of ``tables``: a misspelt layer, most of the time."""

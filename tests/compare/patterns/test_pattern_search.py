@@ -17,7 +17,7 @@ from pytest_npudump.compare.tensors import paired_chunks as chunks
 from pytest_npudump.compare.tensors.difference import compare_tensors
 
 if TYPE_CHECKING:
-    from pytest_npudump.compare.patterns.pattern import Pattern
+    from pytest_npudump.compare.patterns.pattern_search import Pattern
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FLOATS = ("float64", "float32", "float16", "bfloat16")

@@ -239,3 +239,55 @@ def test_any_bits_on_either_path(path: str, name: str, tolerance: tuple[float, f
     codes = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint8)
     golden, actual = (side.view(TYPES[name]) for side in np.split(codes, 2))
     _assert_true(golden, actual, tolerance, BOUND[path])
+
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("worst", [2, 20])
+@pytest.mark.usefixtures("path")
+def test_integers_are_measured_exactly_on_both_paths(name: str, worst: int) -> None:
+    rng = np.random.default_rng(0)
+    limits = np.iinfo(name)
+    golden = rng.integers(limits.min, limits.max, 300, name, endpoint=True)
+    golden[::7], golden[1], golden[2] = 0, limits.min, limits.max
+    noisy = golden.copy()
+    noisy[5::11] ^= 1
+    far = golden.copy()
+    far[1], far[2] = limits.max, limits.min
+    for actual in (noisy, far, golden[::-1].copy()):
+        one, other = golden.tolist(), actual.tolist()
+        gaps = [abs(y - x) for x, y in zip(one, other, strict=True)]
+        found = examine_tensors(golden, actual, rtol=0.25, atol=1.0, worst=worst)
+        d = found.difference
+        assert d.max_abs == max(gaps)
+        assert isinstance(d.max_abs, int)
+        assert d.outside == sum(gap > 1 + abs(x) / 4 for gap, x in zip(gaps, one, strict=True))
+        assert d.max_ulp is None
+        order = sorted((-gap, at) for at, gap in enumerate(gaps) if gap)[:worst]
+        assert [(e.index, e.golden, e.actual, e.abs) for e in d.worst] == [
+            ((at,), one[at], other[at], -gap) for gap, at in order
+        ]
+        assert all(isinstance(e.golden, int) for e in d.worst)
+        for stats, values in ((found.golden, one), (found.actual, other)):
+            assert (stats.max, stats.min, stats.zero) == (max(values), min(values), values.count(0))
+            assert isinstance(stats.max, int)
+            assert stats.avg == pytest.approx(sum(values) / 300, rel=1e-15)
+            assert stats.l2norm == pytest.approx(math.sqrt(sum(x * x for x in values)), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn"])
+def test_every_pair_of_codes_of_fp8_is_measured_as_defined_on_both_paths(name: str, path: str) -> None:
+    dtype = getattr(ml_dtypes, name)
+    codes = np.arange(256, dtype=np.uint8)
+    for turn in range(0, 256, 5):
+        golden, actual = codes.view(dtype), np.roll(codes, turn).view(dtype)
+        _assert_true(golden, actual, (0.1, 0.0), BOUND[path])
+
+
+@pytest.mark.usefixtures("path")
+def test_a_bool_is_the_byte_that_it_is_on_both_paths() -> None:
+    golden = np.array([True, False, True, True])
+    d = examine_tensors(golden, ~golden, rtol=0, atol=0).difference
+    assert (d.dtype, d.outside, d.max_abs, d.worst[0].golden) == ("bool", 4, 1, 1)

@@ -1,0 +1,136 @@
+"""Where an output is farther from a reference than it may be: NaN, infinities, units in the last place.
+
+A reference of more precision is rounded to the type of the output first. Next to the largest number either
+side may have rounded to infinity, as OpenCL's conformance tests take it: a reference of 65519.9, of which
+float16 makes 65504, may be infinite by one unit. A result that is far beyond may not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from pytest_npudump.compare.tensors.ulp import distances
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+NAN = "nan"
+INFINITY = "infinity"
+ULPS = "ulps"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFault:
+    """What is wrong with the values of an output.
+
+    Attributes:
+        kind: :data:`NAN` where only one side is, :data:`INFINITY` likewise, else :data:`ULPS`.
+        wrong: how many elements are, of any kind.
+        count: how many elements there are.
+        index: the farthest of ``kind``; of NaN and infinities the first.
+        got: its value.
+        expected: what the reference gives there, in the type of the output.
+        ulps: how far apart these are; None where that means nothing.
+        allowed: how far they might be.
+    """
+
+    kind: str
+    wrong: int
+    count: int
+    index: tuple[int, ...]
+    got: float | int
+    expected: float | int
+    ulps: int | None
+    allowed: int
+
+
+def output_fault(actual: Array, expected: Array, *, ulps: int, atol: float = 0.0) -> OutputFault | None:
+    """Hold an output against a reference of its shape; None where each element is near enough.
+
+    Args:
+        actual: floats, integers or bools.
+        expected: in the same type, or of floats in a wider one.
+        ulps: how many units in the last place of the output's type an element may be off; of integers ones.
+        atol: an absolute difference that suffices, whatever that is in units.
+    """
+    got, wide = actual.reshape(-1), expected.reshape(-1)
+    if not is_float(actual.dtype):
+        gap = _int_distances(got, wide)
+        return _fault([(ULPS, gap > ulps)], actual, wide, gap, ulps)
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = wide.astype(actual.dtype)
+        exact, here = wide.astype(np.float64), got.astype(np.float64)
+        nan = np.isnan(here) != np.isnan(exact)
+        number = ~np.isnan(here) & ~np.isnan(exact)
+        gap = distances(np.ascontiguousarray(got), want)
+        beyond = number & (np.isinf(here) != np.isinf(want.astype(np.float64)))
+        infinite = beyond & ~(_near_the_limit(exact, here, actual.dtype, ulps) & (gap <= ulps))
+        infinite |= number & np.isinf(here) & np.isinf(exact) & (here != exact)
+        far = number & ~infinite & (gap > ulps) & ~(np.abs(here - exact) <= atol)
+    return _fault([(NAN, nan), (INFINITY, infinite), (ULPS, far)], actual, want, gap, ulps)
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is one of floating point, numpy's or ml_dtypes'."""
+    if dtype.kind in "biuc":
+        return False
+    try:
+        ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    except ValueError:
+        return False
+    return True
+
+
+def _near_the_limit(exact: Array, here: Array, dtype: np.dtype[Any], ulps: int) -> Array:
+    """Return where a reference is finite, of the output's sign, and no farther out than ``ulps`` explain."""
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    largest = float(info.max)
+    unit = largest - float(np.nextafter(info.max, dtype.type(0)))
+    near: Array = np.isfinite(exact) & (np.abs(exact) <= largest + (ulps + 1) * unit)
+    near &= np.signbit(exact) == np.signbit(here)
+    return near
+
+
+def _int_distances(one: Array, other: Array) -> Array:
+    """Return distances of integers as unsigned ones of their size, which hold every one of them."""
+    if one.dtype.kind == "b":
+        different: Array = (one != other).astype(np.uint8)
+        return different
+    unsigned = np.dtype(f"u{one.itemsize}")
+    high, low = np.maximum(one, other), np.minimum(one, other)
+    gap: Array = high.view(unsigned) - low.view(unsigned)
+    return gap
+
+
+def _fault(
+    kinds: list[tuple[str, Array]], actual: Array, want: Array, gap: Array, allowed: int
+) -> OutputFault | None:
+    found = [(kind, where) for kind, where in kinds if where.any()]
+    if not found:
+        return None
+    kind, where = found[0]
+    far = kind == ULPS
+    at = int(np.argmax(np.where(where, gap, 0))) if far else int(np.argmax(where))
+    wrong = sum(int(np.count_nonzero(each)) for _, each in found)
+    index = tuple(int(place) for place in np.unravel_index(at, actual.shape)) if actual.ndim else ()
+    got, expected = _plain(actual.reshape(-1)[at]), _plain(want[at])
+    return OutputFault(kind, wrong, actual.size, index, got, expected, int(gap[at]) if far else None, allowed)
+
+
+def _plain(value: Any) -> float | int:
+    """Return an element as Python's number: exact, as each type fits one of the two."""
+    return int(value) if np.asarray(value).dtype.kind in "biu" else float(value)
+
+
+def same_bits(one: Array, other: Array) -> bool:
+    """Whether two arrays are of one type and shape and hold the same bytes."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return math.prod(one.shape) == 0 or one.tobytes() == other.tobytes()

@@ -1,0 +1,131 @@
+"""Pairs that are compared together, against numpy in float64 and against each of them alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pytest_npudump.compare.tensors.pair_batches import compare_pairs
+from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
+from pytest_npudump.dump.records import Payload, TensorKey, TensorRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TYPES = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "int8": np.int8,
+    "int32": np.int32,
+    "bool": np.bool_,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float64": np.float64,
+}
+COUNTS = (1, 7, 256, 8192, 8193)
+
+
+def _record(path: Path, array: Any, dtype: str, shape: tuple[int, ...] | None = None) -> TensorRecord:
+    path.write_bytes(array.tobytes())
+    payload = Payload(path, 0, array.nbytes)
+    shape = array.shape if shape is None else shape
+    return TensorRecord(TensorKey(path.stem, "output", 0), "Relu", dtype, shape, path, "ND", payload=payload)
+
+
+def _actual(rng: Any, golden: Any, number: int) -> Any:
+    """The same; a few elements off; all off; NaN and infinities in it."""
+    kind = golden.dtype.type
+    if number % 4 == 0:
+        return golden.copy()
+    actual = golden.copy()
+    chosen = rng.random(golden.shape) < (0.1 if number % 4 == 1 else 1.0)
+    actual[chosen] = rng.integers(0, 2, int(chosen.sum())).astype(kind)
+    if number % 4 == 3 and golden.dtype.kind not in "biu":
+        actual[::3] = kind(np.nan)
+    return actual
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> list[tuple[Pair, Any, Any]]:
+    """Pairs of many types and sizes, in no order, each with its two arrays."""
+    rng = np.random.default_rng(0)
+    found = []
+    for name, kind in TYPES.items():
+        for count in COUNTS:
+            for number in range(6):
+                golden = (rng.standard_normal(count) * 3).astype(kind)
+                actual = _actual(rng, golden, number)
+                stem = f"{name}_{count}_{number}"
+                one = _record(tmp_path / f"{stem}.golden", golden, name)
+                other = _record(tmp_path / f"{stem}.actual", actual, name)
+                found.append((Pair(one, other, "ND", rtol=0.01 * number, atol=0.001), golden, actual))
+    rng.shuffle(found)
+    return found
+
+
+def test_each_of_many_pairs_is_measured_as_numpy_does(pairs: list[tuple[Pair, Any, Any]]) -> None:
+    for found, (pair, golden, actual) in zip(compare_pairs([one for one, *_ in pairs]), pairs, strict=True):
+        one, other = golden.astype(np.float64), actual.astype(np.float64)
+        finite = np.isfinite(one) & np.isfinite(other)
+        gaps = np.abs(other - one)[finite]
+        difference = found.difference
+        assert difference is not None
+        assert found.golden is not None
+        assert found.golden.key == pair.golden.key
+        assert difference.count == golden.size
+        assert difference.max_abs == pytest.approx(gaps.max(initial=0), rel=1e-6)
+        outside = np.count_nonzero(~(gaps <= pair.atol + pair.rtol * np.abs(one[finite])))
+        assert difference.outside == outside + np.count_nonzero(~finite)
+        assert difference.special_different == np.count_nonzero(~finite)
+
+
+def test_pairs_together_are_found_as_each_of_them_alone(pairs: list[tuple[Pair, Any, Any]]) -> None:
+    for found, (pair, *_) in zip(compare_pairs([one for one, *_ in pairs]), pairs, strict=True):
+        alone = compare_pair(pair)
+        for side, expected in ((found.golden, alone.golden), (found.actual, alone.actual)):
+            assert side is not None
+            assert expected is not None
+            assert side.key == expected.key
+            _assert_alike(asdict(side.stats), asdict(expected.stats))
+        assert found.difference is not None
+        assert alone.difference is not None
+        _assert_alike(found.difference.to_json(), alone.difference.to_json())
+
+
+def _assert_alike(found: Any, expected: Any) -> None:
+    """Assert that two dictionaries are equal, but for the last digits of sums."""
+    for name, value in expected.items():
+        if name in {"avg", "l2norm", "norm", "cosine", "relative_l2", "mean_rel"} and value is not None:
+            assert found[name] == pytest.approx(value, rel=1e-12, abs=1e-15, nan_ok=True), name
+        else:
+            assert repr(found[name]) == repr(value), name
+
+
+def test_a_pair_that_cannot_be_read_is_a_problem_of_its_own(pairs: list[tuple[Pair, Any, Any]]) -> None:
+    chosen = [one for one, *_ in pairs if one.nbytes == 2 * 1024]
+    lost = chosen[1].actual
+    assert lost is not None
+    lost.path.unlink()
+    found = compare_pairs(chosen)
+    assert [bool(one.problems) for one in found] == [at == 1 for at in range(len(chosen))]
+    assert str(lost.path) in str(found[1].problems[0])
+
+
+def test_tensors_of_two_shapes_or_types_are_no_pair_of_elements(tmp_path: Path) -> None:
+    array = np.arange(12, dtype=np.int32)
+    flat, square = _record(tmp_path / "a", array, "int32"), _record(tmp_path / "b", array, "int32", (3, 4))
+    other = _record(tmp_path / "c", array.astype(np.int8), "int8")
+    for found in compare_pairs([Pair(flat, square, "ND"), Pair(flat, other, "ND")]):
+        assert found.difference is None
+        assert "elements not compared" in found.note
+        assert found.golden is not None
+        assert found.golden.stats is not None
+        assert found.golden.stats.max == 11
+
+
+def test_nothing_is_found_of_no_pairs() -> None:
+    assert compare_pairs([]) == []
