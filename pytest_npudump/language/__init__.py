@@ -1,0 +1,5 @@
+"""What people read, in their language: English is in the code, a catalogue has the other.
+
+``translation`` marks and translates what a report says, in the language that is spoken around it;
+``catalogue`` reads the files of ``catalogues/``, and only once another language than English is spoken.
+"""

@@ -1,0 +1,77 @@
+"""Words for people, translated where another language than English is spoken.
+
+Nothing is translated unless :func:`speaking` says so: data, and whatever a program reads, stay English.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+AUTO, ENGLISH, CHINESE = "auto", "en", "zh"
+LANGUAGES = (AUTO, ENGLISH, CHINESE)
+"""What an option for the language takes."""
+
+_CATALOGUE: ContextVar[Mapping[str, str] | None] = ContextVar("catalogue", default=None)
+
+
+def chosen(language: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return ``en`` or ``zh`` for what an option says; ``auto`` is what the locale says.
+
+    Args:
+        language: one of :data:`LANGUAGES`.
+        environment: with the locale; None for the one of this process.
+    """
+    if language != AUTO:
+        return language
+    environment = os.environ if environment is None else environment
+    names = (environment.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return CHINESE if next(filter(None, names), "").lower().startswith("zh") else ENGLISH
+
+
+@contextmanager
+def speaking(language: str) -> Iterator[None]:
+    """Have what is made inside be in a language, one of :data:`LANGUAGES`.
+
+    Raises:
+        CatalogueError: the file of its words is not what it has to be.
+    """
+    words = None
+    if (language := chosen(language)) != ENGLISH:
+        from pytest_npudump.language.catalogue import catalogue  # noqa: PLC0415 - only for another language
+
+        words = catalogue(language)
+    before = _CATALOGUE.set(words)
+    try:
+        yield
+    finally:
+        _CATALOGUE.reset(before)
+
+
+def is_english() -> bool:
+    """Whether what is made now is in English."""
+    return _CATALOGUE.get() is None
+
+
+def gettext(message: str) -> str:
+    """Return a message in the language that is spoken; its placeholders are filled afterwards."""
+    words = _CATALOGUE.get()
+    return message if words is None else words.get(message, message)
+
+
+def ngettext(one: str, many: str, count: int) -> str:
+    """Return the form of a message that fits a number; Chinese has one for all of them."""
+    words = _CATALOGUE.get()
+    if words is not None and one in words:
+        return words[one]
+    return one if count == 1 else many
+
+
+def mark(message: str) -> str:
+    """Return a message as it is, which is translated where it is shown."""
+    return message
