@@ -10,7 +10,8 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import VARIANTS, variant_path, variants_of
 from pytest_npudump.golden.content.noise import calibration_of, repeats_of
 from pytest_npudump.golden.kept_tensors import stored_tensors
-from pytest_npudump.golden.pair import KEY, recorded_tensors, tensors_path
+from pytest_npudump.golden.objects.stored_golden import pointers_of
+from pytest_npudump.golden.pair import KEY, is_stored, recorded_tensors, tensors_path
 from pytest_npudump.golden.store import read_golden
 
 if TYPE_CHECKING:
@@ -111,9 +112,9 @@ def _check(golden: Golden) -> None:
     repeats_of(golden.extra, golden.path)
     calibration_of(golden.extra, golden.path)
     beside = tensors_path(golden.path)
-    if recorded_tensors(golden) is not None:
+    if recorded_tensors(golden) is not None or (pointers_of(golden) and not beside.exists()):
         stored_tensors(golden, foreign=True)
-    elif KEY in golden.extra:
+    elif KEY in golden.extra and not is_stored(golden):
         raise GoldenError(
             f"{golden.path}: the tensors of its recording are not beside it, expected {beside.name}: restore "
             f"both from version control, or approve anew with --npudump-update-golden"

@@ -12,7 +12,9 @@ from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.excerpt import first_of
-from pytest_npudump.golden.pair import left_out, other_recording, recorded_tensors
+from pytest_npudump.golden.objects.stored_golden import fetch_tensors, pointed_tensors
+from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.golden.pair import is_stored, left_out, other_recording, recorded_tensors
 from pytest_npudump.golden.tensor_content import copies_of
 from pytest_npudump.golden.tensors import StoredTensor, load_tensors, read_metadata
 from pytest_npudump.request import matches_any
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.golden.tensors import GoldenTensor
 
 _GOLDEN = "golden"
 
@@ -36,13 +39,17 @@ class KeptTensors:
     Attributes:
         tensors: values by key text, with the name of the type they had on the device.
         left_out: layers whose tensors cannot be told apart, as file names spell them.
+        sources: layers that are kept as sources of past failures, the latest first.
     """
 
     tensors: Mapping[str, tuple[np.ndarray, str]]
     left_out: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, records: Iterable[TensorRecord], left_out: Iterable[str] = ()) -> KeptTensors:
+    def of(
+        cls, records: Iterable[TensorRecord], left_out: Iterable[str] = (), sources: Iterable[str] = ()
+    ) -> KeptTensors:
         """Read the tensors of ``records``.
 
         Raises:
@@ -53,7 +60,7 @@ class KeptTensors:
             for record in records
             if record.payload is not None
         }
-        return cls(tensors, tuple(left_out))
+        return cls(tensors, tuple(left_out), tuple(sources))
 
     def refuse_beyond(self, budget: int) -> None:
         """Refuse tensors of more than ``budget`` bytes; those of the same values count once.
@@ -92,16 +99,21 @@ def _plain(key: str) -> str:
     return str(TensorKey.parse(key).sanitised)
 
 
-def stored_tensors(golden: Golden, *, foreign: bool = False) -> dict[str, StoredTensor]:
-    """Return the tensors kept beside a golden file by sanitised key; nothing where there is no such file.
+def stored_tensors(
+    golden: Golden, *, foreign: bool = False, store: TensorStore | None = None
+) -> Mapping[str, GoldenTensor]:
+    """Return the tensors kept with a golden file by sanitised key; nothing where there are none.
 
     Args:
         golden: the golden file.
         foreign: whether tensors are taken that do not tell of which golden they are, as others write them.
+        store: where those are that do not lie beside it; None for the cache alone.
 
     Raises:
         GoldenError: the file cannot be read, or was recorded with other statistics than the golden file.
     """
+    if is_stored(golden):
+        return pointed_tensors(golden, store or TensorStore())
     path = recorded_tensors(golden)
     if path is None:
         return {}
@@ -112,15 +124,15 @@ def stored_tensors(golden: Golden, *, foreign: bool = False) -> dict[str, Stored
     return stored
 
 
-def read_tensors(golden: Golden) -> dict[str, np.ndarray]:
-    """Map the tensors beside a golden file by sanitised key.
+def read_tensors(golden: Golden, store: TensorStore | None = None) -> dict[str, np.ndarray]:
+    """Map the tensors kept with a golden file by sanitised key.
 
     Raises:
-        GoldenError: as :func:`stored_tensors`.
+        GoldenError: as :func:`stored_tensors`, or a tensor cannot be had.
     """
-    stored = stored_tensors(golden)
-    files = {path: load_tensors(path) for path in {tensor.path for tensor in stored.values()}}
-    return {sanitised: files[tensor.path][tensor.key] for sanitised, tensor in stored.items()}
+    stored = stored_tensors(golden, store=store)
+    fetch_tensors(stored.values())
+    return {sanitised: tensor.array() for sanitised, tensor in stored.items()}
 
 
 def missing_tensors(golden: Golden, stored: Collection[str], patterns: Sequence[str]) -> tuple[str, ...]:

@@ -32,7 +32,11 @@ KEY = "golden_tensors"
 """The golden file's key for what is said of the tensors beside it."""
 
 _RECORDING = "recording"
-_LEFT_OUT = "left_out"
+LEFT_OUT = "left_out"
+SOURCES = "sources"
+HASH = "sha256"
+STORED = "stored"
+"""What that key tells: layers left out, and that the tensors lie in a store, each under its hash."""
 
 
 def tensors_path(golden: Path) -> Path:
@@ -46,7 +50,25 @@ def left_out(golden: Golden) -> tuple[str, ...]:
     Raises:
         GoldenError: the golden's key ``golden_tensors`` is not as it is written.
     """
-    return tuple(_facts(golden).get(_LEFT_OUT, ()))
+    return tuple(_facts(golden).get(LEFT_OUT, ()))
+
+
+def source_layers(golden: Golden) -> tuple[str, ...]:
+    """Return the layers whose tensors are kept because they were sources of failures, the latest first.
+
+    Raises:
+        GoldenError: the golden's key ``golden_tensors`` is not as it is written.
+    """
+    return tuple(_facts(golden).get(SOURCES, ()))
+
+
+def is_stored(golden: Golden) -> bool:
+    """Whether the golden's tensors lie in a store, and not beside it.
+
+    Raises:
+        GoldenError: the golden's key ``golden_tensors`` is not as it is written.
+    """
+    return STORED in _facts(golden)
 
 
 def recorded_tensors(golden: Golden) -> Path | None:
@@ -56,6 +78,8 @@ def recorded_tensors(golden: Golden) -> Path | None:
         GoldenError: there are tensors, and they are of another recording or cannot be read.
     """
     path = tensors_path(golden.path)
+    if is_stored(golden):
+        return None
     named = _facts(golden).get(_RECORDING)
     if named is None:
         return path if path.exists() and _recording(path) is None else None
@@ -154,6 +178,7 @@ def stage_pair(
     tensors: Mapping[str, tuple[Tensor, str]],
     metadata: Mapping[str, str],
     left_out: Sequence[str] = (),
+    sources: Sequence[str] = (),
 ) -> Recording:
     """Write what is to replace the golden file and the tensors beside it.
 
@@ -162,14 +187,13 @@ def stage_pair(
         tensors: by key text, the values and the name of the type they had on the device.
         metadata: further texts to keep with the tensors.
         left_out: layers whose tensors could not be told apart, as file names spell them.
+        sources: layers that are kept as sources of past failures.
 
     Raises:
         GoldenError: they cannot be written; the old pair is as it was.
     """
     recording = tensors_digest(tensors)
-    facts: dict[str, Any] = {_RECORDING: recording}
-    if left_out:
-        facts[_LEFT_OUT] = list(left_out)
+    facts = facts_of({_RECORDING: recording}, left_out, sources)
     golden = replace(golden, extra={**golden.extra, KEY: facts})
     with locked(tensors_path(golden.path)) as target:
         refuse_others(target)
@@ -182,6 +206,12 @@ def stage_pair(
             _settle(golden.path, target, waiting)
             raise
     return Recording(golden.path, staged.file, staged.digest, recording)
+
+
+def facts_of(where: Mapping[str, Any], left_out: Sequence[str], sources: Sequence[str]) -> dict[str, Any]:
+    """Return what a golden says of the tensors that are kept with it: where they are, and of which layers."""
+    told = {LEFT_OUT: list(left_out), SOURCES: list(sources)}
+    return {**where, **{name: layers for name, layers in told.items() if layers}}
 
 
 def _settle(golden: Path, target: Path, waiting: Path) -> None:
@@ -218,13 +248,15 @@ def waiting_path(tensors: Path) -> Path:
 def _facts(golden: Golden) -> Mapping[str, Any]:
     found = golden.extra.get(KEY, {})
     if isinstance(found, dict):
-        named, names = found.get(_RECORDING), found.get(_LEFT_OUT, [])
-        listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        if listed and isinstance(named, str | None):
+        named, lists = found.get(_RECORDING), [found.get(name, []) for name in (LEFT_OUT, SOURCES)]
+        listed = all(isinstance(one, list) and all(isinstance(name, str) for name in one) for one in lists)
+        how = found.get(STORED, HASH)
+        if listed and isinstance(named, str | None) and how == HASH and not (named and STORED in found):
             return found
     raise GoldenError(
-        f"{golden.path}: {KEY} is {found!r}, expected a mapping with {_RECORDING} (text) and {_LEFT_OUT} (a "
-        f"list of names). Restore the file from version control, or approve anew with --npudump-update-golden"
+        f"{golden.path}: {KEY} is {found!r}, expected a mapping with {_RECORDING} (text), or {STORED} "
+        f"({HASH}), {LEFT_OUT} and {SOURCES} (lists of names). Restore the file from version control, or "
+        f"approve anew with --npudump-update-golden"
     )
 
 

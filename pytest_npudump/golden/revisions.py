@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.table import STATISTICS
+from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
 from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
 from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.text import REASON
+from pytest_npudump.golden.content.text import POINTERS, REASON
 from pytest_npudump.golden.pair import KEY
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.content.text import Golden
 
+_BY_TENSOR = (PROJECTIONS, POINTERS)
+"""Blocks with a line each tensor, which are told with it."""
 _QUIET = (REASON, REPEATS, CALIBRATION, KEY)
 """Keys whose values say nothing in a line: they are named."""
 
@@ -45,8 +47,8 @@ def changes(before: Golden | None, after: Golden) -> tuple[Change, ...]:
         return (Change("", f"recorded, {len(after.table)} tensors"),)
     rows = {key: row for row, key in enumerate(before.table.keys)}
     found = [*_head(before, after)]
-    sums = [dict.fromkeys(render_projections(golden.table).splitlines()) for golden in (before, after)]
-    summed = {line.partition(" ")[0] for line in sums[0].keys() ^ sums[1].keys()}
+    summed = _named(*(render_projections(golden.table) for golden in (before, after)))
+    pointed = _named(*(golden.blocks.get(POINTERS, "") for golden in (before, after)))
     for row, key in enumerate(after.table.keys):
         if key not in rows:
             found.append(Change(key, "new"))
@@ -54,6 +56,7 @@ def changes(before: Golden | None, after: Golden) -> tuple[Change, ...]:
         words = [
             *_row(before.table, rows[key], after.table, row),
             *(["projections"] if key in summed else []),
+            *(["stored tensor"] if key in pointed else []),
         ]
         found += [Change(key, ", ".join(words))] if words else []
     gone = rows.keys() - set(after.table.keys)
@@ -77,8 +80,14 @@ def _head(before: Golden, after: Golden) -> Iterator[Change]:
             yield Change("", name if name in _QUIET else f"{name} {' -> '.join(map(str, values))}")
     for name in dict.fromkeys([*before.blocks, *after.blocks]):
         told = name in before.blocks, name in after.blocks
-        if before.blocks.get(name) != after.blocks.get(name) and name != "projections":
+        if before.blocks.get(name) != after.blocks.get(name) and name not in _BY_TENSOR:
             yield Change("", name if all(told) else f"{name} {'new' if told[1] else 'gone'}")
+
+
+def _named(before: str, after: str) -> set[str]:
+    """Return the names of which two blocks say different things."""
+    sides = [dict.fromkeys(text.splitlines()) for text in (before, after)]
+    return {line.partition(" ")[0] for line in sides[0].keys() ^ sides[1].keys()}
 
 
 def _row(before: StatsTable, old: int, after: StatsTable, new: int) -> Iterator[str]:

@@ -8,18 +8,17 @@ Layout: u64 little-endian length of the header, the header (JSON, padded with sp
 from __future__ import annotations
 
 import json
-import math
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.tensor_content import chunks, copies_of, portable
+from pytest_npudump.golden.tensor_content import SAFETENSORS_NAMES, chunks, copies_of, portable, viewed
 from pytest_npudump.storage.atomic import locked, replace_file
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -30,30 +29,11 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
     Tensor = np.ndarray[Any, np.dtype[Any]]
 
-_NAMES = {
-    "float64": "F64",
-    "float32": "F32",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2",
-    "int64": "I64",
-    "int32": "I32",
-    "int16": "I16",
-    "int8": "I8",
-    "uint64": "U64",
-    "uint32": "U32",
-    "uint16": "U16",
-    "uint8": "U8",
-    "bool": "BOOL",
-}
-"""Types that every version of safetensors knows; others are kept as bytes with their name in the metadata."""
-
-_COMPLEX = ("complex64", "complex128")
 _BYTES = "npudump.bytes"
 _DTYPES = "npudump.dtypes"
 _SAME = "npudump.same"
 _ALIGNMENT = 8
+_LFS = b"version https://git-lfs.github.com/spec/"
 
 
 def save_tensors(
@@ -174,8 +154,18 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _refuse_others(path: Path) -> None:
-    """Refuse what is no regular file: safetensors would wait for a pipe, and cannot name a directory."""
-    open_regular(path).close()
+    """Refuse what is no regular file: safetensors would wait for a pipe, and cannot name a directory.
+
+    Raises:
+        GoldenError: it stands for a file that Git LFS has not fetched.
+        OSError: it is none.
+    """
+    with open_regular(path) as file:
+        if file.read(len(_LFS)) == _LFS:
+            raise GoldenError(
+                f"{path}: Git LFS has not fetched this file of golden tensors, only its pointer is there: "
+                f"run 'git lfs pull', behind 'git lfs install' where this machine has never used it"
+            )
 
 
 def _unreadable(path: Path, error: Exception) -> GoldenError:
@@ -191,7 +181,7 @@ def _header(arrays: Mapping[str, Tensor], dtypes: Mapping[str, str], metadata: M
     kept: dict[str, tuple[str, tuple[int, ...]]] = {}
     position = 0
     for key, array in arrays.items():
-        name = _NAMES.get(array.dtype.name)
+        name = SAFETENSORS_NAMES.get(array.dtype.name)
         if name is None:
             kept[key] = (array.dtype.name, array.shape)
         entries[key] = {
@@ -225,33 +215,30 @@ def _json_metadata(metadata: Mapping[str, str], name: str, path: Path) -> dict[s
 
 
 def _view(chunk: Tensor, entry: Mapping[str, Any], kept: Any, what: str) -> Tensor:
-    name = next((ours for ours, theirs in _NAMES.items() if theirs == entry["dtype"]), entry["dtype"])
+    name = next(
+        (ours for ours, theirs in SAFETENSORS_NAMES.items() if theirs == entry["dtype"]), entry["dtype"]
+    )
     shape = entry["shape"]
     if isinstance(kept, list) and len(kept) == len(("name", "shape")):
         name, shape = kept
-    dtype = _dtype(name) if _is_shape(shape) else None
-    if dtype is None or math.prod(shape) * dtype.itemsize != chunk.size:
-        raise GoldenError(
-            f"{what} has {chunk.size} bytes, type {name!r} and shape {shape!r}, which do not go together; "
-            f"restore the file from version control"
-        )
-    view: Tensor = chunk.view(dtype).reshape(shape)
-    return view
+    return viewed(chunk, name, shape, what)
 
 
-def _is_shape(shape: object) -> bool:
-    return isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+class GoldenTensor(Protocol):
+    """A tensor that a golden keeps, wherever it lies."""
 
+    @property
+    def path(self) -> Path:
+        """The file that its bytes are read from."""
+        ...
 
-def _dtype(name: object) -> np.dtype[Any] | None:
-    """The type of that name, little-endian; None for what is no plain number (objects, texts, records)."""
-    if not isinstance(name, str):
-        return None
-    if name in _NAMES.keys() - {"bfloat16", "float8_e4m3fn", "float8_e5m2"} or name in _COMPLEX:
-        little: np.dtype[Any] = np.dtype(name).newbyteorder("<")
-        return little
-    scalar = getattr(ml_dtypes, name, None)
-    return np.dtype(scalar) if isinstance(scalar, type) and issubclass(scalar, np.generic) else None
+    def array(self) -> Tensor:
+        """Map the tensor, read-only.
+
+        Raises:
+            GoldenError: it cannot be read, or be had.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,3 +252,19 @@ class StoredTensor:
 
     path: Path
     key: str
+
+    def array(self) -> Tensor:
+        """Map the tensor, read-only, so that the memory of those before it is free.
+
+        Raises:
+            OSError: the file is not there.
+            GoldenError: it cannot be read.
+        """
+        found = self.path.stat()
+        return _opened(self.path, (found.st_ino, found.st_mtime_ns, found.st_size)).tensor(self.key)
+
+
+@lru_cache(maxsize=8)
+def _opened(path: Path, _version: tuple[int, int, int]) -> TensorFile:
+    """Read a file's header, once for each version of it: an update of the same process may replace it."""
+    return TensorFile.read(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from pytest_npudump.golden.applicable import VARIANTS, Choice, choose, names_var
 from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
 from pytest_npudump.golden.content.rows import columns_for, render_rows
 from pytest_npudump.golden.content.text import EMPTY, REASON, UNWRITTEN, Golden, unwritable
+from pytest_npudump.golden.objects.stored_golden import stage_stored
+from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.origin import installed, processor
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden
 
@@ -38,6 +40,8 @@ class Goldens:
         chosen: the name of the variant that applies by what ran; "" where none was chosen so.
         unrecordable: why this run may not be recorded in the common golden, which has variants; "" where it
             may.
+        store: where golden tensors are that do not lie beside the file; those of an update do where it names
+            no place.
     """
 
     test: str
@@ -47,6 +51,7 @@ class Goldens:
     why: str = ""
     chosen: str = ""
     unrecordable: str = ""
+    store: TensorStore = field(default_factory=TensorStore)
 
     @property
     def path(self) -> Path:
@@ -164,8 +169,11 @@ class Goldens:
         if tensors is None:
             staged = stage_golden(self.path, golden)
             return pair.Recording(self.path, staged.file, staged.digest)
-        metadata = tensors.metadata(golden)
-        return pair.stage_pair(replace(golden, base=None), tensors.tensors, metadata, tensors.left_out)
+        if self.store.url:
+            layers = (tensors.left_out, self.store, tensors.sources)
+            return stage_stored(replace(golden, base=None), tensors.tensors, *layers)
+        told = (tensors.metadata(golden), tensors.left_out, tensors.sources)
+        return pair.stage_pair(replace(golden, base=None), tensors.tensors, *told)
 
     def calibrate(self, golden: Golden, cells: tuple[str, ...], head: Mapping[str, Any]) -> pair.Recording:
         """Write what is to replace a golden that only learns its noise: all else of it stays.

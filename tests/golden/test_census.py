@@ -16,7 +16,10 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.census import Collection, census
 from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.integrity import faults, files_below
+from pytest_npudump.golden.objects.stored_golden import stage_stored
+from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.pair import stage_pair, tensors_path, waiting_path
+from pytest_npudump.golden.store import read_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,3 +104,18 @@ def test_a_kill_at_any_removal_leaves_whole_goldens_or_none(
     else:
         pytest.fail("it was killed each time")
     assert step > 4
+
+
+def test_tensors_beside_a_golden_that_has_its_own_in_a_store_are_stale(
+    golden: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = golden("a.yaml")
+    (tmp_path / "store").mkdir()
+    held = read_golden(path)
+    stored = TensorStore(f"file://{tmp_path}/store", str(tmp_path / "cache"))
+    stage_stored(held, {"conv:output.0": (np.ones(2, np.float32), "float32")}, (), stored).commit()
+    found = census(Collection(tmp_path / "golden", tmp_path, {path: "t"}, frozenset()))
+    assert ([one.path for one in found.used], found.unjudged) == ([path], ())
+    assert [(one.path, one.why) for one in found.stale] == [
+        (tensors_path(path), "tensors that a.yaml does not name")
+    ]

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.tensors import TensorFile, load_tensors, save_tensors
+from pytest_npudump.golden.tensors import TensorFile, load_tensors, read_metadata, save_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -223,3 +223,11 @@ def test_a_tensor_is_mapped_alone_and_let_go(tmp_path: Path) -> None:
     assert tensor.nbytes <= mapped() <= tensor.nbytes + 8192
     del tensor
     assert mapped() == 0
+
+
+def test_a_file_that_git_lfs_has_not_fetched_is_told_in_its_own_words(tmp_path: Path) -> None:
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize 12345\n"
+    (tmp_path / "a").write_text(pointer)
+    for read in (load_tensors, TensorFile.read, read_metadata):
+        with pytest.raises(GoldenError, match=r"a: Git LFS has not fetched this file .*: run 'git lfs pull'"):
+            read(tmp_path / "a")

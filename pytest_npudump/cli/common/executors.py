@@ -230,9 +230,30 @@ def run_tasks(
         weight: bytes that an item makes a task read: small ones travel together.
         progress: called with (items done, items in all).
     """
-    work = partial(_run_batch, task)
+    yield from _run(partial(_run_batch, task), items, workers, weight if workers.executor else None, progress)
+
+
+def run_together(
+    work: Callable[[Sequence[Item]], Sequence[Result]],
+    items: Sequence[Item],
+    workers: Workers,
+    *,
+    weight: Callable[[Item], int],
+    progress: Callable[[int, int], None],
+) -> Iterator[Result]:
+    """As :func:`run_tasks`, where ``work`` gives the results of several items: small ones go together."""
+    yield from _run(work, items, workers, weight, progress)
+
+
+def _run(
+    work: Callable[[Sequence[Item]], Sequence[Result]],
+    items: Sequence[Item],
+    workers: Workers,
+    weight: Callable[[Item], int] | None,
+    progress: Callable[[int, int], None],
+) -> Iterator[Result]:
     done = 0
-    weights = [] if workers.executor is None else list(map(weight, items))
+    weights = [] if weight is None else list(map(weight, items))
     for _, batch in run_batches(work, items, weights, workers.executor, workers.count):
         yield from batch
         done += len(batch)

@@ -2,6 +2,6 @@
 
 ``text`` is the whole of it, to be parsed and rendered. ``rows`` are the lines of statistics, ``row_batches``
 reads many at once, ``row_lines`` tells them apart by their keys, ``table_rows`` chooses them from tables;
-``noise`` is the column of what does not repeat. ``projection_rows`` and ``edge_lines`` are blocks behind the
-table.
+``noise`` is the column of what does not repeat. Blocks behind the table are ``projection_rows``,
+``edge_lines`` and ``pointer_lines``.
 """

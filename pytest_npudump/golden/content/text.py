@@ -13,6 +13,7 @@ from pytest_npudump.dump.table import PROJECTIONS
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.content import rows
 from pytest_npudump.golden.content.edge_lines import check_edge_lines
+from pytest_npudump.golden.content.pointer_lines import read_pointers
 from pytest_npudump.golden.content.projection_rows import render_projections, with_projections
 from pytest_npudump.golden.content.row_batches import parse_table
 from pytest_npudump.storage import safeyaml
@@ -34,7 +35,9 @@ OP_TYPES = "op_types"
 """Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
 EDGES = "edges"
 """Key of a block with which tensors feed which operators."""
-BLOCKS = (PROJECTIONS, EDGES, OP_TYPES)
+POINTERS = "stored_tensors"
+"""Key of a block with the tensors that lie in a store, of goldens that keep some there."""
+BLOCKS = (PROJECTIONS, EDGES, OP_TYPES, POINTERS)
 """Keys of blocks of lines that may stand behind the table, in this order."""
 _TABLE = "tensors"
 _RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)
@@ -238,10 +241,13 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
         raise _bad_golden(path, lines[PROJECTIONS] + 1 + error.row, error.reason) from error
     extra = {key: value for key, value in data.items() if key not in (*_RESERVED, *BLOCKS)}
     blocks = {name: data[name] for name in BLOCKS if name in data}
+    name = EDGES
     try:
         check_edge_lines(blocks.get(EDGES, ""))
+        name = POINTERS
+        read_pointers(blocks.get(POINTERS, ""))
     except rows.RowError as error:
-        raise _bad_golden(path, lines[EDGES] + 1 + error.row, error.reason) from error
+        raise _bad_golden(path, lines[name] + 1 + error.row, error.reason) from error
     return Golden(data["test"], producer, table, path, extra, blocks)
 
 

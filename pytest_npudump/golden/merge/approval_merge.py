@@ -1,8 +1,8 @@
 """Joining two approvals of one golden that touch different layers: by tensor, not by the lines around it.
 
-Lines are compared in the columns of all three files. A tensor's projections are those of the side whose
-statistics it has. Where a line is in conflict the text has the markers of git around that line, and around
-nothing else.
+Lines are compared in the columns of all three files. A tensor's projections, and what is said of
+its place in a store, are those of the side whose statistics it has. Where a line is in conflict the text has
+the markers of git around that line, and around nothing else.
 """
 
 from __future__ import annotations
@@ -18,9 +18,19 @@ from pytest_npudump.golden.content import rows
 from pytest_npudump.golden.content.noise import REPEATS
 from pytest_npudump.golden.content.projection_rows import render_projections
 from pytest_npudump.golden.content.row_lines import common_columns, lines_by_key
-from pytest_npudump.golden.content.text import BLOCKS, EDGES, OP_TYPES, REASON, Golden, parse, render
+from pytest_npudump.golden.content.text import (
+    BLOCKS,
+    EDGES,
+    OP_TYPES,
+    POINTERS,
+    REASON,
+    Golden,
+    parse,
+    render,
+)
 from pytest_npudump.golden.merge.joins import Conflict, joined, joined_order
 from pytest_npudump.golden.merge.noise_joins import joined_repeats, under_one_calibration
+from pytest_npudump.golden.pair import KEY, SOURCES
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
@@ -99,8 +109,9 @@ class _Merge:
         table = self._block(self._rows(order))
         names = _flat(order)
         blocks = {
-            PROJECTIONS: self._block(self._projections(names)),
+            PROJECTIONS: self._block(self._of_rows(names, lambda golden: render_projections(golden.table))),
             EDGES: self._block(self._edges(names)),
+            POINTERS: self._block(self._of_rows(names, lambda golden: golden.blocks.get(POINTERS, ""))),
         }
         texts = [f"{name}: |\n{blocks[name]}" for name in BLOCKS if blocks.get(name)]
         text = "".join((head, "tensors: |\n", table, *texts))
@@ -114,6 +125,8 @@ class _Merge:
             found = self._repeats() if key == REPEATS else joined(*_at(heads, key))
             if key == REASON and isinstance(found, Conflict):
                 found = "; ".join(dict.fromkeys(str(one) for one in (found.ours, found.theirs) if one))
+            if key == KEY and isinstance(found, Conflict):
+                found = _with_all_sources(_at(heads, key))
             if key == VARIANTS and isinstance(found, Conflict):
                 found = _by_variant(_at(heads, key))
             yield from self._told(key, _mapped(found, partial(_yaml, key)))
@@ -152,8 +165,11 @@ class _Merge:
             ]
             yield " ".join((chunk.ours + chunk.theirs)[:1]), Conflict(*texts)
 
-    def _projections(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        blocks = self._sides.map(lambda golden: _by_name(render_projections(golden.table)))
+    def _of_rows(
+        self, names: Iterable[str], block: Callable[[Golden], str]
+    ) -> Iterator[tuple[str, str | Conflict[str | None] | None]]:
+        """Yield what a block says of each tensor: that of the side whose statistics it has."""
+        blocks = self._sides.map(lambda golden: _by_name(block(golden)))
         for key in names:
             before, ours, theirs = _at(blocks, key)
             row = _at(self._lines, key)
@@ -179,6 +195,16 @@ class _Merge:
         """Return a block's text; lines without a value are left out, and those in conflict have markers."""
         shown = ((name, _mapped(line, _indented)) for name, line in lines)
         return "".join(text for name, line in shown for text in self._told(name, line))
+
+
+def _with_all_sources(sides: _Sides[Any]) -> Any:
+    """Join what both sides say of golden tensors: sources of failures are those of both."""
+    plain = sides.map(lambda one: {**one, SOURCES: []} if isinstance(one, dict) else one)
+    found = joined(plain.base, plain.ours, plain.theirs)
+    if isinstance(found, Conflict) or not isinstance(found, dict):
+        return Conflict(sides.ours, sides.theirs)
+    told = [one.get(SOURCES, []) for one in (sides.ours, sides.theirs)]
+    return {**found, SOURCES: [*dict.fromkeys([*told[0], *told[1]])]}
 
 
 def _by_variant(sides: _Sides[Any]) -> Any:

@@ -1,0 +1,211 @@
+"""Looking after a store of golden tensors, with a folder and a real S3 server behind it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import s3fs  # noqa: F401 - loaded once, or each test would load it
+
+from pytest_npudump.golden.kept_tensors import KeptTensors, read_tensors
+from pytest_npudump.golden.objects.stored_golden import stage_stored
+from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.golden.pair import stage_pair
+from pytest_npudump.golden.store import read_golden
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Repository
+
+Run = Any
+ARRAYS = {"conv": np.array([1, 2], np.float32), "fc": np.array([3, 4], np.float32)}
+DIGESTS = {name: sha256(array.tobytes()).hexdigest() for name, array in ARRAYS.items()}
+
+
+@pytest.fixture
+def place(repository: Repository) -> TensorStore:
+    """A store and a cache beside the repository, named in its ini file."""
+    repository.path.joinpath("shared").mkdir()
+    url = f"file://{repository.path}/shared"
+    lines = ("[pytest]", f"npudump_tensor_store = {url}", "npudump_tensor_cache = cache")
+    repository.path.joinpath("pytest.ini").write_text("\n".join(lines))
+    return TensorStore(url, str(repository.path / "cache"))
+
+
+@pytest.fixture
+def stored(repository: Repository, place: TensorStore) -> Path:
+    """Two goldens that share a tensor of the store; the second has one more."""
+    for name, layers in (("test_one", ["conv"]), ("test_two", ["conv", "fc"])):
+        repository.approve(name, dict.fromkeys(layers, 1.0))
+        golden = read_golden(repository.golden(name))
+        stage_stored(
+            golden, {f"{key}:output.0": (ARRAYS[key], "float32") for key in layers}, (), place
+        ).commit()
+    return repository.path
+
+
+def objects(folder: Path) -> dict[str, Path]:
+    return {path.name: path for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_goldens_name_is_counted(stored: Path, run: Run) -> None:
+    done = run("golden", "remote", "status")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
+        f"store: file://{stored}/shared\ncache: {stored}/cache\n"
+        "3 tensors, 2 contents of 16 B: 2 in the store, 2 cached\n"
+    )
+
+
+def test_what_is_lacking_is_named_and_pushed(stored: Path, run: Run) -> None:
+    objects(stored / "shared")[DIGESTS["conv"]].unlink()
+    done = run("golden", "remote", "status")
+    assert done.code == 1
+    tensor = f"golden/test_a/test_one.yaml: conv:output.0 and 1 more (sha256 {DIGESTS['conv']}, 8 bytes)"
+    assert done.out.splitlines()[2:] == [
+        f"not in the store: {tensor}: npudump golden remote push",
+        "3 tensors, 2 contents of 16 B: 1 in the store, 2 cached",
+    ]
+    assert run("golden", "remote", "push").out == "1 put into the store, 1 there before\n"
+    assert objects(stored / "shared")[DIGESTS["conv"]].read_bytes() == ARRAYS["conv"].tobytes()
+    assert run("golden", "remote", "status").code == 0
+
+
+def test_what_is_neither_here_nor_there_is_said(stored: Path, run: Run) -> None:
+    for folder in ("shared", "cache"):
+        objects(stored / folder)[DIGESTS["fc"]].unlink()
+    assert "not cached here: push it where it is, or record it anew" in run("golden", "remote", "status").out
+    done = run("golden", "remote", "push")
+    assert (done.code, done.out) == (1, "0 put into the store, 1 there before, 1 failed\n")
+    assert "is not cached here, or damaged" in done.err
+    done = run("golden", "remote", "pull")
+    assert (done.code, done.out) == (1, "0 fetched, 1 cached before, 1 failed\n")
+    assert "golden tensor fc:output.0 is not cached, and is not in the store" in done.err
+
+
+def test_damage_is_found_by_verify_and_mended(stored: Path, run: Run) -> None:
+    objects(stored / "shared")[DIGESTS["fc"]].write_bytes(b"\0" * 8)
+    assert run("golden", "remote", "status").code == 0  # of that name and size
+    done = run("golden", "remote", "status", "--verify", "--json", "-")
+    found = {one["sha256"]: one for one in json.loads(done.out)["objects"]}
+    assert done.code == 1
+    assert (found[DIGESTS["fc"]]["stored"], found[DIGESTS["fc"]]["problem"]) == (False, "damaged")
+    assert (found[DIGESTS["conv"]]["stored"], found[DIGESTS["conv"]]["tensors"]) == (True, 2)
+    assert run("golden", "remote", "push", "--replace").out == "2 put into the store, 0 there before\n"
+    assert run("golden", "remote", "status", "--verify").code == 0
+
+
+def test_a_damaged_cache_is_mended_by_pull(stored: Path, run: Run) -> None:
+    objects(stored / "cache")[DIGESTS["fc"]].write_bytes(b"\0" * 8)
+    objects(stored / "cache")[DIGESTS["conv"]].unlink()
+    assert run("golden", "remote", "pull").out == "2 fetched, 0 cached before\n"
+    assert objects(stored / "cache")[DIGESTS["fc"]].read_bytes() == ARRAYS["fc"].tobytes()
+    assert run("golden", "remote", "pull").out == "0 fetched, 2 cached before\n"
+
+
+def test_what_is_pulled_is_enough_without_the_store(stored: Path, run: Run) -> None:
+    shutil.rmtree(stored / "cache")
+    run("golden", "remote", "pull")
+    shutil.rmtree(stored / "shared")
+    assert run("golden", "remote", "pull", "--store", "").code == 2
+    for name in ("test_one", "test_two"):
+        golden = read_golden(stored / "golden" / "test_a" / f"{name}.yaml")
+        found = read_tensors(golden, TensorStore("", str(stored / "cache")))
+        assert found["conv:output.0"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("action", ["status", "push", "pull"])
+def test_a_store_that_is_not_there_is_one_line(action: str, stored: Path, run: Run) -> None:
+    shutil.rmtree(stored / "shared")
+    done = run("golden", "remote", action)
+    assert (done.code, done.out) == (2, "")
+    assert (
+        done.err == f"npudump: file://{stored}/shared: there is no such folder: mount it, or make it first\n"
+    )
+
+
+@pytest.mark.parametrize("action", ["status", "push", "pull"])
+def test_a_server_that_is_stopped_is_one_line(action: str, stored: Path, run: Run, s3: Any) -> None:
+    assert run("golden", "remote", "push", "--store", s3.url).out == "2 put into the store, 0 there before\n"
+    assert set(s3.objects().values()) == {array.tobytes() for array in ARRAYS.values()}
+    assert run("golden", "remote", "status", "--store", s3.url).code == 0
+    shutil.rmtree(stored / "cache")
+    s3.stop()
+    done = run("golden", "remote", action, "--store", s3.url)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"npudump: {s3.url}: cannot be read or written now: ")
+
+
+def test_without_a_store_that_is_said(repository: Repository, run: Run) -> None:
+    repository.approve("test_x", {"conv": 1.0})
+    done = run("golden", "remote", "status")
+    assert done.code == 2
+    assert "no store of golden tensors is named: set npudump_tensor_store" in done.err
+
+
+def test_a_golden_that_cannot_be_read_is_said_and_the_others_are_looked_at(stored: Path, run: Run) -> None:
+    path = stored / "golden" / "test_a" / "test_one.yaml"
+    path.write_text(path.read_text()[:-9])
+    done = run("golden", "remote", "status")
+    assert done.code == 2
+    assert "2 tensors, 2 contents of 16 B: 2 in the store" in done.out
+    assert "test_one.yaml, line " in done.err
+
+
+def test_tensors_beside_goldens_are_moved(repository: Repository, place: TensorStore, run: Run) -> None:
+    repository.approve("test_plain", {"conv": 1.0})
+    repository.approve("test_t", {"conv": 1.0, "fc": 2.0}, reason="because")
+    golden = read_golden(repository.golden("test_t"))
+    kept = KeptTensors({f"{key}:output.0": (array, "float32") for key, array in ARRAYS.items()})
+    stage_pair(golden, kept.tensors, kept.metadata(golden), ["a_b"]).commit()
+    done = run("golden", "remote", "move")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "moved: 2 tensors of golden/test_a/test_t.yaml\n2 tensors moved into the store\n"
+    assert objects(repository.path / "shared").keys() == set(DIGESTS.values())
+    moved = read_golden(golden.path)
+    assert moved.extra == {"reason": "because", "golden_tensors": {"stored": "sha256", "left_out": ["a_b"]}}
+    assert {key: found.tolist() for key, found in read_tensors(moved, place).items()} == {
+        "conv:output.0": [1, 2],
+        "fc:output.0": [3, 4],
+    }
+    assert not golden.path.with_suffix(".safetensors").exists()
+    assert run("golden", "verify").code == 0
+    assert run("golden", "remote", "move").out == "0 tensors moved into the store\n"
+
+
+def test_tensors_that_do_not_reach_the_store_stay_where_they_are(
+    repository: Repository, place: TensorStore, run: Run
+) -> None:
+    repository.approve("test_t", {"conv": 1.0})
+    golden = read_golden(repository.golden("test_t"))
+    kept = KeptTensors({"conv:output.0": (ARRAYS["conv"], "float32")})
+    stage_pair(golden, kept.tensors, kept.metadata(golden)).commit()
+    before = golden.path.read_bytes()
+    shutil.rmtree(place.url.removeprefix("file://"))
+    done = run("golden", "remote", "move")
+    assert (done.code, done.out) == (1, "0 tensors moved into the store, of 1 goldens they are not\n")
+    assert golden.path.read_bytes() == before
+    assert read_tensors(read_golden(golden.path))["conv:output.0"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ini", "environment"),
+    [
+        ("npudump_tensor_store = file://{path}/other", ""),
+        ("addopts = --npudump-tensor-store=file://{path}/other", ""),
+        ("", "--npudump-tensor-store=file://{path}/other"),
+    ],
+)
+def test_the_store_is_the_one_that_pytest_would_take(
+    repository: Repository, run: Run, ini: str, environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.approve("test_x", {"conv": 1.0})
+    repository.path.joinpath("other").mkdir()
+    repository.path.joinpath("pytest.ini").write_text(f"[pytest]\n{ini.format(path=repository.path)}\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", environment.format(path=repository.path))
+    assert run("golden", "remote", "status").out.startswith(f"store: file://{repository.path}/other\n")

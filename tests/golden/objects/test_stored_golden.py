@@ -1,0 +1,300 @@
+"""A golden whose tensors lie in a store: the file and its tensors belong together, whoever fails when."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pytest_npudump.errors import GoldenError, StoreError
+from pytest_npudump.golden.content.text import Golden, parse, render
+from pytest_npudump.golden.integrity import faults
+from pytest_npudump.golden.kept_tensors import read_tensors, stored_tensors
+from pytest_npudump.golden.merge.approval_merge import merge
+from pytest_npudump.golden.objects.object_store import ObjectStore
+from pytest_npudump.golden.objects.stored_golden import fetch_tensors, stage_stored
+from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.golden.pair import source_layers
+from pytest_npudump.golden.revisions import Change, changes
+from pytest_npudump.golden.store import read_golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_npudump.dump.table import StatsTable
+
+KEYS = ("conv:output.0", "relu:output.0", "fc:output.0")
+Values = dict[str, float]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TensorStore:
+    (tmp_path / "store").mkdir()
+    return TensorStore(f"file://{tmp_path}/store", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def record(make_table: Callable[..., StatsTable], tmp_path: Path, store: TensorStore) -> Callable[..., Any]:
+    """Stage a golden of three tensors, each of one value."""
+
+    def make(conv: float = 1, relu: float = 2, fc: float = 3, **stage: Any) -> Any:
+        values = dict(zip(KEYS, (conv, relu, fc), strict=True))
+        table = make_table(*((key, "float32", (2,), {"max": value}) for key, value in values.items()))
+        golden = Golden("test_a.py::test_a", {"scene": "model"}, table, tmp_path / "a.yaml")
+        arrays = {key: (np.full(2, value, np.float32), "float32") for key, value in values.items()}
+        return stage_stored(
+            golden, stage.get("tensors", arrays), stage.get("left_out", ()), store, stage.get("sources", ())
+        )
+
+    return make
+
+
+def held(golden: Golden, store: TensorStore) -> dict[str, float]:
+    """Return the value of each tensor that belongs to a golden."""
+    return {key.partition(":")[0]: float(array[1]) for key, array in read_tensors(golden, store).items()}
+
+
+def test_what_is_recorded_is_read(record: Any, store: TensorStore, tmp_path: Path) -> None:
+    record().commit()
+    golden = read_golden(tmp_path / "a.yaml")
+    assert golden.extra == {"golden_tensors": {"stored": "sha256"}}
+    assert held(golden, store) == {"conv": 1.0, "relu": 2.0, "fc": 3.0}
+    digest = sha256(np.full(2, 3, np.float32).tobytes()).hexdigest()
+    line = golden.path.read_text().splitlines()[-1]
+    assert line.startswith(f"  fc:output.0 float32 2 sha256:{digest} 8 ")
+    assert (tmp_path / "store" / "sha256" / digest[:2] / digest).read_bytes() == b"\0\0\x40\x40" * 2
+    assert parse(render(golden), golden.path).blocks == golden.blocks
+
+
+def test_the_golden_is_as_it_was_where_a_tensor_does_not_reach_the_store(
+    record: Any, store: TensorStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record().commit()
+    before = (tmp_path / "a.yaml").read_bytes()
+    written: list[str] = []
+
+    def one_only(self: ObjectStore, digest: str, source: Path, size: int) -> None:
+        written.append(digest)
+        if len(written) > 1:
+            raise StoreError(f"{self.url}: cannot be read or written now: gone, {source} of {size}")
+
+    monkeypatch.setattr(ObjectStore, "write", one_only)
+    with pytest.raises(StoreError, match="cannot be read or written now: gone"):
+        record(conv=4, relu=5, fc=6)
+    assert len(written) == 2
+    assert (tmp_path / "a.yaml").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".npudump")] == []
+    assert held(read_golden(tmp_path / "a.yaml"), store) == {"conv": 1.0, "relu": 2.0, "fc": 3.0}
+
+
+def test_a_recording_that_is_discarded_changes_nothing(
+    record: Any, store: TensorStore, tmp_path: Path
+) -> None:
+    record().commit()
+    record(conv=4).discard()
+    assert held(read_golden(tmp_path / "a.yaml"), store)["conv"] == 1.0
+
+
+def test_tensors_beside_other_statistics_are_told(record: Any, store: TensorStore, tmp_path: Path) -> None:
+    record().commit()
+    path = tmp_path / "a.yaml"
+    path.write_text(path.read_text().replace("conv:output.0 float32 2 1 ", "conv:output.0 float32 2 7 "))
+    with pytest.raises(
+        GoldenError, match=r"a\.yaml: the stored tensor conv:output\.0 was recorded with other"
+    ):
+        stored_tensors(read_golden(path), store=store)
+    (fault,) = faults([path])
+    assert "conv:output.0 was recorded with other statistics" in fault.reason
+
+
+def test_a_tensor_without_a_line_among_the_statistics_is_told(record: Any, tmp_path: Path) -> None:
+    record().commit()
+    path = tmp_path / "a.yaml"
+    path.write_text(path.read_text().replace("  fc:output.0 float32 2 3 - - - - - -\n", ""))
+    (fault,) = faults([path])
+    assert "the stored tensor fc:output.0 was recorded with other statistics" in fault.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("golden_tensors: {stored: sha256}\n", "", "do not go together, expected both or neither"),
+        (
+            "{stored: sha256}",
+            "{stored: md5}",
+            r"expected a mapping with recording \(text\), or stored \(sha256\)",
+        ),
+        ("{stored: sha256}", "{stored: sha256, recording: ab}", "expected a mapping with recording"),
+        ("sha256:", "sha1:", "is no stored tensor, expected: key dtype shape sha256:DIGEST"),
+    ],
+)
+def test_a_golden_that_tells_it_wrongly_is_refused(
+    record: Any, tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    record().commit()
+    path = tmp_path / "a.yaml"
+    path.write_text(path.read_text().replace(old, new))
+    (fault,) = faults([path])
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(fault.reason)
+
+
+def test_verify_needs_no_store(record: Any, tmp_path: Path) -> None:
+    record(left_out=["a_b"]).commit()
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    assert list(faults([tmp_path / "a.yaml"])) == []
+
+
+def test_tensors_beside_a_golden_that_has_its_own_in_a_store_are_told(record: Any, tmp_path: Path) -> None:
+    record().commit()
+    (tmp_path / "a.safetensors").write_bytes(b"")
+    (fault,) = faults([tmp_path / "a.yaml"])
+    assert "belongs to no recording that a.yaml names" in fault.reason
+
+
+def test_only_layers_that_are_named_are_fetched(record: Any, store: TensorStore, tmp_path: Path) -> None:
+    record().commit()
+    elsewhere = replace(store, folder=str(tmp_path / "other"))
+    found = stored_tensors(read_golden(tmp_path / "a.yaml"), store=elsewhere)
+    assert fetch_tensors(found.values(), ["re*", "conv"]) == 2
+    assert fetch_tensors(found.values(), ["re*", "conv"]) == 0
+    assert fetch_tensors(found.values()) == 1
+
+
+def test_approvals_of_different_layers_are_merged_with_their_tensors(
+    record: Any, store: TensorStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.yaml"
+    texts = []
+    for values in ({}, {"conv": 10.0}, {"fc": 30.0}):
+        record(**values).commit()
+        texts.append(path.read_text())
+    merged = merge(path, *texts)
+    assert merged.conflicts == ()
+    path.write_text(merged.text)
+    assert list(faults([path])) == []
+    assert held(read_golden(path), store) == {"conv": 10.0, "relu": 2.0, "fc": 30.0}
+
+
+def test_two_approvals_of_one_tensor_are_a_conflict(record: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    texts = []
+    for values in ({}, {"conv": 10.0}, {"conv": 20.0}):
+        record(**values).commit()
+        texts.append(path.read_text())
+    merged = merge(path, *texts)
+    assert merged.conflicts == ("conv:output.0",)
+    assert merged.text.count("<<<<<<<") == 2
+
+
+def test_elements_that_changed_under_the_same_statistics_are_told(record: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    record().commit()
+    before = read_golden(path)
+    kept = {key: (np.full(2, value, np.float32), "float32") for value, key in enumerate(KEYS, 1)}
+    turned = {key: (array * np.float32([1, -1]), "float32") for key, (array, _) in kept.items()}
+    record(tensors={**turned, KEYS[0]: kept[KEYS[0]]}).commit()
+    assert changes(before, read_golden(path)) == (
+        Change("relu:output.0", "stored tensor"),
+        Change("fc:output.0", "stored tensor"),
+    )
+
+
+def test_sources_of_failures_that_both_sides_add_are_those_of_both(record: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    texts = []
+    for values, sources in (
+        ({}, ["relu"]),
+        ({"conv": 10.0}, ["conv", "relu"]),
+        ({"fc": 30.0}, ["fc", "relu"]),
+    ):
+        record(**values, sources=sources).commit()
+        texts.append(path.read_text())
+    merged = merge(path, *texts)
+    assert merged.conflicts == ()
+    path.write_text(merged.text)
+    assert source_layers(read_golden(path)) == ("conv", "relu", "fc")
+
+
+CHILD = """
+import json, os, sys
+from pathlib import Path
+import numpy as np
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.golden.kept_tensors import read_tensors
+from pytest_npudump.golden.objects.stored_golden import stage_stored
+from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.golden.store import read_golden
+
+folder = Path(sys.argv[1])
+folder.joinpath("store").mkdir()
+
+def place(cache):
+    return TensorStore(f"file://{folder}/store", str(folder / cache))
+
+def write(path, value):
+    stats = Stats(2, value, value, value, value, 0, 0, 0)
+    record = TensorRecord(TensorKey("conv", "output", 0), "Conv", "float32", (2,), path, stats=stats)
+    golden = Golden("test_a.py::test_a", {"scene": "model"}, StatsTable.from_records([record]), path)
+    tensors = {"conv:output.0": (np.full(2, value, np.float32), "float32")}
+    stage_stored(golden, tensors, (), place("cache")).commit()
+
+def read(path, cache):
+    golden = read_golden(path)
+    return [golden.table.value(0, 0), float(read_tensors(golden, place(cache))["conv:output.0"][0])]
+
+place("cache").objects  # what it imports is no step
+SEEN = {"open", "os.rename", "os.remove", "os.mkdir", "os.chmod"}
+
+def killed(path, value, step):
+    pid = os.fork()
+    if pid == 0:
+        left = [step]
+        def hook(event, arguments):
+            if event in SEEN and (".npudump-" in str(arguments) or "sha256" in str(arguments)):
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), 9)
+        sys.addaudithook(hook)
+        write(path, value)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+states = []
+for step in range(1, 100):
+    path = folder / f"{step}.yaml"
+    write(path, 1.0)
+    value = 2.0 + step  # a content that no step before has put there
+    status = killed(path, value, step)
+    here, elsewhere = read(path, "cache"), read(path, f"other{step}")
+    write(path, value)
+    states.append([status, value, here, elsewhere, read(path, "cache")])
+    if status == 0:
+        break
+print(json.dumps(states))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
+def test_a_kill_before_any_step_leaves_a_golden_whose_tensors_all_machines_have(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CHILD, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    *cut, whole = json.loads(done.stdout)
+    assert whole[0] == 0
+    assert whole[2] == whole[3] == whole[4] == [whole[1], whole[1]]
+    assert len(cut) >= 8
+    for status, value, here, elsewhere, again in cut:
+        assert status == signal.SIGKILL
+        assert here == elsewhere
+        assert here in ([1.0, 1.0], [value, value])
+        assert again == [value, value]
