@@ -5,6 +5,8 @@ the device was given; ``matches``, ``counterparts`` and ``name_map`` find the te
 equal, ``expected`` its values; ``comparison`` judges them by ``tolerances``. ``result``, ``coverage`` and
 ``notes`` are what comes of it. ``blame`` says whether a difference is the device's or its number format's:
 ``rounding`` and ``rounded_model`` round as the device does, ``three_way`` compares the three.
-``suspects`` are operators recomputed alone, each as a ``single_operator``, from what the dump has of their
-inputs; ``isolation`` judges them.
+``suspects`` are operators recomputed alone, each as a ``single_operator`` (a ``piece`` of the model) from
+what the dump has of their inputs, ``dumped_operators``; ``operator_alone`` judges them.
+``called_operators`` are those that torch called, recomputed on the CPU from what it gave them;
+``call_alone`` judges these.
 """

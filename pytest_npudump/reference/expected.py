@@ -24,7 +24,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME, UNKNOWN
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
-    from pytest_npudump.compare.patterns.pattern import Pattern
+    from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.dump.records import Stats, TensorRecord
 
     Array = np.ndarray[Any, np.dtype[Any]]

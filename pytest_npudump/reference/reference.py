@@ -162,7 +162,7 @@ class Reference:
         if self._model is None:
             self._model = ReferenceModel.read(self.path)
         if self._mapping is None:
-            known = _known(self._model)
+            known = self._model.names
             self._mapping = NameMap.read(self.map_path, known) if self.map_path else NameMap()
         return self._model, self._mapping
 
@@ -204,8 +204,3 @@ class Reference:
         ]
         nothing = problem_of(compared, records, self._model, tolerances)
         return (*problems, nothing) if nothing else tuple(problems)
-
-
-def _known(model: ReferenceModel) -> frozenset[str]:
-    nodes = (name for node in model.nodes for name in (node.name, *node.operator.outputs))
-    return frozenset((*nodes, *model.inputs))

@@ -72,8 +72,12 @@ class ReferenceModel:
     sessions: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path) -> ReferenceModel:
+    def read(cls, path: Path, *, as_written: bool = False) -> ReferenceModel:
         """Read a model.
+
+        Args:
+            path: its file.
+            as_written: 16-bit floats stay what they are, and are computed as such.
 
         Raises:
             RequestError: there is no such file.
@@ -91,7 +95,7 @@ class ReferenceModel:
             name = error.__cause__.name if isinstance(error.__cause__, ImportError) else None
             package = (name or "onnxruntime").partition(".")[0]
             raise MissingExtraError("reference=", package, "emulator") from error
-        halves = holds_halves(proto)
+        halves = not as_written and holds_halves(proto)
         raised = halves and fits(proto)
         if raised:
             to_float32(proto, path)
@@ -109,6 +113,12 @@ class ReferenceModel:
             halved=halves and not raised,
             proto=proto,
         )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of its nodes, inputs and tensors, weights left out."""
+        nodes = (name for node in self.nodes for name in (node.name, *node.operator.outputs))
+        return frozenset((*nodes, *self.inputs))
 
     def run(
         self, feeds: Mapping[str, Array], tensors: Mapping[str, int]

@@ -10,8 +10,9 @@ import numpy as np
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.onnxmodels import sessions
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
-from pytest_npudump.onnxmodels.tensor_types import from_array, onnx_number
+from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import Variation, Varying
+from pytest_npudump.reference.piece import CONSTANT, piece_of
 from pytest_npudump.reference.rounded_model import EXACT_INPUTS, ROUNDED
 
 if TYPE_CHECKING:
@@ -22,17 +23,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-_CONSTANT = "Constant"
 _FLOATS = frozenset({1, 11})
 """``FLOAT`` and ``DOUBLE`` of ``TensorProto.DataType``."""
-
-
-def constants_of(model: ReferenceModel) -> frozenset[str]:
-    """Return the names of weights and constants of a model: what an operator reads and no dump holds."""
-    graph = model.proto.graph
-    made = (name for node in graph.node if node.op_type == _CONSTANT for name in node.output)
-    sparse = (tensor.values.name for tensor in graph.sparse_initializer)
-    return frozenset((*(tensor.name for tensor in graph.initializer), *sparse, *made))
 
 
 class SingleOperator:
@@ -76,31 +68,13 @@ class SingleOperator:
 
 
 def _proto(model: ReferenceModel, node: Node, feeds: Mapping[str, Tensor], dtype: str) -> Any:
-    helper = onnx().helper
-    whole = model.proto
-    nodes = [each for each in whole.graph.node if each.op_type != _CONSTANT]
-    wanted = {name for name in node.all_inputs if name} - feeds.keys()
     round_to = dtype if dtype in ROUNDED and node.operator.op_type not in EXACT_INPUTS else ""
-    proto = onnx().ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
-    proto.functions.extend(whole.functions)
-    graph = proto.graph
-    graph.name = node.name
-    graph.node.extend(
-        _rounded_constant(each, round_to)
-        for each in whole.graph.node
-        if each.op_type == _CONSTANT and wanted.intersection(each.output)
-    )
-    graph.node.append(nodes[node.operator.task - 1])
-    graph.initializer.extend(
-        _rounded(tensor, round_to, str(model.path.parent))
-        for tensor in whole.graph.initializer
-        if tensor.name in wanted
-    )
-    graph.sparse_initializer.extend(t for t in whole.graph.sparse_initializer if t.values.name in wanted)
-    graph.input.extend(
-        helper.make_tensor_value_info(name, onnx_number(tensor.dtype), tensor.shape)
-        for name, tensor in feeds.items()
-    )
+    proto = piece_of(model, [node], feeds)
+    for tensor in proto.graph.initializer:
+        tensor.CopyFrom(_rounded(tensor, round_to, str(model.path.parent)))
+    for each in proto.graph.node:
+        if each.op_type == CONSTANT:
+            each.CopyFrom(_rounded_constant(each, round_to))
     return proto
 
 

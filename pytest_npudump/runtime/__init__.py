@@ -16,7 +16,10 @@ tells apart.
 ``emulator/`` is pyACL's adapter over another module ``acl``. To add a runtime, add
 such a folder and its line in ``registry``; one in another package is an entry point instead.
 
+``operator_call`` is what a runtime that runs single operators is asked for.
+
 Shared between them: ``acl/`` by those over ACL, ``graphs/`` by those in whose process torch may run,
+``aten/`` by those that can keep what its operators are given,
 ``external/`` (programs of their own process), ``replaced`` (functions that are looked at) and
 ``perturbed_inputs`` (of a calibration) by all.
 """

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -300,3 +304,33 @@ def torch_npu(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in set(sys.modules) - known:
         if name.partition(".")[0] in {"torch", "torch_npu"}:
             del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def real_client(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """Return what runs a script on the real torch_npu, over a libascendcl that notes its calls."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    data = Path(__file__).parents[1] / "data" / "torch_graphs"
+    folder = tmp_path_factory.mktemp("cann")
+    for name in ("hccl", "acl_op_compiler", "ge_runner", "graph", "acl_tdt_channel", "opapi"):
+        folder.joinpath(f"lib{name}.so").symlink_to("libascendcl.so")
+    build = [compiler, "-w", "-shared", "-fPIC", "-Wl,-soname,libascendcl.so", "-o"]
+    subprocess.run([*build, folder / "libascendcl.so", data / "libascendcl.c"], check=True)
+    calls, torch = folder / "calls", os.environ["NPUDUMP_TORCHAIR"]
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([torch, str(Path(__file__).parents[2])]),
+        "LD_LIBRARY_PATH": os.pathsep.join([str(folder), os.environ.get("LD_LIBRARY_PATH", "")]),
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        "ACL_CALLS": str(calls),
+    }
+
+    def run(script: str) -> Any:
+        command = [sys.executable, "-W", "ignore", str(data / script), str(folder), str(calls)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=data, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run

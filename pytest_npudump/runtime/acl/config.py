@@ -24,7 +24,7 @@ class AclJson:
     """
 
     config_name = "acl.json"
-    refused_while_collecting = frozenset({"model", "op", "overflow", "watcher"})
+    refused_while_collecting = frozenset({"model", "op", "check_op", "overflow", "watcher"})
 
     def write_config(self, path: Path, request: RunRequest) -> None:
         """Write the acl.json of a request.

@@ -57,6 +57,7 @@ class AclError(RuntimeUnavailableError):
     Attributes:
         call: the call, as a user would write it.
         code: what it returned.
+        detail: what ACL itself says of it; "" for nothing.
     """
 
     def __init__(self, call: str, code: int, detail: str) -> None:
@@ -65,6 +66,7 @@ class AclError(RuntimeUnavailableError):
         super().__init__(f"{text}: {detail}" if detail else text)
         self.call = call
         self.code = code
+        self.detail = detail
 
     def because(self, reason: str) -> AclError:
         """Return the same answer with a reason that says more than ACL does."""

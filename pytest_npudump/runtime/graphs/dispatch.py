@@ -7,9 +7,10 @@ case.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.runtime.graphs.lowest_mode import LowestMode, leaves_graphs_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -51,25 +52,25 @@ class DispatchedOperators:
         self.first = ""
         self._device = device
         self._recording = recording
-        self._mode: Any = None
+        self._mode = LowestMode("NpudumpOperators", self._run)
 
     def start(self) -> None:
         """Look at the operators from now on; torch has to be imported by now."""
-        if self._mode is None:
-            self._mode = _mode_that_tells(self._see)
-            # Beneath the modes of the test: each takes the uppermost mode off, whichever it is, when it ends.
-            _with_others_off(self._mode.__enter__)
+        self._mode.start()
 
     def stop(self) -> None:
         """Look no more; nothing happens where nobody looks."""
-        mode, self._mode = self._mode, None
-        if mode is not None and any(other is mode for other in _modes()):
-            _with_others_off(lambda: mode.__exit__(None, None, None), mode)
+        self._mode.stop()
 
     @property
     def leaves_graphs_alone(self) -> bool:
         """Whether this torch still compiles functions while operators are looked at; torch 2.13 does."""
-        return hasattr(_torch_modes().TorchDispatchMode, "ignore_compile_internals")
+        return leaves_graphs_alone()
+
+    def _run(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        result = function(*arguments, **named)
+        self._see(function, (*arguments, *named.values()), result)
+        return result
 
     def _see(self, function: Any, arguments: Iterable[object], result: object) -> None:
         if self.first or not self._is_operator(function):
@@ -120,42 +121,3 @@ def _is_cast(given: list[Any], made: list[Any]) -> bool:
     """Whether a copy stays on the device and changes the type, which can overflow."""
     types = {tensor.dtype for tensor in [*given, *made]}
     return len(given) + len(made) > 1 and len(types) > 1
-
-
-def _mode_that_tells(see: Callable[[Any, Iterable[object], object], None]) -> Any:
-    def dispatch(_: Any, function: Any, __: Any, arguments: Any = (), named: Any = None) -> Any:
-        named = named or {}
-        result = function(*arguments, **named)
-        see(function, (*arguments, *named.values()), result)
-        return result
-
-    members = {
-        "__torch_dispatch__": dispatch,
-        # Without it torch.compile would run every function as if it were not compiled.
-        "ignore_compile_internals": classmethod(lambda _: True),
-    }
-    return type("NpudumpOperators", (_torch_modes().TorchDispatchMode,), members)()
-
-
-def _torch_modes() -> Any:
-    return importlib.import_module("torch.utils._python_dispatch")
-
-
-def _modes() -> list[Any]:
-    """Return the modes of this thread that are no part of torch's own machinery, the uppermost last."""
-    every = _torch_modes()._get_current_dispatch_mode_stack()  # noqa: SLF001 - torch has no other name for it
-    return [mode for mode in every if getattr(mode, "_mode_key", None) is None]
-
-
-def _with_others_off(action: Callable[[], object], mode: Any = None) -> None:
-    """Call ``action`` while no mode above ``mode`` is on; without one, while none is."""
-    base = _torch_modes().TorchDispatchMode
-    modes = _modes()
-    place = next((index + 1 for index, other in enumerate(modes) if other is mode), 0)
-    for other in reversed(modes[place:]):
-        base.__exit__(other, None, None, None)
-    try:
-        action()
-    finally:
-        for other in modes[place:]:
-            base.__enter__(other)

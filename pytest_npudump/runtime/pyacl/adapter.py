@@ -21,6 +21,7 @@ from pytest_npudump.runtime.pyacl.callback import NOT_RELEASED, require_callback
 from pytest_npudump.runtime.pyacl.model import PyAclModel
 from pytest_npudump.runtime.pyacl.model_directory import ModelDirectory
 from pytest_npudump.runtime.pyacl.observed import ObservedCalls
+from pytest_npudump.runtime.pyacl.single_operators import run_single_operator
 from pytest_npudump.runtime.pyacl.switch import DumpSwitch, same_file
 from pytest_npudump.runtime.pyacl.varied_models import VariedModels
 
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.onnxmodels.variation import Variation, Varying
+    from pytest_npudump.runtime.operator_call import OperatorCall
 
 
 @dataclass(slots=True)
@@ -190,13 +194,28 @@ class PyAclRuntime(AclJson):
             AclError: ACL cannot be initialised, or cannot load the model.
         """
         __tracebackhide__ = True
-        self._switch.initialise()
-        check(self.acl, f"acl.rt.set_device({self.device})", self.acl.rt.set_device(self.device))
-        self._switch.device_set = True
+        self._use_device()
         dump = self._switch.number if self._switch.on else 0
         model = PyAclModel.load(self.acl, path, on_run=partial(self._count, dump))
         self.activity.models += (path,)
         return model
+
+    def run_operator(self, call: OperatorCall) -> list[NDArray[Any]]:
+        """Run a single operator through ``acl.op``; its dump is on if one was started.
+
+        Raises:
+            RequestError: a type or an attribute is none that ACL takes.
+            AclError: ACL refuses, or the operator fails on the device.
+        """
+        __tracebackhide__ = True
+        self._use_device()
+        return run_single_operator(self.acl, call, compiled=self.name != "emulator")
+
+    def _use_device(self) -> None:
+        __tracebackhide__ = True
+        self._switch.initialise()
+        check(self.acl, f"acl.rt.set_device({self.device})", self.acl.rt.set_device(self.device))
+        self._switch.device_set = True
 
     def vary(self, variation: Variation) -> None:
         """Have what models are fed from here on vary so."""

@@ -23,6 +23,7 @@ from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 from pytest_npudump.runtime.acl.config import AclJson
 from pytest_npudump.runtime.acl.overflow_mode import MODE_UNKNOWN, blind
 from pytest_npudump.runtime.acl.return_codes import DUMP_NOT_RUN, ENDED_BY_TEST, AclError
+from pytest_npudump.runtime.aten.kept_calls import KeptCalls
 from pytest_npudump.runtime.external.run import origin_of_program
 from pytest_npudump.runtime.graphs.capture_rules import GraphRules
 from pytest_npudump.runtime.graphs.captured import CapturedGraphs
@@ -31,16 +32,17 @@ from pytest_npudump.runtime.graphs.threads import ThreadsOfTest
 from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
 from pytest_npudump.runtime.torch_npu.activity import TorchNpuActivity
 from pytest_npudump.runtime.torch_npu.client import UTILS, call
-from pytest_npudump.runtime.torch_npu.device import initialising_with, other_devices
+from pytest_npudump.runtime.torch_npu.device import initialising_with, other_devices, why_private
 from pytest_npudump.runtime.torch_npu.released import DumpOfTest
 from pytest_npudump.runtime.torch_npu.switches import switches
 from pytest_npudump.runtime.torch_npu.varied_modules import VariedModules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.onnxmodels.variation import Variation, Varying
+    from pytest_npudump.runtime.aten.call_copies import Kept, WantedOutput
 
 _EXCEPTIONS = frozenset({"ARGS_EXCEPTION", "EXCEPTION", "AIC_ERR_DETAIL_DUMP"})
 _OVERFLOW = "OP_OVERFLOW"
@@ -84,10 +86,12 @@ class TorchNpuRuntime(AclJson):
     _graphs: CapturedGraphs = field(default_factory=CapturedGraphs)
     _threads: ThreadsOfTest = field(default_factory=ThreadsOfTest)
     _modules: VariedModules = field(init=False)
+    _calls: KeptCalls = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with nothing that varies."""
+        """Begin with nothing that varies, and nothing to keep."""
         self._modules = VariedModules(self.torch_npu)
+        self._calls = KeptCalls("npu", self._capturing, lambda tensor: why_private(self.torch_npu, tensor))
 
     def producer(self) -> Mapping[str, str]:
         """Return runtime, SoC name, versions and switches, as a golden records them."""
@@ -146,6 +150,7 @@ class TorchNpuRuntime(AclJson):
         self._watch()
         self._watch_graphs(config)
         self._threads.watch()
+        self._calls.start()
 
     def _watch_graphs(self, config: Path, *, released: bool = False) -> None:
         rules = GraphRules.of(config, rules_version(), released=released)
@@ -155,9 +160,11 @@ class TorchNpuRuntime(AclJson):
         """Look for operators in the scenes whose healthy runs leave no file; looking costs time."""
         if self._dump_type in _EXCEPTIONS | {_OVERFLOW}:
             self.activity.watched = True
-            capturing = getattr(self.torch_npu.npu, "is_current_stream_capturing", lambda: False)
-            self._operators = DispatchedOperators("npu", capturing)
+            self._operators = DispatchedOperators("npu", self._capturing)
             self._operators.start()
+
+    def _capturing(self) -> bool:
+        return bool(getattr(self.torch_npu.npu, "is_current_stream_capturing", lambda: False)())
 
     def _watch_no_more(self) -> None:
         operators, self._operators = self._operators, None
@@ -196,6 +203,7 @@ class TorchNpuRuntime(AclJson):
         """
         self._threads.stop(self.activity.evidence)
         self._graphs.stop()
+        self._calls.stop()
         if not self._dumping:
             self._end_dump_of_test()
             return
@@ -253,6 +261,14 @@ class TorchNpuRuntime(AclJson):
         self._graphs.stop()
         self.activity.programs += (program,)
         self.activity.models += models
+
+    def keep_calls(self, wanted: Sequence[WantedOutput], limit: int) -> None:
+        """Keep the calls that may give these outputs, from the next start on."""
+        self._calls.want(wanted, limit)
+
+    def kept_calls(self) -> Kept:
+        """Return the calls that were kept."""
+        return self._calls.kept()
 
     def vary(self, variation: Variation) -> None:
         """Have what modules of torch are fed from here on vary so."""

@@ -14,6 +14,8 @@ from pytest_npudump.storage.regular_file import read_regular
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+BASE_FORMATS = frozenset({-1, 0, 1, 2, 30})
+"""Undefined, NCHW, NHWC, ND and NCDHW of ``aclFormat``: copying a tensor in another one runs an operator."""
 _INIT_FILE = "TORCH_ACL_INIT_CONFIG_PATH"
 
 
@@ -58,6 +60,14 @@ def other_devices(torch_npu: Any) -> list[int]:
     current = torch_npu.npu.current_device()
     devices = range(torch_npu.npu.device_count())
     return [device for device in devices if device != current and _is_used(torch_npu, device)]
+
+
+def why_private(torch_npu: Any, tensor: Any) -> str:
+    """Say why the memory of a tensor of the device is not laid out as torch has it; "" where it is."""
+    tells = getattr(torch_npu, "get_npu_format", None)
+    if tells is None or tells(tensor) in BASE_FORMATS:
+        return ""
+    return "one of its arguments is in a private format of the device"
 
 
 def _is_used(torch_npu: Any, device: int) -> bool:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.runtime.aten.host_copy import NotCopiedError, array_of
 from pytest_npudump.runtime.perturbed_inputs import PerturbedCalls, Unreached
+from pytest_npudump.runtime.torch_npu.device import why_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-_BASE_FORMATS = frozenset({-1, 0, 1, 2, 30})
-"""Undefined, NCHW, NHWC, ND and NCDHW of ``aclFormat``: copying a tensor in another one runs an operator."""
 
 
 class VariedModules(PerturbedCalls):
@@ -68,8 +67,7 @@ class VariedModules(PerturbedCalls):
             return "not contiguous in memory"
         if tensor.device.type != "npu":
             return ""
-        tells = getattr(self._torch_npu, "get_npu_format", lambda _: 2)
-        return "" if tells(tensor) in _BASE_FORMATS else "in a private format"
+        return "in a private format" if why_private(self._torch_npu, tensor) else ""
 
 
 class _Tensor:
@@ -84,18 +82,10 @@ class _Tensor:
         """Return a copy of its values, in ml_dtypes' type where numpy has none."""
         if self._why_not:
             raise Unreached(self._why_not)
-        torch = sys.modules["torch"]
-        host = self._tensor.detach().cpu()
         try:
-            return np.array(host.resolve_conj().resolve_neg().numpy())
-        except (TypeError, RuntimeError):  # numpy has no such type
-            import ml_dtypes  # noqa: PLC0415 - only these types need it
-
-            name = str(host.dtype).rpartition(".")[2]
-            if not hasattr(ml_dtypes, name):
-                raise Unreached(name) from None
-            octets = np.array(host.reshape(-1).view(torch.uint8).numpy())
-            return np.reshape(octets.view(getattr(ml_dtypes, name)), tuple(host.shape))
+            return array_of(self._tensor.detach().cpu())
+        except NotCopiedError as error:
+            raise Unreached(str(error)) from None
 
     def write(self, values: np.ndarray) -> None:
         """Copy values to where its own are, unseen by autograd."""

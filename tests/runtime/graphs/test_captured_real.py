@@ -6,53 +6,22 @@ Real are torch, torch_npu with its C++, ``torch.npu.graph``, ``make_graphed_call
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
-COMPILER = shutil.which("cc")
-TESTS = Path(__file__).parents[2]
-DATA = TESTS / "data" / "torch_graphs"
-LIBRARIES = ("ascendcl", "hccl", "acl_op_compiler", "ge_runner", "graph", "acl_tdt_channel", "opapi")
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-pytestmark = [
-    pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch_npu"),
-    pytest.mark.skipif(COMPILER is None, reason="no C compiler"),
-]
+FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
+
+pytestmark = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch_npu")
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("cann")
-    for name in LIBRARIES[1:]:
-        folder.joinpath(f"lib{name}.so").symlink_to("libascendcl.so")
-    build = [str(COMPILER), "-w", "-shared", "-fPIC", "-Wl,-soname,libascendcl.so", "-o"]
-    subprocess.run([*build, folder / "libascendcl.so", DATA / "libascendcl.c"], check=True)
-    calls = folder / "calls"
-    environ = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([FOLDER, str(TESTS.parent)]),
-        "LD_LIBRARY_PATH": os.pathsep.join([str(folder), os.environ.get("LD_LIBRARY_PATH", "")]),
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        "ACL_CALLS": str(calls),
-    }
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(DATA / "real_graphs.py"), str(folder), str(calls)],
-        capture_output=True,
-        text=True,
-        env=environ,
-        cwd=DATA,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def found(real_client: Callable[[str], Any]) -> Any:
+    return real_client("real_graphs.py")
 
 
 WAYS = ("plain", "callables", "torchair")

@@ -152,11 +152,18 @@ def test_a_process_that_has_read_a_configuration_gets_no_second_one(dump_path: P
 
 
 def test_a_process_that_compiled_nothing_may_go_on(dump_path: Path) -> None:
-    runtime = MindSporeRuntime(MindSpore())
+    mindspore = MindSpore()
+    runtime = MindSporeRuntime(mindspore)
     config = started(runtime, dump_path)
     runtime.stop()
+    assert "compiled no graph" in runtime.activity.likely_cause
     runtime.start(config)
+    assert os.environ["MINDSPORE_DUMP_CONFIG"] == str(config)
+    leave(dump_path)
     runtime.stop()
+    assert mindspore.calls == [("synchronize",)] * 2
+    with pytest.raises(RuntimeUnavailableError, match="never reads another"):
+        runtime.start(config)
 
 
 @pytest.mark.parametrize("name", ["mindspore.graph.api", "mindspore.common.api"])

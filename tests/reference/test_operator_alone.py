@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.reference.isolation import (
+from pytest_npudump.reference.operator_alone import (
     ACQUITTED,
     CONVICTED,
     HEALTHY,

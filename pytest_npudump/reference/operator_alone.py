@@ -124,17 +124,18 @@ def judge_alone(
         shapes = f"its shape is {list(output.shape)}, these inputs give {list(expected.shape)}"
         return Alone(UNKNOWN, why=shapes)
     if expected.dtype.kind in "iub":
-        return _of_integers(op_type, output.reshape(expected.shape), expected)
+        return of_integers(op_type, output.reshape(expected.shape), expected)
     bounds = healthy(op_type, dtype, noise, plain=plain)
     if bounds is None or expected.dtype.kind != "f":
         return Alone(UNKNOWN, why=f"how far a healthy operator is off in {dtype} is not known")
     actual = output.reshape(expected.shape).astype(np.float64)
     wide = (form.astype(np.float64) for one in readings for form in (one, rounded_to(one, dtype)))
-    apart = min(_distance(actual, one, largest_of(dtype)) for one in wide)
-    return _by_distance(apart, bounds, finite=finite)
+    apart = min(distance(actual, one, largest_of(dtype)) for one in wide)
+    return by_distance(apart, bounds, finite=finite)
 
 
-def _by_distance(apart: float, bounds: Healthy, *, finite: bool) -> Alone:
+def by_distance(apart: float, bounds: Healthy, *, finite: bool) -> Alone:
+    """Return the verdict on an output that is so far off what finite, or other, inputs give."""
     if math.isinf(apart) and not finite:
         return Alone(UNKNOWN, why="its inputs hold NaN or infinities, of which devices make different things")
     if math.isinf(apart):
@@ -148,7 +149,8 @@ def _by_distance(apart: float, bounds: Healthy, *, finite: bool) -> Alone:
     return Alone(ACQUITTED if apart <= bounds.usual else CONVICTED, apart, bounds.most)
 
 
-def _of_integers(op_type: str, output: Array, expected: Array) -> Alone:
+def of_integers(op_type: str, output: Array, expected: Array) -> Alone:
+    """Return the verdict on an output of integers or booleans, of the shape of what is expected."""
     wrong = int(np.count_nonzero(output != expected))
     if not wrong:
         return Alone(ACQUITTED, 0.0, 0.0)
@@ -163,7 +165,7 @@ def _of_integers(op_type: str, output: Array, expected: Array) -> Alone:
     return Alone(CONVICTED, why=f"{wrong} of {output.size} values are not what these inputs give")
 
 
-def _distance(actual: Array, expected: Array, largest: float) -> float:
+def distance(actual: Array, expected: Array, largest: float) -> float:
     """Return the relative L2 distance; infinite where NaN, infinities or a tensor of zeros are not matched.
 
     What the device's type cannot hold may be infinite there, or its largest number.
@@ -189,7 +191,7 @@ def noise_of(outputs: Mapping[str, Array], moved: Mapping[str, Array], name: str
     here, there = outputs[name], moved.get(name)
     if there is None or here.dtype.kind != "f" or here.shape != there.shape:
         return 0.0
-    apart = _distance(there.astype(np.float64), here.astype(np.float64), math.inf)
+    apart = distance(there.astype(np.float64), here.astype(np.float64), math.inf)
     return apart if math.isfinite(apart) else 0.0
 
 

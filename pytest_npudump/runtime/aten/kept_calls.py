@@ -1,0 +1,194 @@
+"""The calls of ATen operators that gave what a dump holds, with copies of what they were given.
+
+What is known of a dumped tensor before the run, its operator, type, shape and extremes, tells which calls may
+have given it. Which of them did is for the dump to say, by the bytes of a result.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.runtime.aten.aclnn_names import may_run
+from pytest_npudump.runtime.aten.call_copies import Given, Kept, KeptCall, digest_of, squeezed
+from pytest_npudump.runtime.aten.host_copy import NotCopiedError, array_of, copied, on_host, size_of
+from pytest_npudump.runtime.aten.operators import (
+    is_view,
+    makes_new,
+    name_of,
+    results_of,
+    why_random,
+    writes,
+    written_by,
+)
+from pytest_npudump.runtime.graphs.lowest_mode import LowestMode, leaves_graphs_alone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy as np
+
+    from pytest_npudump.runtime.aten.call_copies import WantedOutput
+    from pytest_npudump.runtime.aten.host_copy import HostCopy
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+    Copy = HostCopy | str
+    """The arguments of a call, or why there is no copy of them."""
+
+_ALIKE = 1e-3
+"""Share of their magnitude by which the extremes of two runs may differ; text has six digits of them."""
+
+_OURS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, MemoryError)
+"""What may go wrong with copies: that is no error of the test."""
+
+_UNCOMPILED = (
+    "while calls are kept this torch (before 2.13) would run compiled functions uncompiled, so that none was"
+)
+
+
+class KeptCalls:
+    """The calls between :meth:`start` and :meth:`stop` that may have given what is wanted.
+
+    Args:
+        device: type of the device, as ``torch.Tensor.device`` has it.
+        recording: whether operators are only recorded into a graph at present, and do not run.
+        why_not: says why the memory of a tensor of the device cannot be read as it lies; "" where it can.
+    """
+
+    def __init__(
+        self,
+        device: str = "npu",
+        recording: Callable[[], bool] = lambda: False,
+        why_not: Callable[[Any], str] = lambda _: "",
+    ) -> None:
+        self._device = device
+        self._recording = recording
+        self._why_not = why_not
+        self._mode = LowestMode("NpudumpKeptCalls", self._run)
+        self._wanted: tuple[WantedOutput, ...] = ()
+        self._left = 0
+        self._kept: list[KeptCall] = []
+        self._why_none = ""
+
+    def want(self, wanted: Iterable[WantedOutput], limit: int) -> None:
+        """Keep the calls for these outputs from now on, and forget all others.
+
+        Args:
+            wanted: outputs of the dump; none ends it.
+            limit: most bytes of arguments.
+        """
+        self._wanted, self._kept, self._why_none = tuple(wanted), [], ""
+        self._left = limit
+
+    def start(self) -> None:
+        """Look at the operators of this thread from now on, if anything is wanted.
+
+        A torch that compiles nothing meanwhile (before 2.13) is left alone where it may have to.
+        """
+        if not self._wanted:
+            return
+        if leaves_graphs_alone() or "torch._dynamo" not in sys.modules:
+            self._mode.start()
+        else:
+            self._why_none = _UNCOMPILED
+
+    def stop(self) -> None:
+        """Look no more; nothing happens where nobody looks."""
+        self._mode.stop()
+
+    def kept(self) -> Kept:
+        """Return the calls."""
+        return Kept(tuple(self._kept), self._why_none)
+
+    def _run(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        wanted = [one for one in self._wanted if may_run(name_of(function), one.api)]
+        if wanted and self._recording():
+            self._why_none = "it may have been captured into a graph, in which nothing can be kept"
+        if not wanted or is_view(function) or self._recording():
+            return function(*arguments, **named)
+        before: Copy | None = None
+        try:
+            if self._has_to_be_copied_before(wanted, function, arguments, named):
+                before = self._copy(function, arguments, named)
+        except _OURS as error:
+            before = f"the arguments of {function} cannot be copied: {error}"
+        returned = function(*arguments, **named)
+        try:
+            results = results_of(function, arguments, named, returned)
+            if fitting := self._fitting(wanted, results):
+                call = self._seen(function, results, fitting)
+                if call.results or call.why_not:
+                    self._keep(call, before or self._copy(function, arguments, named))
+        except _OURS as error:
+            self._kept.append(KeptCall(str(function), (), f"what {function} gave cannot be read: {error}"))
+        return returned
+
+    def _has_to_be_copied_before(
+        self, wanted: Sequence[WantedOutput], function: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> bool:
+        """Whether a call writes to what it is given, and may give what is wanted."""
+        if not writes(function):
+            return False
+        return makes_new(function) or bool(self._fitting(wanted, written_by(function, arguments, named)))
+
+    def _fitting(self, wanted: Sequence[WantedOutput], results: Sequence[Any]) -> list[int]:
+        """Return the places of results that are of the type and shape of one that is wanted."""
+        forms = {(one.dtype, squeezed(one.shape)) for one in wanted}
+        return [
+            place
+            for place, tensor in enumerate(results)
+            if (_dtype_of(tensor), squeezed(tensor.shape)) in forms and self._is_there(tensor)
+        ]
+
+    def _is_there(self, tensor: Any) -> bool:
+        return bool(tensor.device.type == self._device)
+
+    def _copy(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Copy:
+        """Copy what a call is given; what it is going to write to has to be copied before."""
+        if why := why_random(function, arguments, named):
+            return why
+        size = size_of(arguments, named)
+        if size > self._left:
+            return (
+                f"its arguments ({size} bytes) are beyond what is left of --npudump-dump-limit ({self._left})"
+            )
+        try:
+            return copied(arguments, named, why_not=self._why_not_here, writes=writes(function))
+        except (NotCopiedError, RuntimeError) as error:
+            return f"the arguments of {function} cannot be copied: {error}"
+
+    def _why_not_here(self, tensor: Any) -> str:
+        return self._why_not(tensor) if self._is_there(tensor) else ""
+
+    def _seen(self, function: Any, results: Sequence[Any], fitting: Sequence[int]) -> KeptCall:
+        call = KeptCall(str(function), (), _function=function)
+        try:
+            arrays = [(place, array_of(on_host(results[place], self._why_not_here))) for place in fitting]
+        except (NotCopiedError, RuntimeError) as error:
+            return replace(call, why_not=f"the result of {function} cannot be read: {error}")
+        wanted = [(place, array) for place, array in arrays if any(_may_be(w, array) for w in self._wanted)]
+        return replace(call, results=tuple(Given(place, digest_of(array)) for place, array in wanted))
+
+    def _keep(self, call: KeptCall, given: Copy) -> None:
+        if isinstance(given, str):
+            self._kept.append(replace(call, why_not=call.why_not or given))
+            return
+        self._left -= given.size
+        self._kept.append(replace(call, _given=given))
+
+
+def _may_be(wanted: WantedOutput, array: Array) -> bool:
+    """Whether an array has the extremes of what is wanted."""
+    if wanted.extremes is None or not array.size or array.dtype.kind == "c":
+        return True
+    values = array.astype("f8")
+    if not math.isfinite(sum(wanted.extremes)) or not bool(abs(values).max() < math.inf):
+        return True  # NaN and infinities are treated differently by those who compute extremes
+    pairs = zip(wanted.extremes, (values.min(), values.max()), strict=True)
+    return all(abs(was - now) <= _ALIKE * max(abs(was), abs(now)) for was, now in pairs)
+
+
+def _dtype_of(tensor: Any) -> str:
+    return str(tensor.dtype).rpartition(".")[2]
