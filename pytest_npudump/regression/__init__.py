@@ -3,9 +3,11 @@
 ``case`` is what is fixed about the test, ``case_state`` how far it has come, ``attempt`` one run of it under
 dump, ``outcome`` the results that all steps hand on.
 
-``run`` is what any run left; ``first_run`` judges the first one, ``record`` writes a golden instead, and
-``second_run`` explains a failure. ``abnormal_end`` is for runs that did not end well.
+``run`` is what any run left; ``first_run`` judges the first one, ``record`` writes a golden instead, with
+tensors of ``kept_layers``, and ``second_run`` explains a failure. ``abnormal_end`` is for runs that did not
+end well.
 
-``calibration`` and ``measured_noise`` are how far healthy runs stray. ``scenes`` have judges of their own;
-``ranks`` and ``reference_outcome`` say what other ranks and an ONNX model add.
+``calibration`` and ``measured_noise`` are how far healthy runs stray. ``scenes`` have judges of their own,
+and ``operator_checks`` are what one of them is about; ``shared_by_ranks`` and ``reference_outcome`` say what
+other ranks and an ONNX model add.
 """

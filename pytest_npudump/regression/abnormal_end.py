@@ -1,7 +1,8 @@
 """What a run has come to that did not end well: its body failed, its dump cannot be ended, its process died.
 
-Nothing is compared then. In the scene ``exception`` the operators that failed on the device still decide:
-their dumps are there, whatever became of the run.
+Nothing is compared then. In the scenes of failures what was found before still decides: of ``exception`` the
+operators that failed on the device, whose dumps are there whatever became of the run, of ``check_op`` those
+that were wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.regression.outcome import DIED, PENDING, FirstRun, Outcome
 from pytest_npudump.regression.run.diagnose import full_words
-from pytest_npudump.regression.scenes.exception.judge import examine
+from pytest_npudump.regression.scenes import EXAMINERS
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def after_failed_body(case: Case, state: CaseState) -> CaseState:
-    """Return the state behind a body that failed: judged where operators failed on the device."""
-    outcome = examine(case, state.attempts[-1] if state.attempts else None)
+    """Return the state behind a body that failed: judged where operators failed or were wrong."""
+    outcome = EXAMINERS[case.request.scene](case, state.attempts[-1] if state.attempts else None)
     return state if outcome.good else replace(state, first=FirstRun(outcome))
 
 
@@ -35,7 +36,7 @@ def after_unended_dump(case: Case, state: CaseState, error: str) -> CaseState | 
     """
     if not SCENES[case.request.scene].of_failures:
         return None
-    outcome = examine(case, state.attempt)
+    outcome = EXAMINERS[case.request.scene](case, state.attempt)
     if not outcome.findings:
         return None
     return replace(state, first=FirstRun(replace(outcome, problems=(*outcome.problems, error))))
@@ -67,7 +68,7 @@ def after_death(case: Case, state: CaseState, run: int, why: str) -> CaseState:
 
 
 def _with_failed_operators(case: Case, state: CaseState) -> CaseState:
-    left, died = examine(case, state.attempt), state.outcome
+    left, died = EXAMINERS[case.request.scene](case, state.attempt), state.outcome
     assert died is not None  # noqa: S101 - a death is an outcome
     outcome = replace(left, status=died.status, problems=died.problems + left.problems)
     return replace(state, first=FirstRun(outcome))

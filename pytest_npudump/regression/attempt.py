@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorRecord
 from pytest_npudump.errors import ConfigError, FormatError, RequestError, RuntimeUnavailableError
+from pytest_npudump.regression.operator_checks import OperatorChecks
 from pytest_npudump.request import RunRequest
 from pytest_npudump.runtime.base import CallbackRuntime
 
@@ -38,6 +39,7 @@ class Attempt:
         request: what is dumped.
         dump_data: ``stats`` or ``tensor``, in place of the request's; None for the request's.
         layers: raw operator names to dump in place of the request's; None for the request's.
+        checks: the operators that were checked in it.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Attempt:
     layers: tuple[str, ...] | None = None
     _parts: dict[str, Path] = field(default_factory=dict)
     _configs: dict[str, Path] = field(default_factory=dict)
+    checks: OperatorChecks = field(default_factory=OperatorChecks)
     _capture: str = ""
     _one_run: bool = False
     _receivers: dict[str, DumpReceiver] = field(default_factory=dict)
@@ -132,6 +135,21 @@ class Attempt:
         finally:
             self._capture = ""
             self._switch(runtime, _AFTER + name)
+
+    @contextmanager
+    def example(self, runtime: Runtime, number: int) -> Iterator[Path]:
+        """Give what runs inside the block a dump of its own; what runs outside of examples has none then."""
+        runtime.stop()
+        part = f"example{number}"
+        directory = self.directory / part
+        config = self._configure(runtime, part, directory)
+        del self._parts[part], self._configs[part]  # an example is judged by itself
+        runtime.start(config, resumed=True)
+        try:
+            yield directory
+        finally:
+            runtime.stop()
+            config.unlink(missing_ok=True)
 
     def _switch(self, runtime: Runtime, part: str) -> Path:
         runtime.stop()

@@ -40,6 +40,7 @@ class Case:
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
         isolated: whether each run has a process of its own.
         probing: whether this process is for a run in other memory, for the recording of one that is not.
+        past_sources: layers in which the last failure of the test began, where that is known.
     """
 
     nodeid: str
@@ -55,6 +56,7 @@ class Case:
     exchange: Exchange | None = None
     isolated: bool = False
     probing: bool = False
+    past_sources: tuple[str, ...] = ()
 
     def steps_of(self, what: str) -> Callable[[int, int], None] | None:
         """What is called with (steps done, steps in all) of one piece of work; None for nobody."""

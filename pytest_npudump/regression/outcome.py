@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pytest_npudump.language.translation import mark
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_npudump.compare.patterns.pattern import Pattern
-    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.patterns.pattern_search import Pattern
+    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.compare.tensors.describe import TensorDescription
     from pytest_npudump.compare.tensors.difference import TensorDifference
     from pytest_npudump.compare.tensors.picture import Picture
@@ -26,15 +28,15 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.run.snapshot import Snapshot
 
-PASSED = "passed"
-FAILED = "failed"
-RECORDED = "recorded"
-UNCHANGED = "unchanged"
-PENDING = "not recorded"
-MISSING_GOLDEN = "golden missing"
-ERROR = "error"
-DIED = "process died"
-NOT_COMPARED = "not compared"
+PASSED = mark("passed")
+FAILED = mark("failed")
+RECORDED = mark("recorded")
+UNCHANGED = mark("unchanged")
+PENDING = mark("not recorded")
+MISSING_GOLDEN = mark("golden missing")
+ERROR = mark("error")
+DIED = mark("process died")
+NOT_COMPARED = mark("not compared")
 
 GOOD = frozenset({PASSED, RECORDED, UNCHANGED})
 """Statuses of tests that may pass."""
@@ -66,6 +68,8 @@ class Outcome:
         recording: what counts once all of the test has passed; None where nothing was recorded.
         sources: the failing tensors that none explains; None where nothing fails, or nothing is known of what
             feeds what fails.
+        changes: what differs in tensors within tolerance, where the test is to fail for that.
+        idle_rules: rules of the file of tolerances that are about no tensor of this test, in words.
     """
 
     status: str
@@ -81,6 +85,8 @@ class Outcome:
     reference: ReferenceResult | None = None
     recording: Recording | None = None
     sources: Sources | None = None
+    changes: tuple[Verdict, ...] = ()
+    idle_rules: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:

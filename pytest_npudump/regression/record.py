@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.excerpt import first_of
@@ -14,6 +13,7 @@ from pytest_npudump.golden.content.text import EMPTY, REASON, UNWRITTEN
 from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.kept_layers import layers_to_keep
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
 from pytest_npudump.regression.reference_outcome import with_reference
 from pytest_npudump.regression.run.dataflow import edges_to_keep
@@ -26,7 +26,7 @@ from pytest_npudump.regression.run.unwritten import (
     read_probe,
     without,
 )
-from pytest_npudump.request import is_glob, matches_any
+from pytest_npudump.request import is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -187,21 +187,29 @@ def record_with_tensors(
     if problem:
         return _not_recorded(first, second, problem)
     left_out, _ = _not_dumped(case, first, second)
+    golden = golden_to_start_from(case)
     try:
         table = StatsTable.from_records(first.dump.records if first.dump is not None else ())
-        tensors = KeptTensors.of(second.records.values(), left_out) if case.request.golden_tensors else None
+        tensors = _kept(case, golden, first, second, left_out) if case.request.golden_tensors else None
         if tensors is not None:
             tensors.refuse_beyond(case.settings.tensor_budget)
     except DumpError as error:
         return _not_recorded(first, second, f"the golden tensors cannot be written: {error}")
     except GoldenError as error:
         return _not_recorded(first, second, str(error))
-    outcome = record(case, golden_to_start_from(case), first, table, tensors, measured=measured)
+    outcome = record(case, golden, first, table, tensors, measured=measured)
     if not outcome.good:
         return _not_recorded(first, second, outcome.problems[0])
     outcome = replace(outcome, notes=outcome.notes + left_out_notes(left_out))
     run = replace(first, outcome=with_reference(outcome, first.outcome.reference))
     return run, second.escalation()
+
+
+def _kept(
+    case: Case, golden: Golden | None, first: FirstRun, second: SecondRun, left_out: Sequence[str]
+) -> KeptTensors:
+    sources = layers_to_keep(case, golden, first.dump).sources if first.dump is not None else ()
+    return KeptTensors.of(second.records.values(), left_out, sources)
 
 
 def _why_not(
@@ -239,11 +247,12 @@ def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
 def _not_dumped(case: Case, first: FirstRun, second: SecondRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return layers that globs want and that cannot be told apart, and keys that the second run lacks."""
     patterns = case.request.golden_tensors
-    wanted = both_spellings(patterns)
+    if first.dump is None or not patterns:
+        return (), ()
+    wanted = {*layers_to_keep(case, golden_to_start_from(case), first.dump).layers}
     named = {sanitise(pattern) for pattern in patterns if not is_glob(pattern)}
     held = {key for key, record in second.records.items() if record.payload is not None}
-    dumped = first.dump.records if first.dump is not None else ()
-    keys = [record.key for record in dumped if matches_any(wanted, record.key.layer)]
+    keys = [record.key for record in first.dump.records if record.key.layer in wanted]
     missing = [key for key in keys if str(key.sanitised) not in held]
     doubtful = [key for key in missing if sanitise(key.layer) in set(second.alike) - named]
     left_out = tuple(dict.fromkeys(sanitise(key.layer) for key in doubtful))

@@ -30,6 +30,7 @@ from pytest_npudump.regression.first_run.settled import judge_settled
 from pytest_npudump.regression.outcome import PENDING, FirstRun, Result
 from pytest_npudump.regression.second_run.agreed_plan import agreed_plan
 from pytest_npudump.regression.second_run.examine import examine_second_run
+from pytest_npudump.regression.second_run.suspected_calls import keep_suspected
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
@@ -80,6 +81,7 @@ class CaseSession:
             self.case.reference.start_run()
         plan = self.state.plan
         vary(self.case, len(self.state.attempts) - 1 if plan is not None and plan.measures else 0)
+        keep_suspected(self.case, self.state.first, plan)
         self.state.attempt.start(self.case.runtime)
 
     def stop(self) -> None:

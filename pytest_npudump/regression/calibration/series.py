@@ -16,9 +16,9 @@ from pytest_npudump.errors import DumpError
 from pytest_npudump.onnxmodels.variation import PLAIN, Variation
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.calibration.members import variation_of
-from pytest_npudump.regression.ranks import by_rank
 from pytest_npudump.regression.record import golden_to_start_from
 from pytest_npudump.regression.run.run_dump import collect, told_by_raw_names, unreadable, without_unwritten
+from pytest_npudump.regression.shared_by_ranks import by_rank
 from pytest_npudump.runtime.base import VaryingRuntime
 
 if TYPE_CHECKING:

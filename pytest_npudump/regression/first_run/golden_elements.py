@@ -9,6 +9,7 @@ from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.errors import GoldenError
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.golden.tensors import StoredTensor
+    from pytest_npudump.golden.tensors import GoldenTensor
 
 
 def judge_elements(
     comparison: Comparison,
-    stored: Mapping[str, StoredTensor],
+    stored: Mapping[str, GoldenTensor],
     patterns: Sequence[str],
     records: Sequence[TensorRecord],
     tolerances: Tolerances,
@@ -37,6 +38,9 @@ def judge_elements(
         patterns: names and globs of the layers that the marker wants compared.
         records: what the first run dumped, in the order of the comparison's actual side.
         tolerances: the rules that decide.
+
+    Raises:
+        GoldenError: elements that are to be compared cannot be read.
     """
     if not stored or not any(record.payload is not None for record in records):
         return comparison
@@ -50,5 +54,8 @@ def judge_elements(
         tensor = stored.get(str(key.sanitised))
         if tensor is not None and matches_any(wanted, key.layer):
             rtol, atol = tolerances.elements(key.layer, records[there].dtype, str(key))
-            elements[position] = compare_pair(Pair(tensor, records[there], "ND", rtol, atol))
+            found = compare_pair(Pair(tensor, records[there], "ND", rtol, atol))
+            if found.problems:
+                raise GoldenError(f"the elements of {key} cannot be compared: {found.problems[0].reason}")
+            elements[position] = found
     return with_elements(comparison, elements, tolerances)

@@ -15,7 +15,6 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.outcome import FirstRun, Outcome
-from pytest_npudump.regression.ranks import by_rank, judge_parts, shared
 from pytest_npudump.regression.record import drawing_alike, golden_to_start_from, record
 from pytest_npudump.regression.reference_outcome import by_reference_alone, not_recorded, with_reference
 from pytest_npudump.regression.run.diagnose import full_words, notes_of
@@ -28,6 +27,7 @@ from pytest_npudump.regression.run.unwritten import (
     read_probe,
 )
 from pytest_npudump.regression.scenes import JUDGES
+from pytest_npudump.regression.shared_by_ranks import by_rank, judge_parts, shared
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump

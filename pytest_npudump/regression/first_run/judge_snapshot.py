@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, Numerics, numerics_of
+from pytest_npudump.compare.tolerances.rules import MARKER_RULES
+from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.errors import GoldenMissingError
+from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
+from pytest_npudump.golden.objects.stored_golden import fetch_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.first_run.changed_within import Changes, changes_of
 from pytest_npudump.regression.first_run.golden_elements import judge_elements
+from pytest_npudump.regression.kept_layers import compared_patterns
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.record import left_out_notes
 from pytest_npudump.regression.run.dataflow import sources_of
 from pytest_npudump.regression.run.empty_operators import changed, notes_on
 from pytest_npudump.regression.run.snapshot import problems_of
 from pytest_npudump.regression.run.unwritten import entries_of
+from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,38 +72,59 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
     comparison = compare_runs(golden.table, snapshot.table, tolerances)
     lost: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
-    if kept := case.request.golden_tensors:
-        stored = stored_tensors(golden)
-        comparison = judge_elements(comparison, stored, kept, dump.records if dump else (), tolerances)
-        lost = _lost_tensors(golden, missing_tensors(golden, stored, kept))
+    lacking: tuple[str, ...] = ()
+    if kept := compared_patterns(case):
+        stored = stored_tensors(golden, store=case.goldens.store)
+        try:
+            if dump is not None:
+                fetch_tensors(stored.values(), kept)
+                comparison = judge_elements(comparison, stored, kept, dump.records, tolerances)
+        except GoldenError as error:
+            lacking = (str(error),)
+        lost = _lost_tensors(golden, missing_tensors(golden, stored, case.request.golden_tensors))
+        if AUTO_LAYERS in case.request.golden_tensors and not stored:
+            lost = (*lost, _nothing_kept(golden))
         doubtful = left_out_notes(left_out(golden))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     known |= {sanitise(layer_of(key)) for key in entries_of(golden)}
+    changes = changes_of(comparison, golden) if case.settings.fail_on == CHANGE else Changes()
     problems = (
         *case.goldens.foreign(golden),
         *changed(golden, snapshot.empty),
         *problems_of(case, snapshot, known),
         *lost,
-        *_changes(case, comparison),
+        *_changes(comparison, changes),
     )
     if not problems and comparison.nothing_judged:
         problems = (_NOTHING_JUDGED,)
-    good = not comparison.failing and not problems
+    verdict = status.PASSED if not comparison.failing and not problems else status.FAILED
+    if lacking and verdict == status.PASSED:
+        verdict = status.ERROR
     sources, unread = sources_of(case, golden, dump, comparison, tolerances, same=numerics.bounds == SAME)
     why = (case.goldens.why,) if case.goldens.why else ()
     notes = (why, snapshot.notes, case.goldens.unsaid(golden), notes_on(golden, snapshot.empty))
     return Outcome(
-        status.PASSED if good else status.FAILED,
+        verdict,
         golden.path,
         comparison=comparison,
-        problems=problems,
+        problems=(*problems, *lacking),
         notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes, *unread),
         tensors=len(snapshot.table),
         numerics=numerics,
         measured=measured,
         environment=environment,
         sources=sources,
+        changes=changes.found,
+        idle_rules=_idle_rules(case, snapshot),
     )
+
+
+def _idle_rules(case: Case, snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the rules of files that are about no tensor of this test; they may be about another's."""
+    of_files = case.tolerances.having(
+        lambda rule: rule.source != MARKER_RULES and rule.against == AGAINST_GOLDEN
+    )
+    return tuple(rule.describe() for rule in of_files.unmatched(snapshot.table))
 
 
 def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
@@ -112,6 +139,13 @@ def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:
     return (problem,)
 
 
+def _nothing_kept(golden: Golden) -> str:
+    return (
+        f"golden_tensors is 'auto', and {golden.path.name} keeps no tensors: restore it from version "
+        f"control, or approve anew with --npudump-update-golden"
+    )
+
+
 def _numerics_for(
     case: Case, differences: Mapping[str, tuple[str, str]], facts: Mapping[str, str]
 ) -> Numerics:
@@ -120,10 +154,12 @@ def _numerics_for(
     return numerics_of(differences, facts, marker=case.request.numerics, option=option)
 
 
-def _changes(case: Case, comparison: Comparison) -> tuple[str, ...]:
+def _changes(comparison: Comparison, changes: Changes) -> tuple[str, ...]:
     """Return the problem that values within tolerance are, where the run is to fail for any change."""
-    if case.settings.fail_on != CHANGE or not comparison.changed:
+    if not changes.found:
         return ()
-    words = f"{comparison.changed} of {comparison.expected} tensors changed within tolerance"
+    words = f"{len(changes.found)} of {comparison.expected} tensors changed within tolerance"
+    if changes.following:
+        words += f", beside {changes.following} that follow from tensors that do not repeat"
     way_out = "--npudump-fail-on=change lets nothing pass but the golden's own digits"
-    return (f"{words}, first {comparison.first_within}; {way_out}",)
+    return (f"{words}, first {changes.found[0].key}; {way_out}",)

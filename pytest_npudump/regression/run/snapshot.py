@@ -16,7 +16,7 @@ from pytest_npudump.golden.content.text import EDGES, EMPTY, UNWRITTEN
 from pytest_npudump.regression.run.dataflow import edges_of
 from pytest_npudump.regression.run.empty_operators import empty_operators
 from pytest_npudump.regression.run.run_dump import raw_names, unreadable
-from pytest_npudump.request import matches_any
+from pytest_npudump.request import AUTO_LAYERS, matches_any
 from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
@@ -119,13 +119,13 @@ def problems_of(
     unmatched = tuple(
         f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
         f"correct its layer, dtype or statistic, or remove it"
-        for rule in case.tolerances.unmatched(table)
-        if rule.source == MARKER_RULES
+        for rule in case.tolerances.having(lambda rule: rule.source == MARKER_RULES).unmatched(table)
     )
     kept = tuple(
         f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
         for pattern in case.request.golden_tensors
-        if not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
+        if pattern != AUTO_LAYERS
+        and not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
     )
     return snapshot.problems + absent + unmatched + kept + _nothing_told(table)
 

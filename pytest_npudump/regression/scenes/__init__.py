@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pytest_npudump.regression.scenes.check_op import judge as check_op
 from pytest_npudump.regression.scenes.exception import judge as exception
 from pytest_npudump.regression.scenes.overflow import judge as overflow
 from pytest_npudump.regression.scenes.watcher import judge as watcher
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.outcome import Outcome
 
 JUDGES: Mapping[str, Callable[[Case, Attempt], Outcome]] = MappingProxyType(
-    {"exception": exception.judge, "overflow": overflow.judge, "watcher": watcher.judge}
+    {
+        "check_op": check_op.judge,
+        "exception": exception.judge,
+        "overflow": overflow.judge,
+        "watcher": watcher.judge,
+    }
 )
 """What judges a test, by the name of its scene; ``model`` and ``op`` are compared with a golden."""
+
+EXAMINERS: Mapping[str, Callable[[Case, Attempt | None], Outcome]] = MappingProxyType(
+    {"check_op": check_op.examine, "exception": exception.examine}
+)
+"""What looks for failures where the body of a test did not end well, of each scene ``of_failures``."""

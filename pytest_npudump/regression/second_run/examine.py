@@ -22,7 +22,6 @@ from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.measured_noise import once, repeated
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
-from pytest_npudump.regression.ranks import by_rank
 from pytest_npudump.regression.record import (
     SecondRun,
     drawing_alike,
@@ -33,6 +32,8 @@ from pytest_npudump.regression.run.definitions import as_recorded, is_printed
 from pytest_npudump.regression.second_run.by_reference import failing_keys, with_reference
 from pytest_npudump.regression.second_run.patterns import with_patterns
 from pytest_npudump.regression.second_run.suspected import isolate_suspects, with_graph_inputs
+from pytest_npudump.regression.second_run.suspected_calls import decided, isolate_calls
+from pytest_npudump.regression.shared_by_ranks import by_rank
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -97,12 +98,13 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
     dump = _read(case, first, attempt)
     second = _second(first, plan, attempt, dump)
     golden = case.goldens.read_if_any()
-    tensors = read_tensors(golden) if golden is not None else {}
+    tensors = read_tensors(golden, case.goldens.store) if golden is not None else {}
     findings = _findings(case, first, plan, second.records, tensors)
     findings = with_patterns(findings, second.records, tensors)
     findings, notes = with_reference(case, first, findings, second.records)
     at_hand = with_graph_inputs(second.records.values(), plan.layers, dump)
     isolated, told = isolate_suspects(case, first, plan.suspects, at_hand)
+    isolated = decided(isolated, isolate_calls(case, first, plan.suspects, [*second.records.values()]))
     notes += told
     layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
     drawing = drawing_alike(case, first.dump) if first.dump is not None else ()

@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.selection import both_spellings, resolve_raw_names
+from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError
 from pytest_npudump.excerpt import first_of
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.kept_layers import layers_to_keep
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.outcome import Escalation, FirstRun
-from pytest_npudump.regression.record import needs_processes
+from pytest_npudump.regression.record import golden_to_start_from, needs_processes
 from pytest_npudump.regression.run.unwritten import read_probe
 from pytest_npudump.regression.second_run.by_reference import failing_layers, known_keys
 from pytest_npudump.regression.second_run.suspected import feeders_of, suspects_of
-from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
     if outcome.status == status.PENDING:
         if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))
-        wanted = _layers_to_keep(case, dump)
+        wanted = _layers_to_keep(case, dump) if case.request.golden_tensors else ()
         plan = _plan(case, first, dump, wanted) if wanted else Plan(())
         if read_probe(case.directory) is not None or _tells_repetition(case, dump):
             plan = replace(plan, raw_layers=())  # what may be unwritten, or not repeat, is dumped too
@@ -98,9 +98,7 @@ def _tells_repetition(case: Case, dump: Dump) -> bool:
 
 
 def _layers_to_keep(case: Case, dump: Dump) -> tuple[str, ...]:
-    patterns = both_spellings(case.request.golden_tensors)
-    layers = dict.fromkeys(record.key.layer for record in dump.records)
-    return tuple(layer for layer in layers if matches_any(patterns, layer))
+    return layers_to_keep(case, golden_to_start_from(case), dump).layers
 
 
 def _nearest_first(

@@ -27,6 +27,6 @@ def test_a_scene_names_arguments_that_there_are(name: str) -> None:
     assert scene.takes | set(scene.alone) <= ARGUMENTS
 
 
-@pytest.mark.parametrize("name", ["model", "op", "overflow", "exception"])
+@pytest.mark.parametrize("name", ["model", "op", "check_op", "overflow", "exception"])
 def test_a_scene_that_needs_no_argument_has_no_problem_without_any(name: str) -> None:
     assert SCENES[name].problems(DumpRequest(scene=name)) == []

@@ -1,0 +1,120 @@
+"""Which layers keep tensors with a golden: those that the marker names, or (``auto``) those that tell most.
+
+``auto`` keeps the outputs of the graph, and the sources of past failures. Outputs are the layers that feed no
+other one. Where it is not known what feeds each layer, that is the last one that ran. Sources are those that
+the golden names already, those of a run that failed last, and those of the change that an update approves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, numerics_of
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.golden.content.text import EDGES
+from pytest_npudump.golden.pair import source_layers
+from pytest_npudump.graph import lines
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
+from pytest_npudump.regression.run.dataflow import edges_to_keep, sources_of
+from pytest_npudump.request import AUTO_LAYERS, matches_any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.graph.sources import Sources
+    from pytest_npudump.regression.case import Case
+
+_MOST_SOURCES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLayers:
+    """Layers whose tensors are kept.
+
+    Attributes:
+        layers: names, as the run reported them, in the order of execution.
+        sources: those that are kept as sources of past failures, the latest first.
+    """
+
+    layers: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+
+
+def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
+    """Return the layers whose tensors a recording keeps.
+
+    Args:
+        case: the test.
+        golden: what the recording is to replace; None where there is none that can be read.
+        dump: of the run that is recorded.
+    """
+    ran = dict.fromkeys(record.key.layer for record in dump.records)
+    patterns = both_spellings([name for name in case.request.golden_tensors if name != AUTO_LAYERS])
+    wanted = {layer for layer in ran if matches_any(patterns, layer)}
+    if AUTO_LAYERS not in case.request.golden_tensors:
+        return KeptLayers(tuple(layer for layer in ran if layer in wanted))
+    table = StatsTable.from_records(dump.records)
+    told = golden_sources(golden)
+    names = (*_sources_of_change(case, golden, dump, table), *case.past_sources, *told)
+    sources = _known(names, ran)[:_MOST_SOURCES]
+    wanted |= {*sources, *_outputs(case, golden, dump, table, tuple(ran))}
+    return KeptLayers(tuple(layer for layer in ran if layer in wanted), sources)
+
+
+def compared_patterns(case: Case) -> tuple[str, ...]:
+    """Return names and globs of layers whose golden tensors are compared: with ``auto`` all there are."""
+    patterns = case.request.golden_tensors
+    return ("*",) if AUTO_LAYERS in patterns else patterns
+
+
+def golden_sources(golden: Golden | None) -> tuple[str, ...]:
+    """Return the layers that a golden names as sources of past failures."""
+    return () if golden is None else source_layers(golden)
+
+
+def source_names(comparison: Comparison, sources: Sources | None) -> tuple[str, ...]:
+    """Return the layers in which a failure begins; where that is not known, the first one that fails."""
+    if sources is not None and sources.independent:
+        return tuple(dict.fromkeys(source.key.layer for source in sources.independent))
+    return (comparison.first.key.layer,) if comparison.first is not None else ()
+
+
+def _known(names: Iterable[str], ran: Iterable[str]) -> tuple[str, ...]:
+    """Return the layers that ran of these names, as the run spells them."""
+    spelt = {sanitise(layer): layer for layer in ran}
+    found = (spelt.get(sanitise(name)) for name in names)
+    return tuple(dict.fromkeys(name for name in found if name is not None))
+
+
+def _sources_of_change(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:
+    if golden is None:
+        return ()
+    facts = case.goldens.facts(case.runtime.producer())
+    differences = case.goldens.differences(golden, facts)
+    option = case.settings.numerics or AUTO
+    numerics = numerics_of(differences, facts, marker=case.request.numerics, option=option)
+    tolerances = case.tolerances.under(numerics.bounds).with_measured(calibrated_of(golden))
+    comparison = compare_runs(golden.table, table, tolerances)
+    same = numerics.bounds == SAME
+    return source_names(comparison, sources_of(case, golden, dump, comparison, tolerances, same=same)[0])
+
+
+def _outputs(
+    case: Case, golden: Golden | None, dump: Dump, table: StatsTable, ran: Sequence[str]
+) -> tuple[str, ...]:
+    blocks, _ = edges_to_keep(case, golden, dump, table)
+    edges = lines.parse(blocks.get(EDGES, ""), "the run")
+    ports = [port for fed in edges.feeds.values() for port in fed if port is not None and port != SEVERAL]
+    feeding = {sanitise(port.layer) for port in ports}
+    whole = edges.feeds.keys() >= {sanitise(layer) for layer in ran} and UNKNOWN not in ports
+    if not whole:
+        return tuple(ran[-1:])
+    return tuple(layer for layer in ran if sanitise(layer) not in feeding)

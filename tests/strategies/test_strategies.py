@@ -1,0 +1,157 @@
+"""What operator tests are fed: the types, shapes and values that are asked for, and small where they fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, find, given, settings
+from hypothesis import strategies as st
+
+from pytest_npudump import strategies
+from pytest_npudump.strategies.edge_shapes import edges
+from pytest_npudump.strategies.edge_values import edge_values
+
+DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "uint64", "bool"]
+ONCE = settings(database=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def held(dtype: str) -> set[float]:
+    return set(edge_values(np.dtype(getattr(ml_dtypes, dtype, dtype))))
+
+
+@given(st.sampled_from(DTYPES), st.data())
+def test_tensors_are_of_the_type_and_alike_in_shape(dtype: str, data: Any) -> None:
+    one, other = data.draw(strategies.alike(2, dtype))
+    assert one.dtype.name == other.dtype.name == dtype
+    assert one.shape == other.shape
+    assert 1 <= one.ndim <= 4
+    assert 1 <= one.size <= 1 << 14
+
+
+def test_half_precision_meets_the_values_that_break_devices() -> None:
+    known = held("float16")
+    assert {65504.0, -65504.0, 2.0**-24, -(2.0**-24), 2.0**-14, 1023 * 2.0**-24} <= known
+    assert {2.0**15, 2.0**14, 2048.0, 1 + 2.0**-10, 1 - 2.0**-11} <= known
+    texts = list(map(str, edge_values(np.dtype("float16"))))
+    assert {"inf", "-inf", "nan", "-0.0", "0.0"} <= set(texts)
+    assert len(texts) == len(set(texts))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_wider_types_meet_the_limit_of_float16_and_what_is_just_above(dtype: str) -> None:
+    limit = np.dtype(dtype).type(65504)
+    above = np.nextafter(limit, np.dtype(dtype).type(np.inf))
+    assert {65504.0, -65504.0, float(above), -float(above), 65520.0, 65536.0, 2.0**-25} <= held(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [("int8", -128, 127), ("int64", -(2**63), 2**63 - 1)])
+def test_integers_meet_their_extremes(dtype: str, low: int, high: int) -> None:
+    assert {low, low + 1, -1, 0, 1, high - 1, high} <= held(dtype)
+    assert {2**24 - 1, 2**24, 2**24 + 1} <= held("int32")
+
+
+@pytest.mark.parametrize(("dtype", "block"), [("float16", 16), ("float32", 8), ("int8", 32)])
+def test_sides_are_around_blocks_fractals_and_repetitions(dtype: str, block: int) -> None:
+    sides = set(edges(dtype))
+    for size in (16, 32, block, 2 * block, 8 * block):
+        assert {size - 1, size, size + 1} <= sides
+    assert min(sides) == 1
+
+
+@given(strategies.shapes("float16", min_dims=0, max_dims=3, max_elements=500))
+def test_shapes_are_as_large_as_they_may_be(shape: tuple[int, ...]) -> None:
+    assert len(shape) <= 3
+    assert np.prod(shape, dtype=int) <= 500
+    assert set(shape) <= set(edges("float16"))
+
+
+@pytest.mark.parametrize("size", [15, 16, 17, 31, 32, 33])
+def test_every_edge_is_found_as_the_last_axis(size: int) -> None:
+    assert find(strategies.shapes("float16"), lambda shape: shape[-1] == size, settings=ONCE) == (size,)
+
+
+def test_a_tail_is_found_in_the_smallest_tensor_that_has_one() -> None:
+    found = find(
+        strategies.tensors("float16"), lambda x: bool(x.shape[-1] % 16 and x.shape[-1] > 16), settings=ONCE
+    )
+    assert found.tolist() == [1.0] * 17
+
+
+def test_a_value_is_found_nearest_to_one() -> None:
+    found = find(strategies.tensors("float32"), lambda x: bool((np.abs(x) > 65504).any()), settings=ONCE)
+    assert found.tolist() == [65504.00390625]
+
+
+@given(strategies.tensors("float16", finite=True, subnormal=False))
+def test_what_is_left_out_is_not_there(x: np.ndarray) -> None:
+    assert np.isfinite(x).all()
+    assert ((x == 0) | (np.abs(x) >= np.finfo(np.float16).smallest_normal)).all()
+
+
+@given(st.sampled_from(["float16", "bfloat16", "int8", "uint8"]), st.data())
+def test_limits_hold_for_every_element(dtype: str, data: Any) -> None:
+    x = data.draw(strategies.tensors(dtype, minimum=0, maximum=3))
+    assert ((x >= 0) & (x <= 3)).all()
+
+
+@given(strategies.tensors("int32", shape=(2, 17)), strategies.tensors("bool", shape=st.just((3,))))
+def test_a_shape_may_be_said(x: np.ndarray, y: np.ndarray) -> None:
+    assert (x.shape, y.shape) == ((2, 17), (3,))
+
+
+@given(strategies.matrices("float16", max_elements=300, minimum=-1, maximum=1))
+def test_matrices_can_be_multiplied(found: tuple[np.ndarray, np.ndarray]) -> None:
+    left, right = found
+    assert (left.astype(float) @ right.astype(float)).shape == (left.shape[0], right.shape[1])
+    assert max(left.size, right.size) <= 300
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: strategies.values("float16", minimum=5, maximum=4), "no edge value"),
+        (lambda: strategies.shapes(min_dims=2, max_dims=1), "no shape is so"),
+    ],
+)
+def test_what_nothing_can_be_is_refused(call: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_types_without_edges_are_refused() -> None:
+    with pytest.raises(TypeError, match="complex64"):
+        strategies.values(np.complex64)
+
+
+def test_a_test_has_no_deadline_and_may_take_the_fixture() -> None:
+    ours = strategies.settings(max_examples=7)
+    assert (ours.deadline, ours.max_examples) == (None, 7)
+    assert HealthCheck.function_scoped_fixture in ours.suppress_health_check
+    assert strategies.settings(deadline=500).deadline is not None
+
+
+def test_without_hypothesis_one_line_names_the_extra() -> None:
+    program = (
+        "import sys; sys.modules['hypothesis'] = None\n"
+        "from pytest_npudump import strategies\n"
+        "from pytest_npudump.errors import MissingExtraError\n"
+        "for call in (strategies.tensors, strategies.shapes, strategies.values, strategies.settings):\n"
+        "    try:\n        call()\n"
+        "    except MissingExtraError as error:\n        print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (
+        run.stdout.splitlines()
+        == [
+            (
+                "pytest_npudump.strategies needs the package 'hypothesis', which is not installed: "
+                "pip install 'pytest-npudump[testing]'"
+            )
+        ]
+        * 4
+    )
