@@ -7,7 +7,6 @@ needs the extra ``demo``. A test holds the picture against what the demonstratio
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import subprocess
@@ -15,12 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
+from terminal_svg import terminal_svg
 
 PICTURE = Path(__file__).with_name("failure.svg")
 COLUMNS = 120
-FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
 def failure(demonstration: str) -> str:
@@ -34,12 +32,7 @@ def failure(demonstration: str) -> str:
 
 def picture(demonstration: str) -> str:
     """Return the SVG of what the demonstration printed on a terminal of ``COLUMNS`` columns."""
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(failure(demonstration)))
-    svg = console.export_svg(title="npudump demo", unique_id="npudump")
-    svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # a picture loads nothing from elsewhere
-    svg = svg.replace("Fira Code, monospace", FONTS)
-    return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE)
+    return terminal_svg(Text.from_ansi(failure(demonstration)), COLUMNS, "npudump demo", "npudump")
 
 
 def main() -> None:

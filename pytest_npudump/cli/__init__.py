@@ -31,6 +31,7 @@ COMMANDS = {
     "convert": "write the tensors of a dump as npy or safetensors, in the host's layout",
     "tolerance": "say which tolerance each statistic of a golden has, why, and how wide it is",
     "golden": "show, verify, merge, split and prune goldens; decide about runs that differ from them",
+    "repro": "write a failing operator as a folder of its own: a model, its inputs, and a test that fails",
     "overflow": "say what the overflow records of a dump report, and of which layer",
     "config": "check a dump configuration as CANN, GE, TorchAir or MindSpore would, or show a test's",
     "doctor": "say what is installed, which runtimes work, and whether a dump can be written here",

@@ -115,6 +115,9 @@ _NOT_OF_A_USER = {"CI", "GITHUB_ACTIONS", "PYTHONUNBUFFERED"}
 """Variables that change what commands do, or in which order what they print arrives."""
 
 
+_PLUGINS = "-p npudump -p no:cacheprovider"
+
+
 class Story:
     """A page whose blocks are run one after the other."""
 
@@ -126,10 +129,11 @@ class Story:
             **{name: value for name, value in os.environ.items() if name not in _NOT_OF_A_USER},
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTEST_ADDOPTS": "-p npudump -p no:cacheprovider",
+            "PYTEST_ADDOPTS": _PLUGINS,
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": str(folder.parent),
             "COLUMNS": "112",
+            "LC_ALL": "C.UTF-8",
         }
 
     @property
@@ -175,10 +179,11 @@ class Story:
                 *(self.run(commands[1:]) if commands[1:] else []),
             ]
         script = "".join(f"{command}\ncode=$?; echo; echo {END} $code\n" for command in commands)
+        loaded = {"PYTEST_ADDOPTS": f"{_PLUGINS} -p xdist"} if "pytest -n " in script else {}
         done = subprocess.run(
             ["bash", "-c", f"{script}pwd > {self.folder}/.here"],
             cwd=self.here,
-            env=self.environment,
+            env={**self.environment, **loaded},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
@@ -223,4 +228,6 @@ def test_no_block_escapes(path: Path) -> None:
     assert not any(fences[1::2]), "a fence inside of another"
     assert {kind for kind in opened if kind not in (*RUN, *OTHER)} == set(), "kinds that nobody knows"
     assert len(found) == sum(kind in RUN for kind in opened)
+    told = re.findall(r"^ *(`{3,})text\n(.*?)^ *\1", text, re.DOTALL | re.MULTILINE)
+    assert not [block for _, block in told if COMMAND.search(block)], "a command in a block that is not run"
     assert not re.search(r"^(?: {4}|\t)\$ ", text, re.MULTILINE), "a console block without a fence"

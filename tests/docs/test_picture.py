@@ -6,6 +6,7 @@ import html
 import importlib.util
 import math
 import re
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,24 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 HEADLINE = r"Conv@21 \(Conv output\.0\) differs: \w+ is (\S+) instead of (\S+), (\S+) times"
 
 
-@pytest.fixture(scope="module")
-def script() -> Any:
-    """The module that makes the picture."""
-    spec = importlib.util.spec_from_file_location("make_failure", PICTURES / "make_failure.py")
+def load(name: str) -> Any:
+    """Return a module that makes a picture."""
+    spec = importlib.util.spec_from_file_location(name, PICTURES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(PICTURES))  # as for a script, which finds the modules beside it
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(PICTURES))
     return module
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    """The module that makes the picture of a failure."""
+    return load("make_failure")
 
 
 def text_of(svg: str) -> str:
@@ -57,6 +67,16 @@ def test_the_picture_shows_what_the_demonstration_prints_today(
         assert math.isclose(float(one), float(other), rel_tol=0.02)
 
 
-def test_the_picture_loads_nothing_from_elsewhere(script: Any) -> None:
-    svg = script.PICTURE.read_text(encoding="utf-8")
+def test_the_picture_of_a_review_shows_what_is_drawn_today(tmp_path: Path) -> None:
+    maker = load("make_review")
+    before, accepted, rejected = maker.session(tmp_path / "project")
+    committed = words(text_of(maker.PICTURE.read_text(encoding="utf-8")))
+    assert committed == words(text_of(maker.picture(accepted))), "run python docs/pictures/make_review.py"
+    assert "3 of 3 wait; 0 accepted, 0 rejected" in before[0]
+    assert "1 of 3 wait; 1 accepted, 1 rejected" in rejected[0]
+
+
+@pytest.mark.parametrize("name", ["make_failure", "make_review"])
+def test_the_picture_loads_nothing_from_elsewhere(name: str) -> None:
+    svg = load(name).PICTURE.read_text(encoding="utf-8")
     assert not re.search(r"url\((?!#)|@import|<script|href=", svg)

@@ -19,6 +19,7 @@ import pytest
 import pytest_npudump
 from pytest_npudump.cli import COMMANDS, _parser
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
+from pytest_npudump.compare.ulps.ulp_bounds import ULP_BOUNDS
 from pytest_npudump.golden.content.text import parse as parse_golden
 
 if TYPE_CHECKING:
@@ -178,6 +179,13 @@ def test_public_names_are_those_of_the_page_and_can_be_imported() -> None:
         assert getattr(pytest_npudump, name).__name__ == name
     for module in set(listed) - {f"pytest_npudump.{name}" for name in exported}:
         importlib.import_module(module)
+    told = pytest_npudump.__doc__ or ""
+    assert "docs/reference/public-names.md" in told
+    assert "pytest_npudump." not in told, "modules are listed by the page alone"
+    rooms = rows("contributing.md", "| room | what it is |")
+    public = {names(room)[0].strip("/") for room, meaning in rooms if meaning.startswith("public:")}
+    assert public
+    assert {f"pytest_npudump.{room}" for room in public} <= set(listed)
     with pytest.raises(AttributeError, match="has no attribute 'Session'"):
         pytest_npudump.Session  # noqa: B018 - the access is what is tested
 
@@ -274,3 +282,9 @@ def test_the_golden_that_the_page_shows_is_one() -> None:
     assert golden.test == "tests/test_ocr.py::test_classifier[fp16]"
     assert golden.producer["soc"] == "Ascend910B3"
     assert [str(key) for key in golden.table.keys] == ["conv1:output.0", "fc:output.0"]
+
+
+def test_the_page_of_operators_has_the_default_bounds() -> None:
+    page = (DOCS / "how-to" / "operators.md").read_text(encoding="utf-8")
+    for dtype, default in ULP_BOUNDS.items():
+        assert f"| {dtype} | {default.ulps} | {default.source} |" in page

@@ -37,6 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         emit([*_lines(judged, verbose=arguments.verbose), *_earlier(results), _summary(judged)])
     for problem in results.problems:
         to_stderr(f"npudump: {problem}")
+    for rule in _idle_rules(judged):
+        to_stderr(f"npudump: the rule {rule} matches no tensor of these tests")
     words = {one.word for one in judged}
     if results.problems or UNJUDGED in words or not words & {GOOD, BAD}:
         return 2
@@ -52,6 +54,13 @@ def _terms(arguments: argparse.Namespace, entries: Sequence[Entry]) -> Terms:
     root = arguments.root or (Path.cwd() if arguments.golden_dir else None)
     places = terms_at(entries, root, arguments.golden_dir)
     return replace(places, preset=arguments.preset, tolerances=tolerances, numerics=arguments.numerics)
+
+
+def _idle_rules(judged: Sequence[Rejudged]) -> list[str]:
+    """Return the rules of files that none of the judged tests has a tensor for, in words."""
+    outcomes = [one.result.outcome for one in judged if one.result is not None]
+    idle = [outcome.idle_rules for outcome in outcomes if outcome.comparison is not None]
+    return [rule for rule in idle[0] if all(rule in others for others in idle)] if idle else []
 
 
 def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:

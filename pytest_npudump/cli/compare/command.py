@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.options import chosen_tolerances
-from pytest_npudump.cli.common.output import emit, write_json
+from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.cli.compare import what_if
 from pytest_npudump.cli.compare.engine import compare_sides
@@ -51,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != "-":
         emit(lines(result, verbose=arguments.verbose))
         emit(what_if.lines(alternatives))
+    for rule in tolerances.unmatched(result.comparison.golden, result.comparison.actual):
+        to_stderr(f"npudump: the rule {rule.describe()} matches no tensor of either side")
     report_problems(result.problems)
     if result.problems or result.comparison.nothing_judged:
         return 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.executors import run_tasks
+from pytest_npudump.cli.common.executors import run_together
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.compare.stats.eager_calls import number_calls, under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT, align
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.cli.compare.sides import Side
-    from pytest_npudump.compare.patterns.pattern import Pattern
+    from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tensors.tensor_pair import Elements, Pair
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.errors import FormatError
-    from pytest_npudump.golden.tensors import StoredTensor
+    from pytest_npudump.golden.tensors import GoldenTensor
 
-    _Tensors = Sequence[TensorRecord | StoredTensor | None]
-    _Changed = list[TensorRecord | StoredTensor | None]
+    _Tensors = Sequence[TensorRecord | GoldenTensor | None]
+    _Changed = list[TensorRecord | GoldenTensor | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,14 +187,14 @@ def _examine(
     into: tuple[_Changed, _Changed, dict[int, Elements]],
 ) -> list[FormatError]:
     """Have tensors compared and statistics computed; put records and findings ``into`` place."""
-    from pytest_npudump.compare.tensors.tensor_pair import compare_pair  # noqa: PLC0415 - only where elements are
+    from pytest_npudump.compare.tensors.pair_batches import compare_pairs  # noqa: PLC0415 - only where elements are
 
     ours, theirs, elements = into
     here, there = rows
     problems: list[FormatError] = []
     with progress("comparing tensors") as report:
-        work = run_tasks(
-            compare_pair, list(pairs.values()), workers, weight=lambda pair: pair.nbytes, progress=report
+        work = run_together(
+            compare_pairs, list(pairs.values()), workers, weight=lambda pair: pair.nbytes, progress=report
         )
         for at, found in zip(pairs, work, strict=True):
             problems += found.problems
@@ -227,7 +227,7 @@ def _pairs(
             yield position, Pair(None, found, layout, shape=shape, projections=projections)
 
 
-def _has_bytes(tensor: TensorRecord | StoredTensor | None) -> bool:
+def _has_bytes(tensor: TensorRecord | GoldenTensor | None) -> bool:
     return tensor.payload is not None if isinstance(tensor, TensorRecord) else tensor is not None
 
 

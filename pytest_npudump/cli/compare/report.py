@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.cli.compare.engine import Result
-    from pytest_npudump.compare.patterns.pattern import Pattern
+    from pytest_npudump.compare.patterns.pattern_search import Pattern
     from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.compare.tensors.tensor_pair import Elements
     from pytest_npudump.dump.records import TensorKey

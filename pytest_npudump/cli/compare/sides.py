@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pytest_npudump.cli.common.executors import Workers
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.errors import FormatError
-    from pytest_npudump.golden.tensors import StoredTensor
+    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.golden.tensors import GoldenTensor
 
 _HEAD = 4096
 _MARK = b"npudump-golden:"
@@ -41,7 +43,7 @@ class Side:
         measured: bounds that were measured with a golden file; None without any.
     """
 
-    tensors: Sequence[TensorRecord | StoredTensor | None]
+    tensors: Sequence[TensorRecord | GoldenTensor | None]
     table: StatsTable | None = None
     problems: tuple[FormatError, ...] = ()
     notes: tuple[str, ...] = ()
@@ -73,7 +75,7 @@ class Side:
             for tensor in self.tensors
         )
 
-    def statistics(self, records: Sequence[TensorRecord | StoredTensor | None]) -> StatsTable:
+    def statistics(self, records: Sequence[TensorRecord | GoldenTensor | None]) -> StatsTable:
         """Return the table: of a golden file its own, of a dump that of ``records``."""
         if self.table is not None:
             return self.table
@@ -142,13 +144,23 @@ def _golden_side(path: Path) -> Side:
     golden = read_golden(path.absolute())
     if not golden.table.keys:
         raise DumpError(f"{path} holds no tensors")
-    stored = stored_tensors(golden, foreign=True)
+    stored = stored_tensors(golden, foreign=True, store=_store_of(golden))
     keys = golden.table.keys
     # Where there are no tensors, the names of ten thousand rows need not be looked at.
     tensors = (
         [stored.get(str(TensorKey.parse(key).sanitised)) for key in keys] if stored else [None] * len(keys)
     )
     return Side(tuple(tensors), golden.table, measured=calibrated_of(golden))
+
+
+def _store_of(golden: Golden) -> TensorStore | None:
+    from pytest_npudump.golden.pair import is_stored  # noqa: PLC0415 - goldens only
+
+    if not is_stored(golden):
+        return None
+    from pytest_npudump.cli.common.tensor_place import tensor_place  # noqa: PLC0415 - only where there is one
+
+    return tensor_place(golden.path.parent)
 
 
 def _is_golden(path: Path) -> bool:

@@ -1,7 +1,8 @@
 """``npudump golden``: what golden files hold, and what becomes of them, one module of this folder a verb.
 
 ``waiting_runs`` are what the verbs about results share, ``owners`` what those about files do;
-``idle_rules`` are what ``stale`` says of tolerances.
+``idle_rules`` are what ``stale`` says of tolerances. ``decisions`` are what a review comes to, on a
+``review_screen`` or by ``review_lines``.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _ACCEPT = (
 )
 _REVIEW = (
     "Go through the waiting runs one by one, the largest change first, and decide about each: a accept, r "
-    "reject, s skip; A, R and S for it and all that follow; l PATTERN accept these layers, d show all that "
-    "differs. It reads a line for each, from a terminal or a script. Exit 0: no run waits any more; 1: some "
-    "do; 2: one was refused, or results cannot be read."
+    "reject, s skip; A, R and S for it and all that follow; l accept some layers. On a terminal it draws a "
+    "full screen (extra review); elsewhere, and with --lines, it reads a line for each run. Exit 0: no run "
+    "waits any more; 1: some do; 2: one was refused, or results cannot be read."
 )
 _REJECT = "Take waiting runs off the list; their goldens stay, and the next runs are judged by them."
 _SHOW = (
@@ -81,6 +82,14 @@ _INIT = (
     "--lfs that their tensors are kept by Git LFS. Lines that are there stay as they are. Exit 0."
 )
 
+_REMOTE = (
+    "Golden tensors in a store (npudump_tensor_store of pytest's ini file). status: which of those that "
+    "goldens name are there, and cached here. push: put cached ones there that are lacking. pull: cache all, "
+    "for work without the store. move: put tensors that lie beside goldens there, and name them in these. "
+    "Exit 0; 1 where something is not where it is to be; 2 where a golden cannot be read, or there is no "
+    "store."
+)
+
 _LOG = (
     "Tell a golden's history from git, the latest first: commit, date, author, reason, and what changed, "
     "tensor by tensor. Exit 0; 2 where git does not know the file."
@@ -110,6 +119,28 @@ def _verify(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="golden files, and folders of them; default: golden",
     )
+    add_json_option(parser)
+
+
+def _remote(parser: argparse.ArgumentParser) -> None:
+    actions = ("status", "push", "pull", "move")
+    parser.add_argument("action", choices=actions, metavar="ACTION", help=f"what to do: {', '.join(actions)}")
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        default=[Path("golden")],
+        metavar="PATH",
+        help="golden files, and folders of them; default: golden",
+    )
+    parser.add_argument(
+        "--store", default="", metavar="URL", help="the store, whatever pytest's ini file says"
+    )
+    parser.add_argument("--cache", default="", metavar="DIR", help="the folder of the cache, the same")
+    parser.add_argument(
+        "--verify", action="store_true", help="status: read all of each tensor, here and there, for its hash"
+    )
+    parser.add_argument("--replace", action="store_true", help="push: also what is there, as damaged")
     add_json_option(parser)
 
 
@@ -216,6 +247,7 @@ def _accept(parser: argparse.ArgumentParser) -> None:
 def _review(parser: argparse.ArgumentParser) -> None:
     _add_tests(parser)
     _add_approval(parser)
+    parser.add_argument("--lines", action="store_true", help="by lines of text, also on a terminal")
 
 
 def _add_approval(parser: argparse.ArgumentParser) -> None:
@@ -241,6 +273,7 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
     "verify": ("whether golden files can be read and belong together", _VERIFY, _verify),
     "merge": ("join two approvals of a golden, as git's merge driver", _MERGE, _merge),
+    "remote": ("golden tensors in a store: status, push, pull, move", _REMOTE, _remote),
     "init": ("tell git how goldens are merged and kept", _INIT, _init),
     "split": ("write a variant as what differs from the common golden", _SPLIT, _split),
     "fold": ("take a variant back", _FOLD, _fold),

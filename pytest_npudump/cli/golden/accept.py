@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
 from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.acceptance import approve
 from pytest_npudump.settings import in_ci
 
@@ -40,16 +42,41 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a decision.
+
+    Attributes:
+        good: whether it was carried out; an approval may be refused.
+        lines: what was done, in words.
+        problem: why it was refused, or cannot be noted; "" for neither.
+    """
+
+    good: bool
+    lines: tuple[str, ...] = ()
+    problem: str = ""
+
+
 def accept(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reason: str) -> bool:
     """Accept one run, and say so; False where it was refused, which is told on standard error."""
+    done = accepted(folder, pending, layers, reason)
+    emit(done.lines)
+    if done.problem:
+        to_stderr(done.problem)
+    return done.good
+
+
+def accepted(folder: ResultsFolder, pending: Pending, layers: Sequence[str], reason: str) -> Done:
+    """Accept one run, or some of its layers."""
     try:
         approval = approve(pending, layers, reason)
     except NpudumpError as error:
-        to_stderr(f"npudump: {error}")
-        return False
-    emit([f"accepted: {pending.entry.test}: {pending.path}", *(f"  note: {note}" for note in approval.notes)])
+        return Done(good=False, problem=f"npudump: {error}")
+    notes = (f"  note: {note}" for note in approval.notes)
+    lines = (f"accepted: {pending.entry.test}: {shown(pending.path)}", *notes)
     try:
         folder.update([approval.entry])
     except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
-        to_stderr(f"npudump: {folder.path}: it cannot be noted there: {error}")
-    return True
+        problem = f"npudump: {folder.path}: it cannot be noted there: {error}"
+        return Done(good=True, lines=lines, problem=problem)
+    return Done(good=True, lines=lines)

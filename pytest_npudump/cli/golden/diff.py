@@ -9,7 +9,7 @@ from pytest_npudump.cli.golden.pending import as_json, size
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.report.origins import source_lines
-from pytest_npudump.report.verdicts import COLUMNS, row
+from pytest_npudump.report.verdicts import COLUMNS, row, shown
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def lines(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
     """Yield what differs in one run; ``layers`` are names or globs of those that are shown, none for all."""
-    yield f"{pending.entry.test} ({pending.path})"
+    yield f"{pending.entry.test} ({shown(pending.path)})"
     for refusal in pending.refusals:
         yield f"  cannot be accepted: {refusal}"
     result = pending.judged.result
@@ -63,8 +63,8 @@ def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
     patterns = both_spellings(layers)
     sources = _sources(pending)
     first = {str(source.key) for source in sources.independent} if sources is not None else set()
-    shown = [one for one in failing if not patterns or matches_any(patterns, one.key.layer)]
-    return sorted(shown, key=lambda one: str(one.key) not in first)
+    wanted = [one for one in failing if not patterns or matches_any(patterns, one.key.layer)]
+    return sorted(wanted, key=lambda one: str(one.key) not in first)
 
 
 def _sources(pending: Pending) -> Sources | None:

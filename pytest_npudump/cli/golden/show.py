@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.cli.common.output import byte_size, columns, emit, write_json
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.golden.applicable import variants_of
 from pytest_npudump.golden.content.noise import MEASURABLE, calibration_of, repeats_of
+from pytest_npudump.golden.objects.stored_golden import pointers_of
 from pytest_npudump.golden.overlay import differing
 from pytest_npudump.golden.store import read_golden
 
@@ -39,6 +40,8 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
     yield f"test:        {golden.test}"
     yield f"producer:    {facts}"
     yield f"tensors:     {len(golden.table)}"
+    if pointers := pointers_of(golden):
+        yield f"stored:      {len(pointers)} of them, {byte_size(sum(one.size for one in pointers.values()))}"
     if golden.base is not None:
         count = len(differing(golden, golden.base))
         yield f"variant:     {count} of them differ from {golden.base.path.name}"

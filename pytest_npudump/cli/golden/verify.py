@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RequestError: there is nothing to look at.
     """
-    files = [file for path in arguments.paths for file in _files(path)]
+    files = golden_files(arguments.paths)
     found = [*faults(dict.fromkeys(files))]
     if arguments.json:
         write_json([{"path": str(fault.path), "reason": fault.reason} for fault in found], arguments.json)
@@ -28,6 +28,15 @@ def run(arguments: argparse.Namespace) -> int:
         bad = len({fault.path for fault in found})
         emit([*(fault.reason for fault in found), f"{len(files) - bad} of {len(files)} files are sound"])
     return 1 if found else 0
+
+
+def golden_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the goldens and tensors that are named, or lie below folders that are.
+
+    Raises:
+        RequestError: something is not there, or a folder holds none.
+    """
+    return [file for path in paths for file in _files(path)]
 
 
 def _files(path: Path) -> Sequence[Path]:

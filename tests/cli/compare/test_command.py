@@ -44,6 +44,15 @@ def test_real_tensors_agree_with_themselves_element_by_element(run: Run) -> None
     assert done == (0, "4 of 4 tensors compared, 4 of them element by element, all within tolerance\n", "")
 
 
+def test_a_rule_of_the_file_that_matches_nothing_is_named(run: Run, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: [{layer: no_such, rtol: 0, atol: 0}, {layer: '*', rtol: 0, atol: 0}]\n")
+    done = run("compare", TENSORS, TENSORS, "--tolerances", rules)
+    assert done.code == 0
+    assert "rtol=0 atol=0 layer=no_such" in done.err
+    assert done.err.count("matches no tensor of either side") == 1
+
+
 def test_the_json_has_the_published_shape(run: Run) -> None:
     done = run("compare", TENSORS, TENSORS, "--json", "-")
     assert set(done.json) == {"summary", "first_divergence", "first_change", "verdicts"}
