@@ -1,10 +1,10 @@
 """Results to text and data, a module a medium: words are made here. Knows nothing of pytest.
 
 ``terminal`` is a failed test's screenful; ``verdicts``, ``origins``, ``tensor_findings``, ``scenes``,
-``reference_text`` and ``isolated`` are its parts. ``result_json`` is the same as data, written by
-``json_text``; ``files`` are the two beside the dump, ``summary`` the line of a session. ``ci/`` is for the
-services that run tests.
+``operator_checks_text``, ``reference_text`` and ``alone_text`` are its parts. ``result_json`` is the same as
+data, written by ``json_text``; ``files`` are the two beside the dump, ``summary`` the line of a session.
+``ci/`` is for the services that run tests.
 
-``view/`` is what charts show; ``drawing/`` draws it for ``html/``, the page of a session, and for notebooks,
+``view/`` is what charts show; ``figures/`` draws it for ``html/``, the page of a session, and for notebooks,
 ``plots`` for files; ``model_explorer`` colours a model with it.
 """

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.report.drawing.colours import COLOURS
+from pytest_npudump.report.figures.colours import COLOURS
 from pytest_npudump.report.json_text import json_text
 from pytest_npudump.report.view.tensor_views import HIGHEST, STATES
 from pytest_npudump.storage.atomic import write_whole

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import ngettext
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Verdict
@@ -27,31 +29,36 @@ def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
     alone = sources.independent
     reached = [source for source in sources.found if source.behind is not None]
     words = first_of((_explains(source, sources.failing) for source in alone), limit)
-    count = f"{len(alone)} source{'' if len(alone) == 1 else 's'}"
-    lines = [f"sources:    {count}: {words}"]
+    count = ngettext("{count} source", "{count} sources", len(alone)).format(count=len(alone))
+    lines = [_("sources:    {count}: {words}").format(count=count, words=words)]
     if reached:
         named = first_of((source.key for source in reached), 1 if brief else None)
-        lines[0] += f"; then outside again, behind tensors that pass: {named}"
+        lines[0] += _("; then outside again, behind tensors that pass: {named}").format(named=named)
     walked = [source for source in alone if source.begins is not None]
     if walked:
-        lines.append(f"begins:     {first_of(map(_begins, walked), limit)}")
+        lines.append(_("begins:     {words}").format(words=first_of(map(_begins, walked), limit)))
     if sources.unplaced:
         lines.append(
-            f"unplaced:   {len(sources.unplaced)} of {sources.failing}, as not all is known that feeds "
-            f"{'them, first' if sources.unplaced[1:] else 'it'}: {sources.unplaced[0]}"
+            _("unplaced:   {count} of {failing}, as not all is known that feeds {which}: {unplaced}").format(
+                count=len(sources.unplaced),
+                failing=sources.failing,
+                which=_("them, first") if sources.unplaced[1:] else _("it"),
+                unplaced=sources.unplaced[0],
+            )
         )
     return lines
 
 
 def _explains(source: Source, failing: int) -> str:
-    doubts = ", in a cycle" * source.cycle + ", what feeds it is not known" * (not source.known)
-    return f"{source.key} (explains {source.explains} of {failing}{doubts})"
+    doubts = _(", in a cycle") * source.cycle + _(", what feeds it is not known") * (not source.known)
+    return _("{key} (explains {explains} of {failing}{doubts})").format(
+        key=source.key, explains=source.explains, failing=failing, doubts=doubts
+    )
 
 
 def _begins(source: Source) -> str:
-    return (
-        f"first outside: {source.key}; the change begins at {source.begins} ({source.share:.2g} of what is "
-        f"allowed)"
+    return _("first outside: {key}; the change begins at {begins} ({share:.2g} of what is allowed)").format(
+        key=source.key, begins=source.begins, share=source.share
     )
 
 
@@ -67,7 +74,9 @@ def more_sources(sources: Sources | None, shown: TensorKey) -> str:
     if not others:
         return ""
     named = first_of((source.key.layer for source in others), _SHOWN)
-    return f"; {len(others)} other source{'' if len(others) == 1 else 's'}: {named}"
+    return ngettext(
+        "; {count} other source: {named}", "; {count} other sources: {named}", len(others)
+    ).format(count=len(others), named=named)
 
 
 def small_sources(sources: Sources) -> dict[str, Any]:

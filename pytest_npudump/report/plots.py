@@ -11,7 +11,7 @@ import numpy as np
 from pytest_npudump.compare.tensors.picture import HIGHEST as MOST
 from pytest_npudump.compare.tensors.picture import LOWEST as LEAST
 from pytest_npudump.errors import MissingExtraError, NpudumpError
-from pytest_npudump.report.drawing.colours import COLOURS, WORDS, cell_colour
+from pytest_npudump.report.figures.colours import COLOURS, WORDS, cell_colour
 from pytest_npudump.report.verdicts import plain
 from pytest_npudump.report.view.strip_columns import strip_columns
 from pytest_npudump.report.view.tensor_views import HIGHEST, IDENTICAL, LOWEST, SOURCE, STATES, UNJUDGED

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, explain_first
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.reference.blame import DEVICE, DTYPE
 from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, number, row, sentence, table
 
@@ -25,7 +26,9 @@ def reference_sentence(result: ReferenceResult) -> str:
     found = result.comparison
     if found is None or found.first is None:
         return ""
-    return f"against the reference {result.model.name}: {sentence(found.first, against='reference')}"
+    return _("against the reference {name}: {sentence}").format(
+        name=result.model.name, sentence=sentence(found.first, against="reference")
+    )
 
 
 def reference_lines(result: ReferenceResult | None, rows: int | None, *, brief: bool = False) -> list[str]:
@@ -40,18 +43,24 @@ def reference_lines(result: ReferenceResult | None, rows: int | None, *, brief: 
         return []
     found = result.comparison
     failing = found.failing
-    against = f"{len(failing)} of {found.compared} tensors fail against {result.model.name}"
-    lines = [f"reference:  {against}; {result.compared} of {result.layers} layers have a counterpart"]
+    against = _("{count} of {compared} tensors fail against {name}").format(
+        count=len(failing), compared=found.compared, name=result.model.name
+    )
+    lines = [
+        _("reference:  {against}; {compared} of {layers} layers have a counterpart").format(
+            against=against, compared=result.compared, layers=result.layers
+        )
+    ]
     if failing:
         lines += [] if brief else [f"{_INDENT}{_first(result)}"]
         lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS)
     if rows is not None and len(failing) > rows:
-        lines.append(f"  ... and {len(failing) - rows} more")
+        lines.append(_("  ... and {left} more").format(left=len(failing) - rows))
     lines += _whose(result)
     if brief:
         return lines
     if rule := deciding_rule(found.first):
-        lines.append(f"{_INDENT}rule: {rule}")
+        lines.append(_INDENT + _("rule: {rule}").format(rule=rule))
     remarks = result.remarks if rows is None else result.remarks[:_REMARKS]
     return [*lines, *(f"{_INDENT}{remark}" for remark in remarks)]
 
@@ -62,18 +71,26 @@ def _whose(result: ReferenceResult) -> list[str]:
         return []
     first = result.blames[0]
     far, cpu = (
-        f"{first.statistic} is off by {number(first.device)}",
-        "rounding after every operator, on the CPU,",
+        _("{statistic} is off by {device}").format(statistic=first.statistic, device=number(first.device)),
+        _("rounding after every operator, on the CPU,"),
     )
     if first.whose == DTYPE:
-        words = f"the number format's: {first.key}: {far}, {cpu} does {number(first.rounding)}"
+        words = _("the number format's: {key}: {far}, {cpu} does {rounding}").format(
+            key=first.key, far=far, cpu=cpu, rounding=number(first.rounding)
+        )
     elif math.isfinite(first.ratio):
-        words = f"the device's: {first.key}: {far}, {first.ratio:.3g} times what {cpu} does"
+        words = _("the device's: {key}: {far}, {ratio:.3g} times what {cpu} does").format(
+            key=first.key, far=far, ratio=first.ratio, cpu=cpu
+        )
     else:
-        words = f"the device's: {first.key}: {cpu} does not do it"
+        words = _("the device's: {key}: {cpu} does not do it").format(key=first.key, cpu=cpu)
     counts = Counter(blame.whose for blame in result.blames)
-    several = f" (device's {counts[DEVICE]}, number format's {counts[DTYPE]})" if len(counts) > 1 else ""
-    return [f"{_INDENT}whose error: {words}{several}"]
+    several = (
+        _(" (device's {device}, number format's {dtype})").format(device=counts[DEVICE], dtype=counts[DTYPE])
+        if len(counts) > 1
+        else ""
+    )
+    return [_INDENT + _("whose error: {words}{several}").format(words=words, several=several)]
 
 
 def _first(result: ReferenceResult) -> str:
@@ -81,10 +98,10 @@ def _first(result: ReferenceResult) -> str:
     assert comparison is not None  # noqa: S101 - checked by the caller
     first = comparison.first
     if first is not None and first.op_type == GRAPH_INPUT:
-        return (
-            f"output {first.key.slot} of {first.key.layer} is the first tensor that differs: it is an input "
-            f"of the graph, so the reference was not given what the device was"
-        )
+        return _(
+            "output {slot} of {layer} is the first tensor that differs: it is an input of the graph, so the "
+            "reference was not given what the device was"
+        ).format(slot=first.key.slot, layer=first.key.layer)
     return explain_first(comparison)
 
 
@@ -94,7 +111,7 @@ def way_out(outcome: Outcome) -> str:
     first = result.comparison.first if result is not None and result.comparison is not None else None
     if first is None:
         return ""
-    return (
-        f"to accept:  in the marker, tolerances=[{{'against': 'reference', 'layer': {first.key.layer!r}, "
-        f"'rtol': ..., 'atol': 0, 'reason': '...'}}]; a fused layer belongs into a reference_map"
-    )
+    return _(
+        "to accept:  in the marker, tolerances=[{{'against': 'reference', 'layer': {layer!r}, 'rtol': ..., "
+        "'atol': 0, 'reason': '...'}}]; a fused layer belongs into a reference_map"
+    ).format(layer=first.key.layer)

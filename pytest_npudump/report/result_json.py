@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
 from pytest_npudump.excerpt import cut
+from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.origins import small_sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import Result
     from pytest_npudump.report.files import ReportFiles
 
@@ -36,6 +38,7 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         comparison = outcome.comparison
         told |= {name: getattr(comparison, name) for name in _TOLD}
         told |= {name: comparison.count(name) for name in (FAIL, MISSING, EXTRA)}
+        told |= {"idle_rules": list(outcome.idle_rules)} if outcome.idle_rules else {}
         first = comparison.first
         told["first"] = str(first.key) if first else None
         told["first_change"] = str(comparison.first_change) if comparison.differing else None
@@ -72,7 +75,8 @@ def small(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result for JUnit, with the first of its notes, and how many there are."""
     notes = result.get("notes", [])
     shown = [cut(note, _NOTE) for note in notes[:_NOTES]]
-    return {**result, "notes": shown} | ({"notes_in_all": len(notes)} if len(notes) > _NOTES else {})
+    told = {name: value for name, value in result.items() if name != "idle_rules"}
+    return {**told, "notes": shown} | ({"notes_in_all": len(notes)} if len(notes) > _NOTES else {})
 
 
 def _notes(result: Result) -> list[str]:
@@ -87,6 +91,7 @@ def full_json(result: Result) -> dict[str, Any]:
     return {
         "test": result.case.nodeid,
         "status": outcome.status,
+        "origin": _origin(result.case),
         "golden": str(outcome.golden) if outcome.golden else None,
         "problems": list(outcome.problems),
         "notes": list(outcome.notes),
@@ -95,10 +100,24 @@ def full_json(result: Result) -> dict[str, Any]:
         "environment": {name: list(pair) for name, pair in outcome.environment.items()},
         "findings": [finding.to_json() for finding in outcome.findings],
         "comparison": outcome.comparison.to_json() if outcome.comparison else None,
+        "changes": [verdict.to_json() for verdict in outcome.changes],
         "sources": outcome.sources.to_json() if outcome.sources else None,
         "reference": outcome.reference.to_json() if outcome.reference else None,
         "escalation": result.escalation.to_json() if result.escalation else None,
         "runs": [*map(str, result.runs)],
+    }
+
+
+def _origin(case: Case) -> dict[str, Any]:
+    """Return what ran, for those who want to run it again."""
+    reference = case.reference
+    mapped = reference.map_path if reference is not None else None
+    return {
+        "runtime": case.runtime.name,
+        "producer": {name: str(value) for name, value in case.goldens.facts(case.runtime.producer()).items()},
+        "models": [*map(str, case.runtime.activity.models)],
+        "reference": str(reference.path) if reference is not None else None,
+        "reference_map": str(mapped) if mapped is not None else None,
     }
 
 
@@ -108,4 +127,7 @@ def write_details(result: Result) -> ReportFiles:
     from pytest_npudump.report.terminal import full_lines  # noqa: PLC0415 - the same
 
     files = ReportFiles.named(result.case.directory, "report")
-    return files.write("the report files", full_lines(result), full_json(result))
+    data = full_json(result)
+    with speaking(result.case.settings.lang):
+        lines = full_lines(result)
+    return files.write("the report files", lines, data)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
+from pytest_npudump.regression.operator_checks import WrongOperator
 from pytest_npudump.regression.scenes.exception.dump_paths import ANOTHER
 from pytest_npudump.regression.scenes.exception.dumps import NORM, FailedOperator
 from pytest_npudump.regression.scenes.overflow.findings import Overflow
 from pytest_npudump.regression.scenes.watcher.judge import Trampling
+from pytest_npudump.report.operator_checks_text import wrong_details, wrong_sentence
 from pytest_npudump.report.tensor_findings import tensor_words
 from pytest_npudump.report.verdicts import number
 
@@ -42,46 +46,60 @@ def can_be_approved(finding: SceneFinding) -> bool:
 def _trampling(finding: Trampling) -> str:
     change = finding.change
     output = f"{finding.node} (output.{finding.slot})" if finding.slot else finding.node
-    place = f" in {finding.place}" if finding.place else ""
-    first = "" if change.first is None else f", first at {list(change.first)}"
-    return (
-        f"{finding.by} tramples {output}{place}: {change.changed} of {change.count} elements changed{first}"
+    place = _(" in {place}").format(place=finding.place) if finding.place else ""
+    first = "" if change.first is None else _(", first at {first}").format(first=list(change.first))
+    return _("{by} tramples {output}{place}: {changed} of {count} elements changed{first}").format(
+        by=finding.by, output=output, place=place, changed=change.changed, count=change.count, first=first
     )
 
 
 def _trampling_details(finding: Trampling) -> list[str]:
     change = finding.change
-    shape = "unknown shape" if finding.shape is None else str(list(finding.shape))
+    shape = _("unknown shape") if finding.shape is None else str(list(finding.shape))
     tensor = " ".join(filter(None, (finding.dtype, shape, finding.format)))
     values = ""
     if change.before is not None:
-        values = f", the first from {number(change.before)} to {number(change.after)}"
+        values = _(", the first from {before} to {after}").format(
+            before=number(change.before), after=number(change.after)
+        )
     return [
-        f"output:     {finding.node} ({finding.op_type} output.{finding.slot}) {tensor}{values}",
-        f"between:    {finding.since} and {finding.by}; an operator in between may have done it",
-        f"snapshots:  {finding.before}",
+        _("output:     {node} ({op_type} output.{slot}) {tensor}{values}").format(
+            node=finding.node, op_type=finding.op_type, slot=finding.slot, tensor=tensor, values=values
+        ),
+        _("between:    {since} and {by}; an operator in between may have done it").format(
+            since=finding.since, by=finding.by
+        ),
+        _("snapshots:  {before}").format(before=finding.before),
         f"            {finding.after}",
     ]
 
 
 def _overflow(finding: Overflow) -> str:
     operator = (
-        f"{finding.layer} ({finding.op_type})" if finding.layer else "an operator whose dump is missing"
+        f"{finding.layer} ({finding.op_type})" if finding.layer else _("an operator whose dump is missing")
     )
-    place = f" in {finding.place}" if finding.place else ""
-    more = f", in {finding.executions} executions" if finding.executions > 1 else ""
-    return f"{operator} overflowed{place}: {'; '.join(finding.kinds)}{more}"
+    place = _(" in {place}").format(place=finding.place) if finding.place else ""
+    more = (
+        _(", in {executions} executions").format(executions=finding.executions)
+        if finding.executions > 1
+        else ""
+    )
+    return _("{operator} overflowed{place}: {kinds}{more}").format(
+        operator=operator, place=place, kinds="; ".join(finding.kinds), more=more
+    )
 
 
 def _overflow_details(finding: Overflow) -> list[str]:
-    record = f"record:     {finding.record} (task {finding.task}, stream {finding.stream})"
+    record = _("record:     {record} (task {task}, stream {stream})").format(
+        record=finding.record, task=finding.task, stream=finding.stream
+    )
     return [*_tensor_lines(finding.tensors), record]
 
 
 def _tensor_lines(tensors: Sequence[OperatorTensor]) -> list[str]:
     return [
         f"  {tensor.io}.{tensor.slot}: "
-        + (tensor_words(tensor.description) if tensor.description else tensor.note or "no data")
+        + (tensor_words(tensor.description) if tensor.description else tensor.note or _("no data"))
         for tensor in tensors
     ]
 
@@ -90,31 +108,45 @@ def _failed(finding: FailedOperator) -> str:
     if finding.layer:
         operator = f"{finding.layer} ({finding.op_type})" if finding.op_type else finding.layer
     elif finding.kernel:
-        operator = f"the kernel {finding.kernel}"
+        operator = _("the kernel {kernel}").format(kernel=finding.kernel)
     else:
-        operator = "an operator that its dump does not name"
-    ids = (("device", finding.device), ("stream", finding.stream), ("task", finding.task))
-    where = ", ".join(f"{name} {number}" for name, number in ids if number is not None)
-    capture = f" in capture={finding.capture}" if finding.capture else ""
-    more = f", {finding.executions} times" if finding.executions > 1 else ""
-    return f"{operator} failed on the NPU{capture}" + (f" ({where})" if where else "") + more
+        operator = _("an operator that its dump does not name")
+    ids = (
+        (mark("device"), finding.device),
+        (mark("stream"), finding.stream),
+        (mark("task"), finding.task),
+    )
+    where = ", ".join(f"{_(name)} {number}" for name, number in ids if number is not None)
+    capture = _(" in capture={capture}").format(capture=finding.capture) if finding.capture else ""
+    more = _(", {executions} times").format(executions=finding.executions) if finding.executions > 1 else ""
+    return (
+        _("{operator} failed on the NPU{capture}").format(operator=operator, capture=capture)
+        + (f" ({where})" if where else "")
+        + more
+    )
 
 
 def _failed_details(finding: FailedOperator) -> list[str]:
     lines = _tensor_lines(finding.tensors)
     if finding.message and finding.kind != NORM:
-        lines.append(f"log:        {finding.message.splitlines()[0]}")
+        lines.append(_("log:        {line}").format(line=finding.message.splitlines()[0]))
     if finding.outside:
         lines.append(
-            f"outside:    the dump is not in the test's own directory, as {_sent_by(finding)}; it is "
-            f"newer than the run, and may be another process's"
+            _(
+                "outside:    the dump is not in the test's own directory, as {sent_by}; it is newer than "
+                "the run, and may be another process's"
+            ).format(sent_by=_sent_by(finding))
         )
-    lines += [f"attached:   {path}" for path in finding.attached]
-    return [*lines, f"dump:       {finding.dump} ({finding.kind})"]
+    lines += [_("attached:   {path}").format(path=path) for path in finding.attached]
+    return [*lines, _("dump:       {dump} ({kind})").format(dump=finding.dump, kind=finding.kind)]
 
 
 def _sent_by(finding: FailedOperator) -> str:
-    return f"{finding.outside} was on" if finding.outside == ANOTHER else f"{finding.outside} is set"
+    return (
+        _("{outside} was on").format(outside=finding.outside)
+        if finding.outside == ANOTHER
+        else _("{outside} is set").format(outside=finding.outside)
+    )
 
 
 class _Words(NamedTuple):
@@ -129,6 +161,7 @@ _WORDS: Mapping[type, _Words] = MappingProxyType(
     {
         Trampling: _Words(_trampling, lambda finding: finding.by, _trampling_details),
         Overflow: _Words(_overflow, lambda finding: finding.layer, _overflow_details),
+        WrongOperator: _Words(wrong_sentence, lambda finding: finding.operator, wrong_details),
         FailedOperator: _Words(_failed, lambda finding: finding.layer or finding.kernel, _failed_details),
     }
 )

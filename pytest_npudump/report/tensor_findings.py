@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:
@@ -18,18 +20,21 @@ def finding_lines(finding: Finding, *, worst: int) -> list[str]:
     lines = []
     if finding.reproduced is False:
         pairs = ", ".join(
-            f"{name} {number(first)} then {number(second)}"
+            _("{name} {first} then {second}").format(name=name, first=number(first), second=number(second))
             for name, (first, second) in finding.differences.items()
         )
-        lines.append(f"  {key}: first and second run disagree: {pairs}")
-    golden = (finding.difference, finding.pattern, "golden")
-    for difference, pattern, side in (golden, (finding.reference, finding.reference_pattern, "reference")):
+        lines.append(_("  {key}: first and second run disagree: {pairs}").format(key=key, pairs=pairs))
+    golden = (finding.difference, finding.pattern, mark("golden"))
+    for difference, pattern, side in (
+        golden,
+        (finding.reference, finding.reference_pattern, mark("reference")),
+    ):
         if difference is not None:
             lines += [f"  {key}: {line}" for line in _difference_lines(difference, worst, side)]
         if pattern is not None:
-            lines.append(f"  {key}: pattern: {pattern}")
+            lines.append(_("  {key}: pattern: {pattern}").format(key=key, pattern=pattern))
     if finding.description is not None and finding.reference is None:
-        lines.append(f"  {key}: {tensor_words(finding.description)}, {_NO_GOLDEN}")
+        lines.append(f"  {key}: {tensor_words(finding.description)}, {_(_NO_GOLDEN)}")
     if finding.note:
         lines.append(f"  {key}: {finding.note}")
     return lines
@@ -37,28 +42,43 @@ def finding_lines(finding: Finding, *, worst: int) -> list[str]:
 
 def _difference_lines(difference: TensorDifference, worst: int, side: str) -> list[str]:
     d = difference
-    measures = f"max abs {number(d.max_abs)}, max rel {number(d.max_rel)}, cosine {number(d.cosine)}"
-    lines = [f"against the {side} tensor: {measures}, {100 * d.within:.4g} % of {d.count} within tolerance"]
+    measures = _("max abs {max_abs}, max rel {max_rel}, cosine {cosine}").format(
+        max_abs=number(d.max_abs), max_rel=number(d.max_rel), cosine=number(d.cosine)
+    )
+    words = _(side)
+    lines = [
+        _("against the {side} tensor: {measures}, {share:.4g} % of {count} within tolerance").format(
+            side=words, measures=measures, share=100 * d.within, count=d.count
+        )
+    ]
     if not d.special_equal:
-        lines.append(f"NaN or Inf differ: {d.special_text().replace('golden', side)}")
+        lines.append(_("NaN or Inf differ: {words}").format(words=d.special_text().replace("golden", words)))
     lines += [
-        f"worst at {list(e.index)}: {side} {number(e.golden)}, actual {number(e.actual)}"
+        _("worst at {index}: {side} {golden}, actual {actual}").format(
+            index=list(e.index), side=words, golden=number(e.golden), actual=number(e.actual)
+        )
         for e in d.worst[:worst]
     ]
     return lines
 
 
-_NO_GOLDEN = "no golden tensor to compare with (golden_tensors=)"
+_NO_GOLDEN = mark("no golden tensor to compare with (golden_tensors=)")
 
 
 def tensor_words(tensor: TensorDescription) -> str:
     """Return where the remarkable elements of a tensor lie."""
     parts = [f"{tensor.dtype} {list(tensor.shape)}"]
     if tensor.max_at is not None and tensor.min_at is not None:
-        parts.append(f"max {number(tensor.max)} at {list(tensor.max_at)}")
-        parts.append(f"min {number(tensor.min)} at {list(tensor.min_at)}")
+        parts.append(_("max {max} at {max_at}").format(max=number(tensor.max), max_at=list(tensor.max_at)))
+        parts.append(_("min {min} at {min_at}").format(min=number(tensor.min), min_at=list(tensor.min_at)))
     if tensor.first_nan is not None:
-        parts.append(f"{tensor.nan} NaN, first at {list(tensor.first_nan)}")
+        parts.append(
+            _("{nan} NaN, first at {first_nan}").format(nan=tensor.nan, first_nan=list(tensor.first_nan))
+        )
     if tensor.first_inf is not None:
-        parts.append(f"{tensor.pos_inf + tensor.neg_inf} Inf, first at {list(tensor.first_inf)}")
+        parts.append(
+            _("{inf} Inf, first at {first_inf}").format(
+                inf=tensor.pos_inf + tensor.neg_inf, first_inf=list(tensor.first_inf)
+            )
+        )
     return ", ".join(parts)

@@ -8,9 +8,12 @@ from pytest_npudump.compare.stats.first_divergence import explain_first
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.excerpt import cut
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark, ngettext
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
+from pytest_npudump.reference.operator_alone import CONVICTED
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.report.isolated import isolated_lines
+from pytest_npudump.report.alone_text import isolated_lines
 from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
@@ -20,6 +23,7 @@ from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, plain, row, s
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_npudump.compare.stats.verdict import Verdict
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.outcome import Escalation, Finding, Outcome, Result, SceneFinding
     from pytest_npudump.report.files import ReportFiles
@@ -36,8 +40,9 @@ _FINDINGS = 2
 _LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
 _FEWEST_ROWS = 2
-_FIXED = 12
-"""Lines around the rows: first, sources (3), changed, golden, bounds, header, rest, rule, details, way."""
+_FIXED = 13
+"""Lines around the rows: first, sources (3), changed, golden, bounds, header, rest, rule, details, hand over,
+way."""
 
 
 def headline(result: Result) -> str:
@@ -70,9 +75,17 @@ def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
     lines = _body(result, brief=not verbose)
     if not verbose:
         lines = [cut(line, WIDTH) for line in lines]
-    lines.append(details.problem or f"details:    {shown(details.text)}")
-    lines += ways_out(result)
+    lines.append(details.problem or _("details:    {text}").format(text=shown(details.text)))
+    lines += [*_hand_over(result, details), *ways_out(result)]
     return "\n".join(map(plain, lines))
+
+
+def _hand_over(result: Result, details: ReportFiles) -> list[str]:
+    """Return how to hand over an operator that is wrong by itself."""
+    isolated = result.escalation.isolated if result.escalation is not None else ()
+    if details.problem or all(one.alone.verdict != CONVICTED for one in isolated):
+        return []
+    return [_("hand over:  npudump repro {parent} -o DIR").format(parent=shown(details.text.parent))]
 
 
 def verdict_lines(result: Result, *, verbose: bool) -> list[str]:
@@ -83,7 +96,9 @@ def verdict_lines(result: Result, *, verbose: bool) -> list[str]:
 
 def short_lines(result: Result) -> list[str]:
     """Return the two lines of a failure that comes when the budget of the run is spent."""
-    way_out = next(iter(ways_out(result)), f"details:    {result.case.directory / 'report.txt'}")
+    way_out = next(
+        iter(ways_out(result)), _("details:    {text}").format(text=result.case.directory / "report.txt")
+    )
     return [plain(cut(headline(result), WIDTH)), plain(way_out)]
 
 
@@ -96,17 +111,28 @@ def _body(result: Result, *, brief: bool) -> list[str]:
     outcome = result.outcome
     limit = _LISTED if brief else None
     shown = 0 if (outcome.comparison and outcome.comparison.failing) or outcome.findings else 1
-    head = [headline(result), *_listed("also", outcome.problems[shown:], limit)]
+    head = [headline(result), *_listed(mark("also"), outcome.problems[shown:], limit)]
     head += _scene_lines(outcome.findings, ROWS if brief else None)
-    tail = _listed("note", outcome.notes, limit)
+    tail = _listed(mark("note"), outcome.notes, limit)
     if result.escalation is not None:
         tail = _escalation_lines(result, result.escalation, _FINDINGS if brief else None) + tail
     tail = _reference_lines(outcome, LINES - _FIXED - len(head) - len(tail) if brief else None) + tail
     if outcome.comparison is None or not outcome.comparison.failing:
-        return head + tail
+        return head + _change_lines(outcome.changes, brief=brief) + tail
     room = LINES - _FIXED - len(head) - len(tail)
     rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else MOST_ROWS
     return head + _comparison_lines(outcome, rows, brief=brief) + tail
+
+
+def _change_lines(changes: Sequence[Verdict], *, brief: bool) -> list[str]:
+    """Return what changed within tolerance, where the test fails for that."""
+    if not changes:
+        return []
+    rows = ROWS if brief else MOST_ROWS
+    lines = table([row(verdict) for verdict in changes[:rows]], COLUMNS)
+    if len(changes) > rows:
+        lines.append(_("  ... and {left} more{place}").format(left=len(changes) - rows, place=""))
+    return lines
 
 
 def _reference_lines(outcome: Outcome, room: int | None) -> list[str]:
@@ -121,17 +147,22 @@ def _reference_lines(outcome: Outcome, room: int | None) -> list[str]:
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:
     lines = [*map(finding_sentence, findings[1:limit])]
     if limit is not None and len(findings) > limit:
-        lines.append(f"... and {len(findings) - limit} more")
+        lines.append(_("... and {left} more").format(left=len(findings) - limit))
     details = finding_details(findings[0]) if findings else []
     if limit is not None and len(details) > limit:
-        details = [*details[: limit - 2], f"  ... and {len(details) - limit + 1} more", details[-1]]
+        details = [
+            *details[: limit - 2],
+            _("  ... and {left} more").format(left=len(details) - limit + 1),
+            details[-1],
+        ]
     return [*details, *lines]
 
 
 def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
+    label = _(label)
     lines = [f"{label}: {item}" for item in items[:limit]]
     if limit is not None and len(items) > limit:
-        lines.append(f"{label}: ... and {len(items) - limit} more")
+        lines.append(_("{label}: ... and {left} more").format(label=label, left=len(items) - limit))
     return lines
 
 
@@ -141,19 +172,25 @@ def _comparison_lines(outcome: Outcome, rows: int, *, brief: bool) -> list[str]:
     failing = comparison.failing
     feeds_seen = feeds_are_seen(outcome.sources, comparison.first)
     lines = [
-        f"first:      {explain_first(comparison, feeds_seen=feeds_seen)}",
-        f"golden:     {len(failing)} of {comparison.expected} tensors fail against {shown(outcome.golden)}",
+        _("first:      {words}").format(words=explain_first(comparison, feeds_seen=feeds_seen)),
+        _("golden:     {count} of {expected} tensors fail against {golden}").format(
+            count=len(failing), expected=comparison.expected, golden=shown(outcome.golden)
+        ),
     ]
     lines[1:1] = [*source_lines(outcome.sources, brief=brief), *_first_change(outcome)]
     if outcome.numerics is not None:
-        lines.append(f"bounds:     {outcome.numerics.describe()}")
+        lines.append(_("bounds:     {numerics}").format(numerics=outcome.numerics.describe()))
     if outcome.measured is not None and outcome.measured.noise:
-        lines.append(f"measured:   {outcome.measured.describe()}")
+        lines.append(_("measured:   {measured}").format(measured=outcome.measured.describe()))
     lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)
     if len(failing) > rows:
-        lines.append(f"  ... and {len(failing) - rows} more{', all in report.json' * (rows == MOST_ROWS)}")
+        lines.append(
+            _("  ... and {left} more{place}").format(
+                left=len(failing) - rows, place=_(", all in report.json") * (rows == MOST_ROWS)
+            )
+        )
     rule = deciding_rule(comparison.first)
-    return [*lines, f"rule:       {rule}"] if rule else lines
+    return [*lines, _("rule:       {rule}").format(rule=rule)] if rule else lines
 
 
 def _first_change(outcome: Outcome) -> list[str]:
@@ -170,19 +207,27 @@ def _first_change(outcome: Outcome) -> list[str]:
         return []
     if first is None or first.status != FAIL or change == first.key:
         return []
-    return [f"changed:    {change} is the first that is not the golden's digit for digit: look there first"]
+    return [
+        _(
+            "changed:    {change} is the first that is not the golden's digit for digit: look there first"
+        ).format(change=change)
+    ]
 
 
 def _escalation_lines(result: Result, escalation: Escalation, limit: int | None) -> list[str]:
     if escalation.problem:
-        return [f"second run: {escalation.problem}"]
+        return [_("second run: {problem}").format(problem=escalation.problem)]
     findings = escalation.findings
-    lines = [f"second run: {_reproduction(result, escalation)} ({_layers(escalation)} dumped as tensors)"]
+    lines = [
+        _("second run: {reproduction} ({layers} dumped as tensors)").format(
+            reproduction=_reproduction(result, escalation), layers=_layers(escalation)
+        )
+    ]
     lines += isolated_lines(escalation.isolated, brief=limit is not None)
     for finding in _most_telling(findings, result.outcome.sources)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
-    lines += _listed("note", escalation.notes, limit)
-    return [*lines, f"tensors:    {shown(escalation.directory)}"]
+    lines += _listed(mark("note"), escalation.notes, limit)
+    return [*lines, _("tensors:    {directory}").format(directory=shown(escalation.directory))]
 
 
 def _reproduction(result: Result, escalation: Escalation) -> str:
@@ -190,23 +235,29 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
     different = sum(finding.reproduced is False for finding in findings)
     unseen = sum(finding.reproduced is None for finding in findings)
     if different:
-        return f"NOT REPRODUCED in {different} of {len(findings)} tensors: the runs disagree"
+        return _("NOT REPRODUCED in {different} of {count} tensors: the runs disagree").format(
+            different=different, count=len(findings)
+        )
     if escalation.reproduced is None:
-        return "it has none of the failing tensors, so it says nothing of them"
-    rest = f", but for {unseen} tensors it did not dump" if unseen else ""
+        return _("it has none of the failing tensors, so it says nothing of them")
+    rest = _(", but for {unseen} tensors it did not dump").format(unseen=unseen) if unseen else ""
     comparison = result.outcome.comparison
     first = comparison.first if comparison is not None else None
     if first is not None and draws_random(first.op_type) and not result.case.isolated:
-        return f"it agrees{rest}, as runs of one process do whose random numbers come from one seed"
+        return _("it agrees{rest}, as runs of one process do whose random numbers come from one seed").format(
+            rest=rest
+        )
     if escalation.drawing:
-        words = "as runs of one process do whose random numbers come from one seed"
-        return f"it agrees{rest}, {words}, and {drawing_words(escalation.drawing)}"
-    return f"the failure reproduced{rest}"
+        words = _("as runs of one process do whose random numbers come from one seed")
+        return _("it agrees{rest}, {words}, and {drawing_words}").format(
+            rest=rest, words=words, drawing_words=drawing_words(escalation.drawing)
+        )
+    return _("the failure reproduced{rest}").format(rest=rest)
 
 
 def _layers(escalation: Escalation) -> str:
     count = len(escalation.layers)
-    return f"{count} layer{'' if count == 1 else 's'}"
+    return ngettext("{count} layer", "{count} layers", count).format(count=count)
 
 
 def _most_telling(findings: Iterable[Finding], sources: Sources | None) -> list[Finding]:
@@ -219,7 +270,7 @@ def ways_out(result: Result) -> list[str]:
     """Return the command that creates or approves the golden, where one would."""
     outcome = result.outcome
     if outcome.status == status.MISSING_GOLDEN:
-        return [f"to create:  pytest --npudump-update-golden '{result.case.nodeid}'"]
+        return [_("to create:  pytest --npudump-update-golden '{nodeid}'").format(nodeid=result.case.nodeid)]
     lines = [found] if (found := way_out(outcome)) else []
     known = any(map(can_be_approved, outcome.findings))
     comparison = outcome.comparison
@@ -227,5 +278,7 @@ def ways_out(result: Result) -> list[str]:
     if outcome.reference is not None and not outcome.reference.good and not beside:
         return lines
     if outcome.status == status.FAILED and (comparison is not None or known):
-        lines.append(f"to approve: pytest --npudump-update-golden '{result.case.nodeid}'")
+        lines.append(
+            _("to approve: pytest --npudump-update-golden '{nodeid}'").format(nodeid=result.case.nodeid)
+        )
     return lines

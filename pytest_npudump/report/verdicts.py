@@ -6,17 +6,29 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_npudump.compare.stats.verdict import Reason, Verdict
 
 _PROJECTIONS = "projections"
-COLUMNS = ("layer", "type", "tensor", "statistic", "golden", "actual", "allowed", "off by")
+COLUMNS = (
+    mark("layer"),
+    mark("type"),
+    mark("tensor"),
+    mark("statistic"),
+    mark("golden"),
+    mark("actual"),
+    mark("allowed"),
+    mark("off by"),
+)
 _STRUCTURE = ("dtype", "shape", "count")
 _DISTANCES = ("max_abs", "relative_l2")
 """Reasons of a comparison element by element: the golden's side is a distance of 0."""
-_STATISTIC_WORDS = {"nan": "NaN count", "neg_inf": "-inf count", "pos_inf": "+inf count"}
+_STATISTIC_WORDS = {"nan": mark("NaN count"), "neg_inf": mark("-inf count"), "pos_inf": mark("+inf count")}
 
 
 def number(value: object) -> str:
@@ -68,7 +80,7 @@ def off_by(reason: Reason) -> str:
 
 def statistic(reason: Reason) -> str:
     """Return the statistic's name as a column of text."""
-    return _STATISTIC_WORDS.get(reason.statistic, reason.statistic)
+    return _(_STATISTIC_WORDS.get(reason.statistic, reason.statistic))
 
 
 def tensor(verdict: Verdict) -> str:
@@ -83,13 +95,13 @@ def row(verdict: Verdict) -> tuple[str, ...]:
     """Return one failing verdict as the cells of :data:`COLUMNS`."""
     head = (verdict.key.layer, verdict.op_type, tensor(verdict))
     if verdict.status == "missing":
-        return (*head, "missing", "in the golden", "not in the dump", "", "")
+        return (*head, _("missing"), _("in the golden"), _("not in the dump"), "", "")
     if verdict.status == "extra":
-        return (*head, "new", "not in the golden", "in the dump", "", "")
+        return (*head, _("new"), _("not in the golden"), _("in the dump"), "", "")
     reason = worst(verdict)
     if reason is None:
         return (*head, "", "", "", "", "")
-    more = f" (+{len(verdict.reasons) - 1} more)" if len(verdict.reasons) > 1 else ""
+    more = _(" (+{left} more)").format(left=len(verdict.reasons) - 1) if len(verdict.reasons) > 1 else ""
     allowed = "" if reason.allowed is None else f"± {number(float(reason.allowed))}"
     cells = (number(reason.golden), number(reason.actual), allowed, off_by(reason))
     return (*head, statistic(reason) + more, *cells)
@@ -99,23 +111,29 @@ def sentence(verdict: Verdict, *, against: str = "golden") -> str:
     """Return one failing verdict as a sentence, the layer first; ``against`` is what it was compared with."""
     place = f"{verdict.key.layer} ({f'{verdict.op_type} {tensor(verdict)}'.strip()})"
     if verdict.status == "missing":
-        return f"{place} is missing: the golden has it, the dump does not"
+        return _("{place} is missing: the golden has it, the dump does not").format(place=place)
     if verdict.status == "extra":
-        return f"{place} is new: the dump has it, the golden does not"
+        return _("{place} is new: the dump has it, the golden does not").format(place=place)
     reason = worst(verdict)
     if reason is None:
-        return f"{place} differs"
+        return _("{place} differs").format(place=place)
     times = excess(reason)
-    far = f", {times:.3g} times the allowed difference" if math.isfinite(times) else ""
+    far = _(", {times:.3g} times the allowed difference").format(times=times) if math.isfinite(times) else ""
     if reason.statistic == _PROJECTIONS and reason.golden == 0:
-        words = f"its elements are off by an l2norm of about {number(reason.actual)} (projections)"
+        words = _("its elements are off by an l2norm of about {actual} (projections)").format(
+            actual=number(reason.actual)
+        )
     elif reason.statistic in _DISTANCES:
-        words = f"{reason.statistic} from the {against} tensor is {number(reason.actual)}"
+        words = _("{statistic} from the {against} tensor is {actual}").format(
+            statistic=reason.statistic, against=_(against), actual=number(reason.actual)
+        )
     elif isinstance(reason.actual, str) and reason.statistic not in _STRUCTURE:
         words = f"{reason.statistic}: {reason.actual}"
     else:
-        words = f"{statistic(reason)} is {number(reason.actual)} instead of {number(reason.golden)}"
-    return f"{place} differs: {words}{far}"
+        words = _("{statistic} is {actual} instead of {golden}").format(
+            statistic=statistic(reason), actual=number(reason.actual), golden=number(reason.golden)
+        )
+    return _("{place} differs: {words}{far}").format(place=place, words=words, far=far)
 
 
 def plain(text: str) -> str:
@@ -138,7 +156,7 @@ def table(rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS) -
 
     Not by rich's tables, which take 18 s for 10,000 rows.
     """
-    grid = [columns, *(tuple([_shorten(plain(cell)) for cell in cells]) for cells in rows)]
+    grid = [tuple(map(_, columns)), *(tuple([_shorten(plain(cell)) for cell in cells]) for cells in rows)]
     widths = [max(map(_width, column)) for column in zip(*grid, strict=True)]
     lines = (
         "  ".join([cell + " " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)])

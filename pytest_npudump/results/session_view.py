@@ -11,6 +11,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import Edges
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
@@ -63,12 +64,12 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
         told = _compared(result)
         if word == GOOD and result.outcome.comparison.failing:
             notes.append(
-                "the golden has changed since the test ran: tensors are judged by the one that is here"
+                _("the golden has changed since the test ran: tensors are judged by the one that is here")
             )
     if word != GOOD:
         told["elements"], problem = _elements(entry)
         notes += [problem] if problem else []
-    whose = data["part"] or ("" if data["rank"] is None else f"rank {data['rank']}")
+    whose = data["part"] or ("" if data["rank"] is None else _("rank {rank}").format(rank=data["rank"]))
     preset, numerics = data["tolerances"]["preset"], (data["numerics"] or {}).get("bounds", "")
     fallback = next(iter(data["problems"]), "") or str(data["incomplete"] or "")
     return TestView(
@@ -82,7 +83,9 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
         counts={name: data["counts"][name] for name in COUNTS if name in data["counts"]},
         notes=tuple(dict.fromkeys(map(str, notes))),
         golden=str(data["golden"]["judged_with"] or data["golden"]["file"]),
-        preset=f"{preset} ({numerics} numerics)" if numerics else str(preset),
+        preset=_("{preset} ({numerics} numerics)").format(preset=preset, numerics=numerics)
+        if numerics
+        else str(preset),
         when=str(data["time"]),
         producers=_producers(result, data["producer"]),
         **told,

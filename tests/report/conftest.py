@@ -13,6 +13,7 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import Case
 from pytest_npudump.regression.outcome import Outcome, Result
@@ -53,8 +54,10 @@ def failed(tmp_path: Path, defaults: Settings) -> Callable[..., Result]:
             nodeid="test_a.py::test_b",
             request=DumpRequest(),
             settings=replace(defaults, runtime="emulator", preset="default"),
-            runtime=SimpleNamespace(name="emulator"),  # type: ignore[arg-type]
-            goldens=None,  # type: ignore[arg-type]
+            runtime=SimpleNamespace(  # type: ignore[arg-type]
+                name="emulator", producer=dict, activity=SimpleNamespace(models=(Path("net.onnx"),))
+            ),
+            goldens=Goldens("test_a.py::test_b", DumpRequest(), Path("golden/test_a/test_b.yaml")),
             tolerances=Tolerances(),
             directory=directory,
         )

@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib
+import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import MissingExtraError
-from pytest_npudump.report.drawing.colours import WORDS
-from pytest_npudump.report.drawing.error_map import axes_words, map_uri
-from pytest_npudump.report.drawing.histogram import errors_svg, values_svg
-from pytest_npudump.report.drawing.operator_graph import graph_svg
-from pytest_npudump.report.drawing.strip import strip_svg
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import is_english, ngettext
+from pytest_npudump.report.figures.colours import WORDS
+from pytest_npudump.report.figures.error_map import axes_words, map_uri
+from pytest_npudump.report.figures.histogram import errors_svg, values_svg
+from pytest_npudump.report.figures.operator_graph import graph_svg
+from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.html.payload import payload
 from pytest_npudump.report.verdicts import number, plain
 from pytest_npudump.report.view.overview import BAD, GOOD, LEFT_OUT, OPEN
@@ -41,12 +45,12 @@ def check_jinja2() -> None:
     _jinja2()
 
 
-def page(session: SessionView, *, title: str = "npudump report") -> str:
+def page(session: SessionView, *, title: str = "") -> str:
     """Return the page, complete in itself: style, script and data are inside of it.
 
     Args:
         session: what it shows.
-        title: of the page.
+        title: of the page; "" for one that says what it is.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -60,6 +64,7 @@ def page(session: SessionView, *, title: str = "npudump report") -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"plain": plain, "number": number}
+    environment.globals |= {"_": _, "ngettext": ngettext}
     script = (_HERE / "templates" / "page.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     statistics, pictures = _STATISTICS, _PICTURES
@@ -69,7 +74,7 @@ def page(session: SessionView, *, title: str = "npudump report") -> str:
         differing = sum(one.state != STATES[-1] for one in test.tensors)
         statistics, pictures = max(0, statistics - differing), max(0, pictures - len(test.elements))
     text: str = environment.get_template("page.html.j2").render(
-        title=title,
+        title=title or _("npudump report"),
         session=session,
         tests=tests,
         words=WORDS,
@@ -77,8 +82,19 @@ def page(session: SessionView, *, title: str = "npudump report") -> str:
         style=jinja2.utils.markupsafe.Markup((_HERE / "templates" / "page.css").read_text("utf-8")),
         script=jinja2.utils.markupsafe.Markup(script),
         digest=digest,
+        commands=(_("to approve"), _("to create")),
+        translations=_translations(script),
     )
     return text
+
+
+def _translations(script: str) -> Any:
+    """Return the script's texts in the page's language as JSON; "" in English."""
+    if is_english():
+        return ""
+    texts = [*re.findall(r'\bt\("([^"]*)"', script), *STATES]
+    data = json.dumps({text: _(text) for text in texts}, ensure_ascii=False)
+    return _markup(data.replace("<", "\\u003c"))
 
 
 def _jinja2() -> Any:
@@ -91,14 +107,19 @@ def _jinja2() -> Any:
 def _shown(test: TestView, at: int, statistics: int, pictures: int) -> dict[str, Any]:
     """Return what the template shows of a test, its charts drawn."""
     states = [(state, sum(one.state == state for one in test.tensors)) for state in STATES]
-    label = ", ".join(f"{count} {state}" for state, count in states if count)
+    label = ", ".join(f"{count} {_(state)}" for state, count in states if count)
     return {
         "view": test,
         "id": f"test-{at}",
         "open": test.word == BAD and at < _OPEN,
         "states": [(state, count) for state, count in states if count],
         "strip": _markup(
-            strip_svg(test.tensors, f"{len(test.tensors)} tensors in order of execution: {label}")
+            strip_svg(
+                test.tensors,
+                _("{count} tensors in order of execution: {states}").format(
+                    count=len(test.tensors), states=label
+                ),
+            )
         ),
         "graphs": [(one, _markup(graph_svg(one))) for one in test.neighbourhoods[:_GRAPHS]],
         "elements": [_elements(one) for one in test.elements[:pictures]],

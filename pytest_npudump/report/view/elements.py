@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tensors.picture import BINS, SIDE, Picture
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -74,18 +75,20 @@ def read_elements(report: Path, test: str) -> tuple[tuple[ElementsView, ...], st
     try:
         data = json.loads(read_regular(report))
     except OSError:
-        return (), f"{report} is not there: pictures of elements need the dumps' folder"
+        return (), _("{report} is not there: pictures of elements need the dumps' folder").format(
+            report=report
+        )
     except (ValueError, RecursionError):
-        return (), f"{report} is no JSON"
+        return (), _("{report} is no JSON").format(report=report)
     if not isinstance(data, dict) or data.get("test") != test:
-        return (), f"{report} is of another test"
+        return (), _("{report} is of another test").format(report=report)
     escalation = data.get("escalation")
     if not isinstance(escalation, dict):
         return (), ""
     try:
         return tuple(_view(finding) for finding in escalation["findings"]), str(escalation["problem"] or "")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return (), f"{report} was written by another version: {error!r}"
+        return (), _("{report} was written by another version: {error!r}").format(report=report, error=error)
 
 
 def _view(finding: Mapping[str, Any]) -> ElementsView:

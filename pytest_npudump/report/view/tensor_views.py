@@ -10,6 +10,7 @@ from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.shares import shares_of_allowed
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, PASS
 from pytest_npudump.dump.table import STATISTICS
+from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import deciding_rule, worst
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.dump.table import StatsTable
 
-SOURCE, OUTSIDE, UNPAIRED = "source", "outside", "unpaired"
-CHANGED, UNJUDGED, IDENTICAL = "changed", "unjudged", "identical"
+SOURCE, OUTSIDE, UNPAIRED = mark("source"), mark("outside"), mark("unpaired")
+CHANGED, UNJUDGED, IDENTICAL = mark("changed"), mark("unjudged"), mark("identical")
 STATES = (SOURCE, OUTSIDE, UNPAIRED, CHANGED, UNJUDGED, IDENTICAL)
 """How a tensor came out, the worst first: outside its tolerance with no other that explains it, outside, on
 one side only, within its tolerance though not the golden's digit for digit, with no value that was judged,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.html.page import page
 from pytest_npudump.report.view.tensor_views import OUTSIDE
 
@@ -54,11 +55,12 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def shown(chromium: Any, tmp_path: Path) -> Callable[..., Any]:
     """Show a session in a window of a width, once its tables are there."""
 
-    def show(view: SessionView, width: int = 1280) -> Any:
+    def show(view: SessionView, width: int = 1280, language: str = "en") -> Any:
         from selenium.webdriver.support.wait import WebDriverWait
 
         path = tmp_path / "index.html"
-        path.write_text(page(view), encoding="utf-8")
+        with speaking(language):
+            path.write_text(page(view), encoding="utf-8")
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         chromium.get(path.as_uri())
@@ -70,6 +72,24 @@ def shown(chromium: Any, tmp_path: Path) -> Callable[..., Any]:
 
 def click(driver: Any, selector: str) -> None:
     driver.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def test_a_chinese_page_is_chinese_to_its_last_button(
+    shown: Callable[..., Any], session: SessionView
+) -> None:
+    driver = shown(session, language="zh")
+    assert driver.get_log("browser") == []
+    heads = driver.execute_script(
+        "return [...document.querySelectorAll('.list thead')[0].innerText.split(/\\s+/)]"
+    )
+    assert "误差" in heads
+    options = driver.execute_script("return [...document.querySelector('select').options].map(o => o.text)")
+    assert options[0] == "全部张量"
+    assert "仅源头" in options
+    click(driver, ".list .key")
+    left = driver.execute_script("return document.querySelector('.tools').innerText")
+    assert "显示" in left
+    assert driver.get_log("browser") == []
 
 
 def test_loads_without_errors_requests_and_scripts_of_names(

@@ -1,6 +1,10 @@
 "use strict";
 (() => {
   const STEP = 100;
+  const translations = document.getElementById("translations");
+  const WORDS = translations ? JSON.parse(translations.textContent) : {};
+  /* A text in the page's language, its placeholders filled. */
+  const t = (text, values = {}) => (WORDS[text] || text).replace(/\{(\w+)\}/g, (_, name) => values[name]);
   const make = (tag, properties = {}, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
     element.append(...children);
@@ -13,7 +17,7 @@
   const setTheme = (name) => {
     if (name === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = name;
-    theme.textContent = `Theme: ${name}`;
+    theme.textContent = {system: t("Theme: system"), light: t("Theme: light"), dark: t("Theme: dark")}[name];
     try { localStorage.setItem("npudump-theme", name); } catch { /* a file of its own origin may keep nothing */ }
   };
   let now = "system";
@@ -27,8 +31,8 @@
     if (!navigator.clipboard) continue;
     button.hidden = false;
     button.addEventListener("click", async () => {
-      try { await navigator.clipboard.writeText(button.previousElementSibling.textContent); button.textContent = "Copied"; }
-      catch { button.textContent = "Not allowed"; }
+      try { await navigator.clipboard.writeText(button.previousElementSibling.textContent); button.textContent = t("Copied"); }
+      catch { button.textContent = t("Not allowed"); }
     });
   }
 
@@ -42,27 +46,27 @@
 
   const COLUMNS = [
     ["#", (data, at) => at, ""],
-    ["Tensor", (data, at) => data.key[at], ""],
-    ["Type", (data, at) => data.words[data.type[at]], "wide"],
-    ["State", (data, at) => data.state[at], ""],
-    ["Error / tolerance", (data, at) => -shareRank(data.share[at]), ""],
-    ["Decided by", (data, at) => data.words[data.decided[at]], "wide"],
+    [t("Tensor"), (data, at) => data.key[at], ""],
+    [t("Type"), (data, at) => data.words[data.type[at]], "wide"],
+    [t("State"), (data, at) => data.state[at], ""],
+    [t("Error / tolerance"), (data, at) => -shareRank(data.share[at]), ""],
+    [t("Decided by"), (data, at) => data.words[data.decided[at]], "wide"],
   ];
 
   class Table {
     constructor(host, data) {
       this.host = host; this.data = data; this.column = 0; this.down = false; this.most = STEP; this.opened = new Set();
       this.test = host.closest(".test");
-      this.search = make("input", { type: "search", placeholder: "Search layers and types" });
-      this.search.setAttribute("aria-label", "Search layers and types");
+      this.search = make("input", { type: "search", placeholder: t("Search layers and types") });
+      this.search.setAttribute("aria-label", t("Search layers and types"));
       this.filter = make("select");
-      this.filter.setAttribute("aria-label", "Show");
+      this.filter.setAttribute("aria-label", t("Show"));
       const failing = data.state.some((state) => state < 3), same = data.states.indexOf("identical");
-      this.filter.append(make("option", { value: "all", textContent: "All tensors" }));
-      this.filter.append(make("option", { value: "failing", textContent: "Failing" }));
-      this.filter.append(make("option", { value: "differing", textContent: "All but identical" }));
+      this.filter.append(make("option", { value: "all", textContent: t("All tensors") }));
+      this.filter.append(make("option", { value: "failing", textContent: t("Failing") }));
+      this.filter.append(make("option", { value: "differing", textContent: t("All but identical") }));
       data.states.forEach((name, at) => {
-        if (data.state.includes(at)) this.filter.append(make("option", { value: String(at), textContent: `Only ${name}` }));
+        if (data.state.includes(at)) this.filter.append(make("option", { value: String(at), textContent: t("Only {state}", { state: t(name) }) }));
       });
       this.filter.value = failing ? "failing" : data.state.some((state) => state !== same) ? "differing" : "all";
       this.shown = make("span", { className: "shown" });
@@ -118,9 +122,10 @@
         this.body.append(this.row(at));
         if (this.opened.has(at)) this.body.append(this.detail(at));
       }
-      this.shown.textContent = `${Math.min(found.length, this.most)} of ${found.length} shown, ${this.data.key.length} in all`;
+      this.shown.textContent = t("{shown} of {found} shown, {all} in all",
+        { shown: Math.min(found.length, this.most), found: found.length, all: this.data.key.length });
       this.more.hidden = found.length <= this.most;
-      this.more.textContent = `Show ${Math.min(2 * STEP, found.length - this.most)} more`;
+      this.more.textContent = t("Show {count} more", { count: Math.min(2 * STEP, found.length - this.most) });
       this.heads.forEach((head, at) => {
         if (at === this.column) head.setAttribute("aria-sort", this.down ? "descending" : "ascending");
         else head.removeAttribute("aria-sort");
@@ -139,7 +144,7 @@
       const row = make("tr", {},
         make("td", { textContent: at + 1 }), make("td", {}, key),
         make("td", { className: "wide", textContent: data.words[data.type[at]] }),
-        make("td", { className: "state" }, make("i", { className: state }), ` ${state}`),
+        make("td", { className: "state" }, make("i", { className: state }), ` ${t(state)}`),
         make("td", { className: "number", textContent: shareText(data.share[at]) }),
         make("td", { className: "wide", textContent: data.words[data.decided[at]] }));
       row.dataset.at = at;
@@ -158,17 +163,17 @@
           row.append(...values.map((value) => make("td", { className: "number", textContent: value })));
           body.append(row);
         });
-        const head = make("tr", {}, make("th"), make("th", { scope: "col", textContent: "Golden" }), make("th", { scope: "col", textContent: "This run" }));
+        const head = make("tr", {}, make("th"), make("th", { scope: "col", textContent: t("Golden") }), make("th", { scope: "col", textContent: t("This run") }));
         cell.append(make("table", {}, make("thead", {}, head), body));
       } else {
         cell.append(make("p", { className: "aside", textContent: data.states[data.state[at]] === "identical"
-          ? "Both sides have the same statistics." : "Its statistics are in report.json beside the dump." }));
+          ? t("Both sides have the same statistics.") : t("Its statistics are in report.json beside the dump.") }));
       }
       const rule = data.words[data.rule[at]];
-      if (rule) cell.append(make("p", { className: "aside", textContent: `Rule: ${rule}` }));
+      if (rule) cell.append(make("p", { className: "aside", textContent: t("Rule: {rule}", { rule }) }));
       const card = [...this.test.querySelectorAll(".card")].find((one) => one.dataset.key === data.key[at]);
       if (card) {
-        const link = make("button", { type: "button", textContent: "Its elements" });
+        const link = make("button", { type: "button", textContent: t("Its elements") });
         link.addEventListener("click", () => { card.classList.add("chosen"); card.scrollIntoView({ block: "start" }); });
         cell.append(link);
       }
@@ -191,8 +196,8 @@
     const data = await unpack(host.querySelector("script").textContent);
     const table = new Table(host, data), test = host.closest(".test");
     const hint = test.querySelector(".hint");
-    const told = (at) => `${at + 1}. ${data.key[at]} (${data.words[data.type[at]] || "type unknown"}): ` +
-      `${data.states[data.state[at]]}, error ${shareText(data.share[at])} of its tolerance`;
+    const told = (at) => `${at + 1}. ${data.key[at]} (${data.words[data.type[at]] || t("type unknown")}): ` +
+      t("{state}, error {share} of its tolerance", { state: t(data.states[data.state[at]]), share: shareText(data.share[at]) });
     for (const svg of test.querySelectorAll(".strip, .graph")) {
       svg.addEventListener("mouseover", (event) => {
         const mark = event.target.closest("[data-at]");

@@ -7,7 +7,8 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from pytest_npudump.report.drawing.colours import cell_colour
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.report.figures.colours import cell_colour
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.picture import Picture
@@ -41,7 +42,11 @@ def axes_words(picture: Picture, rank: int) -> tuple[str, str]:
 def _axes(axes: range) -> str:
     if not axes:
         return "-"
-    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {axes[0]}-{axes[-1]}"
+    return (
+        _("axis {axis}").format(axis=axes[0])
+        if len(axes) == 1
+        else _("axes {first}-{last}").format(first=axes[0], last=axes[-1])
+    )
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

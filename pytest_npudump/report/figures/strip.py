@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 from pytest_npudump.report.view.strip_columns import strip_columns
 from pytest_npudump.report.view.tensor_views import HIGHEST, IDENTICAL, LOWEST, SOURCE, STATES, UNJUDGED
 
@@ -19,7 +21,7 @@ _LEFT, _TOP, _BOTTOM = 58, 16, 18
 _GROUND = HEIGHT - _BOTTOM
 _LEAST = 4.0
 """Height of a bar of which nothing differs."""
-_LINES = ((6, "≥ 10⁶"), (3, "10³"), (0, "tolerance"), (-3, "≤ 10⁻³"))
+_LINES = ((6, "≥ 10⁶"), (3, "10³"), (0, mark("tolerance")), (-3, "≤ 10⁻³"))
 
 
 def strip_svg(tensors: Sequence[TensorView], label: str) -> str:
@@ -52,7 +54,7 @@ def _scale() -> list[str]:
         kind = "limit" if decade == 0 else "grid"
         y = _y(decade)
         parts.append(f'<line class="{kind}" x1="{_LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 3:.1f}">{words}</text>')
+        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 3:.1f}">{_(words)}</text>')
     return parts
 
 

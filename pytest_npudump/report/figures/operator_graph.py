@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import plain
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def graph_svg(around: Neighbourhood) -> str:
         parts.append(f'<path class="edge" d="{curve}"/>')
         parts.append(f'<path class="head" d="M{to:g} {down:g}l-6 -3.5v7z"/>')
     parts += (_box(one, *place(one)) for one in around.operators)
-    label = f"Operators around {plain(around.source)}"
+    label = _("Operators around {source}").format(source=plain(around.source))
     return (
         f'<svg class="graph" viewBox="-3 -3 {width + 6} {height + 6}" width="{width + 6}" '
         f'height="{height + 6}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
@@ -46,10 +47,10 @@ def graph_svg(around: Neighbourhood) -> str:
 
 def _box(one: Operator, x: float, y: float) -> str:
     name, kind = plain(one.name), plain(one.op_type)
-    words = " · ".join(filter(None, (_short(kind, _TYPE), one.state)))
+    words = " · ".join(filter(None, (_short(kind, _TYPE), _(one.state))))
     return (
         f'<g class="operator {one.state}" data-at="{one.at}" transform="translate({x:g} {y:g})">'
-        f"<title>{escape(f'{name} ({kind}): {one.state}')}</title>"
+        f"<title>{escape(f'{name} ({kind}): {_(one.state)}')}</title>"
         f'<rect width="{_BOX}" height="{_TALL}" rx="5"/>'
         f'<text x="10" y="17">{escape(_short(name, _NAME))}</text>'
         f'<text class="type" x="10" y="32">{escape(words)}</text></g>'

@@ -7,6 +7,7 @@ from math import log1p
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tensors.picture import HIGHEST, LOWEST
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ def values_svg(picture: Picture) -> str:
         parts.append(f'<path class="area" d="{_outline(picture.golden, highest)}"/>')
     parts.append(f'<path class="line" d="{_outline(picture.actual, highest)}"/>')
     ends = number(picture.low), number(picture.high)
-    words = f"Elements by value, from {ends[0]} to {ends[1]}, on a logarithmic scale of numbers"
+    words = _("Elements by value, from {low} to {high}, on a logarithmic scale of numbers").format(
+        low=ends[0], high=ends[1]
+    )
     return _framed(parts, ends, words)
 
 
@@ -40,9 +43,11 @@ def errors_svg(picture: Picture) -> str:
     parts = [
         f'<path class="errors" d="{_outline(picture.errors, highest)}"/>',
         f'<line class="limit" x1="{middle}" x2="{middle}" y1="0" y2="{_GROUND}"/>',
-        f'<text class="end" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">tolerance</text>',
+        f'<text class="end" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{_("tolerance")}</text>',
     ]
-    words = "Elements that differ by error over tolerance, both scales logarithmic; the line is the tolerance"
+    words = _(
+        "Elements that differ by error over tolerance, both scales logarithmic; the line is the tolerance"
+    )
     return _framed(parts, ("10⁻⁸", "10⁸"), words)
 
 

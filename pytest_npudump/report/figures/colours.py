@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from pytest_npudump.compare.tensors.picture import NO_NUMBER
+from pytest_npudump.language.translation import mark
 from pytest_npudump.report.view.tensor_views import CHANGED, IDENTICAL, OUTSIDE, SOURCE, UNJUDGED, UNPAIRED
 
 COLOURS = {
@@ -21,12 +22,12 @@ COLOURS = {
 """By state of a tensor, for media without a style sheet."""
 
 WORDS = {
-    SOURCE: "source: outside its tolerance, and nothing before it explains it",
-    OUTSIDE: "outside its tolerance",
-    UNPAIRED: "only in the golden, or only in the run",
-    CHANGED: "changed, within its tolerance",
-    UNJUDGED: "not judged",
-    IDENTICAL: "identical, digit for digit",
+    SOURCE: mark("source: outside its tolerance, and nothing before it explains it"),
+    OUTSIDE: mark("outside its tolerance"),
+    UNPAIRED: mark("only in the golden, or only in the run"),
+    CHANGED: mark("changed, within its tolerance"),
+    UNJUDGED: mark("not judged"),
+    IDENTICAL: mark("identical, digit for digit"),
 }
 
 _STOPS = (
