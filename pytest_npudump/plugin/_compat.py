@@ -116,6 +116,15 @@ def folder_for_a_child(config: pytest.Config) -> Path:
     return next(path for number in count(1) if not (path := base / f"isolated-{number}").exists())
 
 
+def was_narrowed(config: pytest.Config) -> bool:
+    """Whether a session was told which tests to run, by arguments, expressions or earlier failures."""
+    option = config.option
+    named = getattr(getattr(config, "args_source", None), "name", "ARGS") == "ARGS"
+    chosen = option.keyword or option.markexpr or getattr(option, "deselect", None)
+    earlier = getattr(option, "lf", False) or getattr(option, "stepwise", False)
+    return bool(named or chosen or earlier or option.maxfail)
+
+
 def base_temp(config: pytest.Config) -> Path:
     """Return the folder below which pytest makes temporary folders in this session."""
     factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]  # noqa: SLF001 - no fixture here

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.dump.selection import select_layers
-from pytest_npudump.errors import NpudumpError, RequestError
-from pytest_npudump.runtime.external.placed_config import placed
-from pytest_npudump.runtime.external.run import TIMEOUT, ExternalRun, command_of, run_program
-from pytest_npudump.scene import SCENES
+from pytest_npudump.errors import RequestError
+from pytest_npudump.plugin.program_run import ProgramRun
+from pytest_npudump.runtime.external.run import TIMEOUT, ExternalRun, command_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, DTypeLike
 
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.runtime.base import ModelSession
-    from pytest_npudump.runtime.external.read_trace import Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +36,11 @@ class NpuDump:
     _test: CaseSession = field(repr=False)
     directory: Path
     devices: tuple[int, ...] = (0,)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - the protocol of IPython
+        """Show the fixture by its name in an example of hypothesis."""
+        del cycle
+        printer.text("npu_dump")
 
     def load_model(self, path: str | os.PathLike[str]) -> ModelSession:
         """Load a model under the dump.
@@ -94,6 +96,53 @@ class NpuDump:
         """
         self._test.case.runtime.release()
         return self._test.state.attempt.config
+
+    def check_op(
+        self,
+        operator: str,
+        *inputs: ArrayLike,
+        reference: Callable[..., Any],
+        call: Callable[..., Any] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        ulps: int | None = None,
+        atol: float = 0.0,
+        dtypes: Sequence[DTypeLike] | None = None,
+        widen: bool = True,
+    ) -> None:
+        """Run one operator under a dump of its own, and hold its outputs against a reference; no golden.
+
+        Needs ``scene="check_op"``. Without ``call`` the operator runs through ``acl.op``: on the emulator at
+        once, on a device where ``acl.op.set_model_dir`` has loaded it, compiled by ``atc --singleop``.
+
+        Args:
+            operator: its type, as CANN calls it and as the dump has it: ``Add``.
+            inputs: arrays.
+            reference: called with copies of the inputs; returns an array, or one for each output.
+            call: runs the operator in another way, as through torch_npu: called with copies of the inputs,
+                it returns what the operator gave, as arrays or tensors.
+            attributes: of the operator, for ``acl.op``.
+            ulps: how many units in the last place an output may be off; None for the default of its type.
+            atol: an absolute difference that suffices, however many units that is.
+            dtypes: of the outputs; None for those of the reference, where floats have the type of the first
+                input of floats.
+            widen: whether the reference gets floats in float64, which no rounding of its own disturbs.
+
+        Raises:
+            OperatorMismatchError: the outputs are wrong, or the operator was not dumped.
+            RequestError: the arguments do not fit each other, or the scene is another.
+            RuntimeUnavailableError: the device refuses the operator, or that fails there.
+        """
+        __tracebackhide__ = True
+        from pytest_npudump.plugin.checked_operator import check  # noqa: PLC0415 - only where operators are checked
+
+        question = {
+            "attributes": attributes or {},
+            "ulps": ulps,
+            "atol": atol,
+            "dtypes": dtypes,
+            "widen": widen,
+        }
+        check(self._test, operator, inputs, reference=reference, call=call, **question)
 
     def torchair_config(self, config: Any | None = None, *, scope: bool = False) -> Any:
         """Have TorchAir dump the graphs that are compiled with the configuration returned.
@@ -156,61 +205,9 @@ class NpuDump:
         """
         __tracebackhide__ = True
         self._refuse_without_acl_json("run()")
-        words = command_of(command)
-        target = self.directory / Path(acl_json)
-        test = self._test
+        how = ProgramRun(self._test, self.directory / Path(acl_json), self.directory / Path(cwd), env)
         files = tuple(self.directory / Path(model) for model in models)
-        try:
-            self._refuse_second_run(words)
-            self._refuse_environment(words, env or {})
-            test.case.runtime.hand_over(f"{words[0]} (with {target})", files)
-            with placed(target, test.state.attempt.config) as place:
-                done = run_program(
-                    words,
-                    cwd=self.directory / Path(cwd),
-                    output=test.state.attempt.directory,
-                    timeout=timeout,
-                    check=check,
-                    env=env,
-                )
-                self._note_evidence(done, place)
-                return done
-        except NpudumpError as error:
-            self._note_unfinished(str(error).partition("\n")[0])
-            raise error.with_traceback(None) from None  # the failure ends at the test's line
-        except BaseException as error:
-            self._note_unfinished(f"{words[0]} was interrupted by {type(error).__name__}")
-            raise
-
-    def _note_unfinished(self, words: str) -> None:
-        """Keep that a program did not end well: the test may pass over the error."""
-        self._test.case.runtime.activity.evidence.unfinished.append(words)
-
-    def _note_evidence(self, done: ExternalRun, place: Placed) -> None:
-        """Keep what shows that the program ran under the dump, where a healthy run leaves no file."""
-        program, name = Path(done.command[0]).name, place.target.name
-        evidence = self._test.case.runtime.activity.evidence
-        read = self._has_dumped() or place.was_read()
-        if read is None:
-            why = place.unknown or f"{place.target} was replaced or changed while the program ran"
-            evidence.missing.append(f"whether {program} read {name} cannot be known: {why}")
-        elif not read:
-            evidence.missing.append(f"{program} never read {name}")
-        elif done.returncode:
-            evidence.unfinished.append(f"{program} read {name} and ended with {done.returncode}")
-        else:
-            evidence.shown.append(f"{program} read {name}")
-
-    def _refuse_environment(self, words: tuple[str, ...], env: Mapping[str, str]) -> None:
-        """Refuse variables with which the program dumps nothing, or where nobody looks for it."""
-        if SCENES[self._test.case.request.scene].in_environment:
-            from pytest_npudump.regression.scenes.exception.dump_paths import refused_environment  # noqa: PLC0415 - only there
-
-            why = refused_environment(env, os.environ)
-        else:
-            why = collecting_words({**os.environ, **env})
-        if why:
-            raise RequestError(f"run({words[0]!r}, ...): {why}")
+        return how.run(command_of(command), files, timeout=timeout, check=check)
 
     def _refuse_without_acl_json(self, call: str) -> None:
         runtime = self._test.case.runtime
@@ -220,19 +217,6 @@ class NpuDump:
                 f"another with --npudump-runtime (a MindSpore program that the test starts itself inherits "
                 f"MINDSPORE_DUMP_CONFIG and dumps)"
             )
-
-    def _refuse_second_run(self, words: tuple[str, ...]) -> None:
-        """Keep a program out of a dump that holds another run: nothing tells whose a layer is."""
-        if self._has_dumped():
-            raise RequestError(
-                f"run({words[0]!r}, ...): the dump holds another run already; give each a dump of its own: "
-                f"with npu_dump.capture(name): npu_dump.run(...)"
-            )
-
-    def _has_dumped(self) -> bool:
-        """Whether the dump of the part under way holds a file."""
-        folder = Path(self.config["dump"]["dump_path"])
-        return any(path.is_file() for path in folder.rglob("*"))
 
     @contextmanager
     def capture(self, name: str) -> Iterator[Path]:

@@ -373,6 +373,21 @@ def test_with_a_cache_results_are_in_it(project: Project, capsys: pytest.Capture
     assert "1 of 1 tests good" in capsys.readouterr().out
 
 
+def test_a_rule_of_the_file_that_matches_nothing_is_named(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked()
+    project.record()
+    project.run(KEEP)
+    rules = project.path / "rules.yaml"
+    rules.write_text("rules: [{layer: no_such, rtol: 0, atol: 0}, {layer: '*', rtol: 0, atol: 0}]\n")
+    capsys.readouterr()
+    assert main(["check", "kept", "--tolerances", str(rules)]) == 0
+    told = capsys.readouterr().err
+    assert told.count("matches no tensor of these tests") == 1
+    assert "layer=no_such" in told
+
+
 def test_other_tolerances_and_other_goldens(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.marked("tolerances=[{'layer': 'head/*', 'rtol': 1, 'atol': 1, 'reason': 'wide'}]")
     project.record()

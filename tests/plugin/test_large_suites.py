@@ -8,6 +8,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -43,6 +45,20 @@ def test_workers_lose_no_golden_no_verdict_and_no_second_run(project: Project) -
     assert len(reports) == 6
     assert all(report["escalation"] is not None for report in reports)
     assert _goldens(project) == alone
+
+
+@pytest.mark.parametrize("mode", ["load", "loadscope", "loadfile", "loadgroup", "each"])
+def test_however_tests_are_dealt_to_workers_each_has_its_golden(project: Project, mode: str) -> None:
+    project.test_file(MANY.format(tests=4))
+    workers = ["-p", "xdist", f"--dist={mode}", *(["--tx=2*popen"] if mode == "each" else ["-n2"])]
+    project.record(*workers, "--npudump-repeats=1")
+    parallel = _goldens(project)
+    assert len(parallel) == 4
+    project.run(*workers).assert_outcomes(passed=8 if mode == "each" else 4)
+    for path in (project.path / "golden").rglob("*.yaml"):
+        path.unlink()
+    project.record("--npudump-repeats=1")
+    assert _goldens(project) == parallel
 
 
 class Held:

@@ -29,11 +29,14 @@ NOT_DEFAULT = {
     "tensor-budget": "3KiB",
     "runtime": "emulator",
     "escalate": "off",
+    "recompute": "float64",
     "keep-dumps": "all",
     "isolation": "process",
     "isolation-timeout": "90.5",
     "numerics": "other",
+    "lang": "zh",
     "fail-on": "change",
+    "golden-tensors": "auto",
 }
 STANDING = [option for option in OPTIONS if option.standing]
 APPROVING = [option for option in OPTIONS if not option.standing]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.outcome import DIED, NOT_COMPARED
 
 if TYPE_CHECKING:
@@ -72,9 +73,13 @@ def missing_tests(expected: int | Collection[str], results: Mapping[str, Mapping
     if isinstance(expected, int):
         if len(judged) >= expected:
             return ""
-        return f"--npudump-expect={expected}: {len(judged)} marked tests were compared"
+        return _("--npudump-expect={expected}: {count} marked tests were compared").format(
+            expected=expected, count=len(judged)
+        )
     names = {*judged, *(str(result.get("test", "")) for result in judged.values())}
     missing = [test for test in expected if test not in names]
     if not missing:
         return ""
-    return f"--npudump-expect: {len(missing)} of {len(expected)} tests were not compared: {first_of(missing)}"
+    return _("--npudump-expect: {count} of {expected} tests were not compared: {missing}").format(
+        count=len(missing), expected=len(expected), missing=first_of(missing)
+    )

@@ -38,13 +38,14 @@ def request_of(item: pytest.Item) -> DumpRequest:
 
 def check_item(item: pytest.Item, settings: Settings) -> str:
     """Return what is wrong with a marked test, "" if nothing is."""
-    if _is_hypothesis_test(item):
-        return (
-            "npu_dump does not go with hypothesis' @given: every example would be compared with one golden; "
-            "use pytest.mark.parametrize, which gives each case a golden of its own"
-        )
     try:
         request = request_of(item)
+        if request.scene != "check_op" and _is_hypothesis_test(item):
+            return (
+                "npu_dump does not go with hypothesis' @given: every example would be compared with one "
+                "golden; use pytest.mark.parametrize, which gives each case a golden of its own, or "
+                "scene='check_op', which checks operators without one"
+            )
         rank = current_rank()
         if rank is not None and hasattr(item.config, "workerinput"):
             return f"this is {rank}, and all ranks run one test at a time: leave out -n (pytest-xdist)"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.errors import NpudumpError
+from pytest_npudump.errors import NpudumpError, OperatorMismatchError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.paths import golden_root, keeps_results
 from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, OURS, RESULT, may_run_again, will_run_again
@@ -15,6 +16,9 @@ from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.session import CaseSession
+
+_NOTE_LINES = 20
+"""Lines of what others add to an error that are shown below what it says."""
 
 INTERRUPTIONS = (KeyboardInterrupt, pytest.exit.Exception)
 """What ends a session at once: Ctrl-C, a signal where it is taken for that, and ``pytest.exit()``."""
@@ -76,20 +80,41 @@ def body_failed(
         Whether the first run stands, and is good: a test that is recorded and cannot run again.
 
     Raises:
-        pytest.fail.Exception: the first run's failure.
+        pytest.fail.Exception: the first run's failure, or what a check of an operator has found.
     """
     try:
         test.stop()
     except NpudumpError as unended:
         item.add_report_section("call", "npudump", f"the dump could not be ended: {unended}")
     if test.state.outcome is None:
-        item.add_report_section("call", "npudump", _after_failed_body(item, test))
+        text = _after_failed_body(item, test)
+        if isinstance(error, OperatorMismatchError) and test.state.first is not None:
+            lines = [text, *_line_of(item, error), *_said_of(error)]
+            raise pytest.fail.Exception("\n".join(lines), pytrace=False) from None
+        if test.case.request.scene == "check_op":
+            item.stash[RESULT].pop(
+                "short", None
+            )  # what the body raised says more than the last wrong operator
+        item.add_report_section("call", "npudump", text)
         return False
     _compat.forget_failure(item)
     words = _words(error) if error is not None else words
     test.abandon_second_run("; ".join([f"body of the second run: {words}", *_notes(test)]))
     conclude(item, test)
     return test.good
+
+
+def _line_of(item: pytest.Item, error: BaseException) -> list[str]:
+    """Return the line of the test's file that raised, as a line of the failure."""
+    frames = traceback.extract_tb(error.__traceback__)
+    numbers = [frame.lineno for frame in frames if frame.filename == str(item.path)]
+    return [f"checked at: {item.path.name}:{numbers[-1]}"] if numbers else []
+
+
+def _said_of(error: BaseException) -> list[str]:
+    """Return what hypothesis has added to an error: the example that it shrank to."""
+    lines = [line for note in getattr(error, "__notes__", ()) for line in str(note).splitlines()]
+    return lines if len(lines) <= _NOTE_LINES else [*lines[:_NOTE_LINES], "..."]
 
 
 def _notes(test: CaseSession) -> list[str]:
@@ -102,7 +127,10 @@ def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
     if not SCENES[test.case.request.scene].of_failures:
         return _not_compared(test)
     if not test.judge_failed_body():
-        return "the test's body did not pass, and no exception dump was left"
+        left = (
+            "no operator was wrong" if test.case.request.scene == "check_op" else "no exception dump was left"
+        )
+        return f"the test's body did not pass, and {left}"
     return _recorded_failure(item, test)
 
 
@@ -142,14 +170,19 @@ def _write_ahead(test: CaseSession) -> None:
 
 def _recorded_failure(item: pytest.Item, test: CaseSession) -> str:
     """Write the report files of a failing test, keep its result, and return its text."""
-    from pytest_npudump.report.result_json import result_json, write_details  # noqa: PLC0415 - after a run
+    from pytest_npudump.plugin.terminal.spoken_failure import spoken_failure  # noqa: PLC0415 - after a run
+    from pytest_npudump.report.result_json import result_json, write_details  # noqa: PLC0415 - the same
     from pytest_npudump.report.terminal import failure_text, short_lines  # noqa: PLC0415 - the same
 
     details = write_details(test.result)
     _keep_result(item, test, result_json(test.result, details))
     item.stash[RESULT]["short"] = short_lines(test.result)
-    item.stash[BAD] = failure_text(test.result, details, verbose=item.config.option.verbose > 0)
-    return item.stash[BAD]
+    verbose = item.config.option.verbose > 0
+    text = failure_text(test.result, details, verbose=verbose)
+    spoken = spoken_failure(test.result, details, text, test.case.settings.lang, verbose=verbose)
+    item.stash[RESULT].update(spoken)
+    item.stash[BAD] = text
+    return text
 
 
 def _keep_result(item: pytest.Item, test: CaseSession, result: dict[str, Any]) -> None:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.compare.tolerances.rules import tolerances_for
+from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.plugin.marker.item import Identity, request_of
+from pytest_npudump.plugin.runtest.past_failures import past_sources
 from pytest_npudump.plugin.terminal.progress import progress_of
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.regression.case import Case
 from pytest_npudump.regression.session import CaseSession
+from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RearrangingRuntime
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_npudump.plugin.isolation.child import Child
     from pytest_npudump.plugin.paths import Paths
     from pytest_npudump.ranks.exchange import Exchange
+    from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
     from pytest_npudump.runtime.remote import RemoteRuntime
     from pytest_npudump.settings import Settings
@@ -69,7 +74,7 @@ def session_in_parent(item: pytest.Item, runtime: RemoteRuntime, context: Contex
 
 def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path | None = None) -> Case:
     settings, paths = context.settings, context.paths
-    request = request_of(item)
+    request = _with_option(request_of(item), settings)
     identity = str(Identity.of(item))
     variant = settings.golden_variant
     rules = item.config.rootpath / settings.tolerances if settings.tolerances else None
@@ -79,11 +84,21 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
         request=request,
         settings=settings,
         runtime=runtime,
-        goldens=Goldens(identity, request, golden, special),
+        goldens=Goldens(identity, request, golden, special, store=store_of(settings, item.config.rootpath)),
         tolerances=tolerances_for(request, settings, item.config.rootpath),
         directory=directory or paths.dumps(identity, request if runtime.name == "emulator" else None),
         progress=progress_of(item.config),
         reference=Reference.of(request, item.path.parent, rules, settings.numerics),
         graph=item.path.parent / request.graph if request.graph else None,
         exchange=context.exchange,
+        past_sources=past_sources(item.config, settings, request, special or golden),
     )
+
+
+def _with_option(request: DumpRequest, settings: Settings) -> DumpRequest:
+    """Return a request with the tensors that the option has kept where the marker names none."""
+    callback = request.transport == "callback" and request.dump_data == "tensor"
+    if settings.golden_tensors != AUTO_LAYERS or request.golden_tensors or callback:
+        return request
+    takes = SCENES[request.scene].statistics
+    return replace(request, golden_tensors=(AUTO_LAYERS,)) if takes else request

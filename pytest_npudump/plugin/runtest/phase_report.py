@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.plugin.marker.marks import is_marked
@@ -19,6 +20,8 @@ from pytest_npudump.regression.outcome import NOT_COMPARED
 if TYPE_CHECKING:
     import pytest
 
+_PACKAGE = Path(__file__).parents[2]
+
 
 def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Attach what was compared to a report, as plain data that reaches xdist's controller.
@@ -26,6 +29,7 @@ def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     A marked test that passed without a comparison fails, and so does every later phase of a test that has
     come to a failure, whoever runs it.
     """
+    _locate(item, call, report)
     # Reports of subtests, which come while the body runs, are not the test's.
     if call.when == "call" and not item.stash.get(ENDED, True):
         item.stash.setdefault(PARTS, []).append(report)
@@ -36,6 +40,16 @@ def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     if BAD in item.stash and call.when != "teardown" and not expected:
         report.outcome = "failed"
         report.longrepr = item.stash[BAD]
+
+
+def _locate(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Let a verdict be at the test: an editor that looks for its place would open one of our modules."""
+    error = call.excinfo.value if call.excinfo is not None else None
+    crash, line = getattr(report.longrepr, "reprcrash", None), item.location[1]
+    if crash is None or line is None or getattr(error, "pytrace", True):
+        return
+    if Path(crash.path).is_relative_to(_PACKAGE):
+        crash.path, crash.lineno = str(item.path), line + 1
 
 
 def forget_result(item: pytest.Item) -> None:

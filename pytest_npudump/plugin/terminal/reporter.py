@@ -43,6 +43,7 @@ class Reporter:
         self._lines_left = _BUDGET if config.option.verbose <= 0 else None
         self._results: dict[str, Mapping[str, Any]] = {}
         self._failed: dict[str, bool] = {}
+        self._spoken: list[tuple[pytest.TestReport, Mapping[str, Any], bool]] = []
         self._places: dict[str, tuple[str, int]] = {}
         self._expected = _expected(settings, config)
         self._lacking = ""
@@ -51,6 +52,7 @@ class Reporter:
         self._notes: list[str] = []
         self._unkept = ""
         self._stale: list[str] = []
+        self._idle = ""
         self._report = ""
 
     @pytest.hookimpl(tryfirst=True)
@@ -68,17 +70,29 @@ class Reporter:
         self._places[report.nodeid] = file, line or 0
         words = result.get("first") or result.get("operator") or result["status"]
         self._failures[str(result.get("test", report.nodeid))] = str(words) if report.failed else ""
-        if report.failed and "short" in result and self._lines_left is not None:
-            self._shorten(report, result)
+        short = report.failed and "short" in result and self._shortened(report, result)
+        if report.failed and "spoken" in result:
+            self._spoken.append((report, result["spoken"], short))
 
-    def _shorten(self, report: pytest.TestReport, result: Mapping[str, Any]) -> None:
+    def _shortened(self, report: pytest.TestReport, result: Mapping[str, Any]) -> bool:
+        """Cut a failure for which there is no room, and return whether it is one."""
+        if self._lines_left is None:
+            return False
         lines = len(report.longreprtext.splitlines())
-        assert self._lines_left is not None  # noqa: S101 - checked by the caller
         if lines <= self._lines_left:
             self._lines_left -= lines
-            return
+            return False
         self._lines_left = 0
         report.longrepr = "\n".join(result["short"])
+        return True
+
+    def _speak(self) -> None:
+        """Have the terminal show failures in its reader's language: all other readers have had theirs."""
+        if self._spoken:
+            from pytest_npudump.plugin.terminal.spoken_failure import speak  # noqa: PLC0415 - for failures
+
+            for report, spoken, short in self._spoken:
+                speak(report, spoken, short=short)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -91,7 +105,12 @@ class Reporter:
 
         if self._config.pluginmanager.has_plugin(CHILD):
             return
-        self._expect(session)
+        from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - only for marked tests
+
+        self._speak()
+        with speaking(self._settings.lang):
+            self._expect(session)
+            self._fail_for_idle_rules(session)
         from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
         from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - the same
         from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
@@ -108,18 +127,32 @@ class Reporter:
         memory.keep([*self._results.values()])
         prefix = f"rank{rank.number}-" if rank is not None else ""
         files = session_notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
-        self._notes = session_notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
+        with speaking(self._settings.lang):
+            self._notes = session_notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
         self._summarize(prefix)
 
     def _expect(self, session: pytest.Session) -> None:
         """Fail a session that lacks tests which it was to compare."""
         if not self._expected or self._config.option.collectonly:
             return
-        from pytest_npudump.plugin.ci.expected_tests import missing_tests  # noqa: PLC0415 - only where asked for
+        from pytest_npudump.language.translation import gettext  # noqa: PLC0415 - only where asked for
+        from pytest_npudump.plugin.ci.expected_tests import missing_tests  # noqa: PLC0415 - the same
 
-        self._lacking = missing_tests(self._expected, self._results)
+        if missing := missing_tests(self._expected, self._results):
+            self._lacking = gettext("{missing}: the run does not pass").format(missing=missing)
         if self._lacking and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _fail_for_idle_rules(self, session: pytest.Session) -> None:
+        """Tell of rules that are about nothing, and fail a session of all tests that ended well with them."""
+        if not any("idle_rules" in result for result in self._results.values()):
+            return
+        from pytest_npudump.plugin.terminal import session_rules  # noqa: PLC0415 - only where there are any
+
+        if rules := session_rules.idle_rules(self._results.values()):
+            self._idle, fails = session_rules.idle_line(rules, self._config)
+            if fails and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _summarize(self, prefix: str) -> None:
         from pytest_npudump.plugin.ci import summaries  # noqa: PLC0415 - only for marked tests
@@ -165,16 +198,18 @@ class Reporter:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
-        for line in filter(None, (*self._notes, self._unkept, *self._stale, self._report)):
+        for line in filter(None, (*self._notes, self._unkept, *self._stale, self._idle, self._report)):
             terminalreporter.write_line(f"npudump: {line}")
         if self._results:
-            from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - only for marked tests
+            from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - only for marked tests
+            from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - the same
 
-            approval = self._settings.approval_flag
-            terminalreporter.write_line(summary_line([*self._results.values()], approval=approval))
-            self._compare_notes(terminalreporter)
+            with speaking(self._settings.lang):
+                line = summary_line([*self._results.values()], approval=self._settings.approval_flag)
+                terminalreporter.write_line(line)
+                self._compare_notes(terminalreporter)
         if self._lacking:
-            terminalreporter.write_line(f"npudump: {self._lacking}: the run does not pass", red=True)
+            terminalreporter.write_line(f"npudump: {self._lacking}", red=True)
         for line in self._annotations:
             terminalreporter.write_line(line)
 

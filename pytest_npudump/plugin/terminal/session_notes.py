@@ -7,6 +7,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.excerpt import cut
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import ngettext
 from pytest_npudump.regression.outcome import GOOD
 from pytest_npudump.report.files import ReportFiles
 from pytest_npudump.report.verdicts import plain, shown
@@ -134,7 +136,7 @@ def _indented(tests: Iterable[str]) -> list[str]:
 
 
 def _text(note: Note) -> str:
-    return f"{'new note' if note.new else 'note'}: {note.text}"
+    return f"{_('new note') if note.new else _('note')}: {note.text}"
 
 
 def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> list[str]:
@@ -147,17 +149,22 @@ def note_lines(notes: Sequence[Note], files: ReportFiles, *, verbose: bool) -> l
     left = len(telling) - len(chosen)
     if left:
         new = sum(bool(note.new) for note in telling[_NOTES:])
-        words = f"{left} more notes" if left > 1 else "1 more note"
+        words = ngettext("1 more note", "{left} more notes", left).format(left=left)
         lines.append(
-            f"{words}{f' ({new} of them new)' if new else ''}: all {len(notes)} are in {shown(files.text)}"
+            _("{words}{how_new}: all {count} are in {text}").format(
+                words=words,
+                how_new=_(" ({new} of them new)").format(new=new) if new else "",
+                count=len(notes),
+                text=shown(files.text),
+            )
         )
     elif lines and not verbose and any(_is_cut(note) for note in chosen):
-        lines.append(f"all notes with all of their tests are in {shown(files.text)}")
+        lines.append(_("all notes with all of their tests are in {text}").format(text=shown(files.text)))
     return lines
 
 
 def _line(note: Note, *, verbose: bool) -> str:
-    word = "new note" if note.new else "note"
+    word = _("new note") if note.new else _("note")
     if verbose:
         return f"{word}: {_whose(note.tests, note.tests)}: {note.text}"
     names = [cut(test, WIDTH) for test in note.tests[:NAMES]]
@@ -167,8 +174,8 @@ def _line(note: Note, *, verbose: bool) -> str:
 def _whose(names: Sequence[str], tests: Sequence[str]) -> str:
     if len(tests) == 1:
         return names[0]
-    more = f" and {len(tests) - len(names)} more" if len(tests) > len(names) else ""
-    return f"{len(tests)} tests ({', '.join(names)}{more})"
+    more = _(" and {left} more").format(left=len(tests) - len(names)) if len(tests) > len(names) else ""
+    return _("{count} tests ({names}{more})").format(count=len(tests), names=", ".join(names), more=more)
 
 
 def _is_cut(note: Note) -> bool:

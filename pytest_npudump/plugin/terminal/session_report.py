@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.plugin.paths import keeps_results, results_path
 
 if TYPE_CHECKING:
@@ -37,6 +38,15 @@ def write_report(
         unkept: why not all results are kept; "" where they are.
         rank: of a distributed run, each of which writes a page of its own.
     """
+    from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - only where asked for
+
+    with speaking(settings.lang):
+        return _written(config, settings, tests, unkept, rank)
+
+
+def _written(
+    config: pytest.Config, settings: Settings, tests: Collection[str], unkept: str, rank: int | None
+) -> str:
     from pytest_npudump.report.view.overview import SessionView  # noqa: PLC0415 - only where asked for
     from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
     from pytest_npudump.results.session_page import INDEX, page_of_tests, write_page  # noqa: PLC0415 - the same
@@ -45,13 +55,15 @@ def write_report(
     target: Path = config.rootpath / settings.report / (INDEX if rank is None else f"rank{rank}.html")
     try:
         if not tests:
-            write_page(SessionView((), ("No marked test ran in this session.",)), target)
+            write_page(SessionView((), (_("No marked test ran in this session."),)), target)
         elif unkept or not keeps_results(config, settings):
-            write_page(SessionView((), (unkept or "Results of this session were not kept.",)), target)
-            return f"report: {target} has no tests: {unkept or 'results are not kept'}"
+            write_page(SessionView((), (unkept or _("Results of this session were not kept."),)), target)
+            return _("report: {target} has no tests: {unkept}").format(
+                target=target, unkept=unkept or _("results are not kept")
+            )
         else:
             folder = ResultsFolder(results_path(config, settings))
             page_of_tests(folder, tests, Terms(config.rootpath), target)
     except (OSError, NpudumpError) as error:
-        return f"no report: {error}"
-    return f"report: {target}"
+        return _("no report: {error}").format(error=error)
+    return _("report: {target}").format(target=target)

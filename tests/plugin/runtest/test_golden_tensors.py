@@ -168,3 +168,13 @@ def test_what_is_no_file_where_new_golden_tensors_wait_is_not_waited_for(
     else:
         updated.assert_outcomes(failed=1)
         updated.stdout.fnmatch_lines([f"*{waiting.name}: left by a recording that did not end, *remove it*"])
+
+
+def test_golden_tensors_that_git_lfs_has_not_fetched_fail_the_test_with_the_way_out(project: Project) -> None:
+    project.marked("golden_tensors=['block/conv.2']")
+    project.record()
+    tensors = project.golden.with_suffix(".safetensors")
+    tensors.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n")
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"npudump: {tensors}: Git LFS has not fetched this file*'git lfs pull'*"])

@@ -142,3 +142,22 @@ def test_nothing_to_write_is_an_error(changed: Project, capsys: pytest.CaptureFi
     changed.run("--npudump-results=kept")
     assert main(["report", "kept"]) == 2
     assert "nothing to write" in capsys.readouterr().err
+
+
+def test_the_page_is_chinese_from_the_session_and_from_the_command(changed: Project) -> None:
+    changed.run("--npudump-report=site", "--npudump-results=kept", "--npudump-lang=zh")
+    folder = changed.path
+    nodes = {}
+    for language in ("en", "zh"):
+        target = folder / language
+        options = ["-o", str(target), "--node-data", str(target / "nodes"), "--lang", language]
+        assert main(["report", str(folder / "kept"), "--root", str(folder), *options]) == 0
+        nodes[language] = [path.read_bytes() for path in sorted((target / "nodes").iterdir())]
+    assert nodes["zh"] == nodes["en"] != []
+    assert '<html lang="en">' in (folder / "en/index.html").read_text("utf-8")
+    for page in (folder / "site/index.html", folder / "zh/index.html"):
+        text = page.read_text("utf-8")
+        assert '<html lang="zh-CN">' in text
+        assert "批准</span> <code>pytest --npudump-update-golden" in text
+        assert "是第一个有差异的张量" in text
+        assert "To approve" not in text

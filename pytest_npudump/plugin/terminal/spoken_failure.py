@@ -1,0 +1,75 @@
+"""A failure in the language of who reads the terminal; what programs read of the same report is English."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.language.translation import ENGLISH, chosen, speaking
+from pytest_npudump.report.terminal import failure_text, short_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pytest
+
+    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.report.files import ReportFiles
+
+SPOKEN = "spoken"
+"""Key of a test's result under which its failure in another language is."""
+
+
+def spoken_failure(
+    result: Result, details: ReportFiles, english: str, language: str, *, verbose: bool
+) -> dict[str, Any]:
+    """Return what the terminal is to show in place of a failure in English; nothing where that is spoken.
+
+    Args:
+        result: of the test.
+        details: the files of its report.
+        english: the text that the test's report has.
+        language: one of :data:`~pytest_npudump.language.translation.LANGUAGES`.
+        verbose: whether to tell everything.
+    """
+    if chosen(language) == ENGLISH:
+        return {}
+    with speaking(language):
+        text = failure_text(result, details, verbose=verbose)
+        short = short_lines(result)
+    return {SPOKEN: {"lines": len(english.splitlines()), "text": text.splitlines(), "short": short}}
+
+
+class _Failure:
+    """A failure as pytest's terminal prints it.
+
+    Attributes:
+        reprcrash: where it is, and its first line, for the short summary.
+    """
+
+    def __init__(self, lines: list[str], crash: Any) -> None:
+        self._lines = lines
+        self.reprcrash = type(crash)(crash.path, crash.lineno, lines[0])
+
+    def __str__(self) -> str:
+        """Return all lines."""
+        return "\n".join(self._lines)
+
+    def toterminal(self, writer: Any) -> None:
+        """Write all lines."""
+        for line in self._lines:
+            writer.line(line)
+
+
+def speak(report: pytest.TestReport, spoken: Mapping[str, Any], *, short: bool) -> None:
+    """Replace the failure of a report, once every other reader of the report has had it.
+
+    Args:
+        report: of the test's call.
+        spoken: as :func:`spoken_failure` returned it.
+        short: whether the report has only the first lines of its failure.
+    """
+    added = report.longreprtext.splitlines()[int(spoken["lines"]) :]
+    lines = [*spoken["short"]] if short else [*spoken["text"], *added]
+    crash = getattr(report.longrepr, "reprcrash", None)
+    failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
+    report.longrepr = failure

@@ -1,0 +1,225 @@
+"""Golden tensors in a store, with a real S3 server that is stopped at the worst moments."""
+
+from __future__ import annotations
+
+import importlib
+from hashlib import sha256
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import s3fs  # noqa: F401 - loaded once: what a session within a test imports first, its end unloads again
+
+from pytest_npudump.golden.objects.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Project
+
+for _name in ("fsspec.implementations.local", "fsspec.implementations.memory", "boto3"):
+    importlib.import_module(_name)
+
+KEPT = "dump_data='tensor', golden_tensors=['block/conv.2', 'head/softmax']"
+UNREACHABLE = (
+    "npudump: golden tensor * is not cached, and its store is not at hand: run again when it is, or cache "
+    "what goldens name beforehand with 'npudump golden remote pull'; {url}: cannot be read or written now: *"
+)
+
+
+@pytest.fixture
+def stored(project: Project, s3: Any) -> Project:
+    """A project whose golden tensors lie in a bucket, with a cache of its own."""
+    project.pytester.makeini(
+        f"[pytest]\naddopts = --strict-config -p no:cacheprovider\nnpudump_tensor_store = {s3.url}\n"
+        f"npudump_tensor_cache = cache\n"
+    )
+    project.marked(KEPT)
+    return project
+
+
+def clear_cache(project: Project) -> None:
+    for path in [path for path in project.path.joinpath("cache").rglob("*") if path.is_file()]:
+        path.unlink()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_golden_has_hashes_and_the_bucket_has_tensors(stored: Project, s3: Any) -> None:
+    stored.record()
+    assert list(contents(stored.path / "golden")) == ["test_small/test_small.yaml"]
+    objects = s3.objects()
+    assert len(objects) == 2
+    for name, content in objects.items():
+        digest = sha256(content).hexdigest()
+        assert name == f"tensors/sha256/{digest[:2]}/{digest}"
+        assert f" sha256:{digest} {len(content)} " in stored.golden.read_text()
+    stored.run().assert_outcomes(passed=1)
+
+
+def test_a_machine_without_a_cache_fetches_what_it_compares(stored: Project, s3: Any) -> None:
+    stored.record()
+    before = contents(stored.path / "cache")
+    clear_cache(stored)
+    stored.run().assert_outcomes(passed=1)
+    assert contents(stored.path / "cache") == before
+    s3.stop()
+    stored.run().assert_outcomes(passed=1)
+
+
+def test_elements_that_statistics_do_not_see_are_compared_with_the_store(stored: Project) -> None:
+    """The image is turned: all that is told of its tensor stays, but for its elements."""
+    every = "dump_data='tensor', golden_tensors=['image']"
+    stored.marked(every)
+    stored.record()
+    clear_cache(stored)
+    stored.marked(every, stored.body.replace("reshape(", "reshape(8, 8).T.copy().reshape("))
+    result = stored.run("-v")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*image*output.0*max_abs*", "*image:output.0: against the golden tensor: max abs 1.55556*"]
+    )
+
+
+def test_a_failure_is_explained_by_the_tensors_of_the_store(stored: Project) -> None:
+    stored.marked("golden_tensors=['block/conv.2']")
+    stored.record()
+    clear_cache(stored)
+    stored.model(change=0.01)
+    result = stored.run("--npudump-dump-dir=dumps")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*block/conv.2:output.0: against the golden tensor: max abs *cosine 0.99*"])
+
+
+def test_a_test_whose_tensors_cannot_be_had_errs_and_says_what_to_do(stored: Project, s3: Any) -> None:
+    stored.marked("golden_tensors=['block/conv.2', 'head/softmax']")  # of statistics alone, too
+    stored.record()
+    clear_cache(stored)
+    s3.stop()
+    result = stored.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([UNREACHABLE.format(url=s3.url)])
+    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 error (emulator)"])
+
+
+def test_a_regression_is_told_although_its_tensors_cannot_be_had(stored: Project, s3: Any) -> None:
+    stored.record()
+    clear_cache(stored)
+    s3.stop()
+    stored.model(change=0.5)
+    result = stored.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*block/conv.2:output.0*", "*its store is not at hand*"])
+    result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good*1 failed, first divergence block/conv.2*"])
+
+
+def stop_behind(method: str, count: int, s3: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Stop the server once our code has done something that often; returns how often it has tried."""
+    before, calls, turn = getattr(ObjectStore, method), [0], Lock()
+
+    def counted(self: ObjectStore, *arguments: Any) -> Any:
+        with turn:  # several are fetched at once
+            calls[0] += 1
+            found = before(self, *arguments)
+            if method == "read":
+                found = iter([*found])
+            if calls[0] == count:
+                s3.stop()
+            return found
+
+    monkeypatch.setattr(ObjectStore, method, counted)
+    return lambda: calls[0]
+
+
+def test_a_server_that_stops_within_an_update_leaves_the_golden_as_it_was(
+    stored: Project, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.record()
+    before = contents(stored.path / "golden")
+    stored.model(change=0.5)
+    tried = stop_behind("write", 1, s3, monkeypatch)
+    result = stored.run("--npudump-update-golden")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [f"npudump: nothing was recorded: {s3.url}: cannot be read or written now: *"]
+    )
+    assert tried() == 1
+    assert contents(stored.path / "golden") == before
+    stored.model()
+    stored.run().assert_outcomes(passed=1)  # its tensors are cached
+
+
+def test_a_server_that_stops_within_a_check_passes_no_test(
+    stored: Project, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.record()
+    clear_cache(stored)
+    tried = stop_behind("read", 1, s3, monkeypatch)
+    result = stored.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([UNREACHABLE.format(url=s3.url)])
+    assert tried() >= 1
+    for path, content in contents(stored.path / "cache").items():
+        assert path.endswith(sha256(content).hexdigest())  # whole, or not there
+
+
+def test_tests_share_what_is_alike(stored: Project, s3: Any) -> None:
+    stored.test_file(
+        f"@pytest.mark.parametrize('name', ['one', 'two'])\n@pytest.mark.npu_dump({KEPT})\n"
+        f"def test_small(npu_dump, name):\n{stored.body}"
+    )
+    stored.record()
+    assert len(contents(stored.path / "golden")) == 2
+    assert len(s3.objects()) == 2
+
+
+def test_a_damaged_object_fails_the_test_and_a_damaged_cache_is_mended(stored: Project, s3: Any) -> None:
+    stored.record()
+    for path in stored.path.joinpath("cache").rglob("*"):
+        if path.is_file():
+            path.write_bytes(bytes(path.stat().st_size))
+    stored.run().assert_outcomes(passed=1)
+    clear_cache(stored)
+    bucket = s3.url.split("/")[2]
+    for name, content in s3.objects().items():
+        s3.client().put_object(Bucket=bucket, Key=name, Body=bytes(len(content)))
+    result = stored.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"npudump: {s3.url}/sha256/*: is damaged, *remote push --replace*"])
+
+
+def test_a_run_in_a_process_of_its_own_records_and_compares(stored: Project, s3: Any) -> None:
+    stored.marked(f"{KEPT}, isolation='process'")
+    stored.record()
+    assert len(s3.objects()) == 2
+    clear_cache(stored)
+    stored.run().assert_outcomes(passed=1)
+
+
+def test_goldens_with_tensors_beside_them_are_read_as_before(stored: Project) -> None:
+    stored.record("--npudump-tensor-store=")
+    assert stored.golden.with_suffix(".safetensors").exists()
+    stored.run().assert_outcomes(passed=1)
+    stored.record()
+    assert "stored: sha256" in stored.golden.read_text()
+    stored.run().assert_outcomes(passed=1)
+
+
+def test_more_than_the_budget_reaches_no_store(stored: Project, s3: Any) -> None:
+    result = stored.run("--npudump-update-golden", "--npudump-tensor-budget=100")
+    result.stdout.fnmatch_lines(
+        ["npudump: nothing was recorded: golden_tensors: the tensors have 256 bytes*"]
+    )
+    assert s3.objects() == {}
+
+
+def test_an_address_that_is_none_is_refused(stored: Project) -> None:
+    result = stored.run("--npudump-update-golden", "--npudump-tensor-store=shared/folder")
+    result.stdout.fnmatch_lines(
+        ["*npudump_tensor_store is 'shared/folder', expected an address such as s3://*"]
+    )
+    assert result.ret != 0
+    assert not (stored.path / "golden").exists()

@@ -1,0 +1,110 @@
+"""A failing test of torch_npu says of each call whether it gives the same on the CPU.
+
+Real is torch (``NPUDUMP_TORCHAIR`` names a folder with it); the device is its CPU, with wrong kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
+DATA = Path(__file__).parents[1] / "data"
+
+pytestmark = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch")
+
+TEST = """
+import pytest
+import torch
+import torch_npu
+from npu_on_cpu import npu
+
+@pytest.mark.npu_dump(scene="op")
+def test_block(npu_dump):
+    made = torch.Generator().manual_seed(0)
+    x, w = torch.randn(16, 33, generator=made), torch.randn(33, 8, generator=made)
+    with npu():
+        y = torch.relu(x @ w) + 0.1
+        y.mul_(torch.tensor(1.5))
+        y[:, 2:5].mul_(torch.tensor(0.5))
+        torch.nn.functional.layer_norm(y, (8,))
+"""
+
+
+@pytest.fixture
+def block(project: Project) -> Block:
+    folder = project.path / "client"
+    folder.mkdir()
+    (folder / "torch_npu").symlink_to(DATA / "torch_client" / "torch_npu")
+    (folder / "npu_on_cpu.py").symlink_to(DATA / "aten" / "npu_on_cpu.py")
+    (project.path / "test_block.py").write_text(TEST, encoding="utf-8")
+    return Block(project)
+
+
+class Block:
+    """A project with one test that runs a block of operators."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+
+    def run(self, *options: str, faults: str = "") -> str:
+        """Run it in a process of its own; return what the terminal shows."""
+        paths = [str(self._project.path / "client"), FOLDER, str(DATA.parents[1])]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"]
+        command += ["--npudump-runtime=torch_npu", "--npudump-dump-dir=dumps", *options]
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+        done = subprocess.run(
+            command,
+            cwd=self._project.path,
+            env=environ | {"FAULTS": faults},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == bool(faults), done.stdout + done.stderr
+        return done.stdout
+
+    def verdicts(self) -> dict[str, tuple[str, str]]:
+        """Return verdict and call of each output that was judged, by the last report."""
+        reports = sorted(
+            self._project.path.glob("dumps/*/report.json"), key=lambda path: path.stat().st_mtime
+        )
+        found: Any = json.loads(reports[-1].read_text(encoding="utf-8"))["escalation"]["isolated"]
+        return {one["key"]: (one["verdict"], one["call"]) for one in found}
+
+
+def test_wrong_kernels_are_convicted_and_right_ones_acquitted(block: Block) -> None:
+    block.run("--npudump-update-golden")
+    shown = block.run(faults="relu mul_.Tensor")
+    assert block.verdicts() == {
+        "aclnnRelu:output.0": ("convicted", "aten.relu.default"),
+        "aclnnAdd:output.0": ("acquitted", "aten.add.Tensor"),
+        "aclnnInplaceMul:output.0": ("convicted", "aten.mul_.Tensor"),
+        "aclnnInplaceMul#turn=1:output.0": ("convicted", "aten.mul_.Tensor"),
+        **{f"aclnnLayerNorm:output.{n}": ("acquitted", "aten.native_layer_norm.default") for n in range(3)},
+    }
+    assert (
+        "alone:      aclnnRelu:output.0 is CONVICTED: aten.relu.default gives something else on the CPU, "
+        "from the same inputs: 0.001 off (relative L2), and a healthy operator no more than 4.8e-06; "
+        "a kernel that this call ran did it" in shown
+    )
+
+
+def test_a_matrix_unit_that_may_take_hf32_is_not_convicted_within_that(block: Block) -> None:
+    block.run("--npudump-update-golden")
+    block.run("--npudump-recompute=float64", faults="mm")
+    found = block.verdicts()
+    assert found.pop("aclnnMm:output.0") == ("unknown", "aten.mm.default")
+    assert {verdict for verdict, _ in found.values()} == {"acquitted"}
+    shown = block.run("--npudump-recompute=off", faults="mm")
+    assert block.verdicts() == {}
+    assert "alone:" not in shown
