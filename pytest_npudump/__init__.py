@@ -1,8 +1,8 @@
 """Numerical regression testing for Ascend NPUs, in pytest.
 
-The names in ``__all__`` are what users may import from here; ``pytest_npudump.errors``,
-``pytest_npudump.emulator`` and ``pytest_npudump.testing`` are public too, and every other module is internal.
-Each name is imported when it is first asked for: a session without a marked test pays for none of them.
+The names in ``__all__`` are what users may import from here. Which modules are public beside them is said in
+one place, ``docs/reference/public-names.md``; every other one is internal. Each name is imported when it is
+first asked for: a session without a marked test pays for none of them.
 """
 
 from __future__ import annotations

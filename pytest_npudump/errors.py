@@ -75,12 +75,20 @@ def _format_error(path: str, reason: str, offset: int | None) -> FormatError:
     return FormatError(path, reason, offset=offset)
 
 
+class OperatorMismatchError(NpudumpError, AssertionError):
+    """An operator that does not give what its reference does, or was not dumped."""
+
+
 class GoldenError(NpudumpError):
     """A golden file that cannot be read, written or trusted."""
 
 
 class MisplacedTensorsError(GoldenError):
     """A golden that counts, whose tensors are read from beside their place."""
+
+
+class StoreError(GoldenError):
+    """A stored tensor that is neither cached nor can be had from the store, or is not what its name says."""
 
 
 class GoldenMissingError(GoldenError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.translation import gettext as _
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -18,7 +20,7 @@ def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", 
     """
     words = [*map(str, names)]
     left = len(words) - len(words[:most])
-    return separator.join(words[:most]) + (f" and {left} more" if left else "")
+    return separator.join(words[:most]) + (_(" and {left} more").format(left=left) if left else "")
 
 
 def cut(text: str, width: int) -> str:

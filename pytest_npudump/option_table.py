@@ -147,6 +147,13 @@ OPTIONS: tuple[Option, ...] = (
         choices=("on", "off"),
     ),
     Option(
+        "recompute",
+        default="float32",
+        help="whether the second run of a failing test of torch_npu keeps what suspected operators were "
+        "given, and recomputes them on the CPU: in float32, in float64, or not at all (off)",
+        choices=("float32", "float64", "off"),
+    ),
+    Option(
         "dump-dir",
         default="",
         help="folder for dumps and reports of failing tests; default below pytest's temporary folder",
@@ -163,6 +170,27 @@ OPTIONS: tuple[Option, ...] = (
         default="256MiB",
         help="most bytes of golden tensors that one test may keep; a recording beyond it fails",
         metavar="SIZE",
+    ),
+    Option(
+        "golden-tensors",
+        default="marker",
+        help="whose tensors are kept with goldens: those of layers that a marker names, or (auto) in tests "
+        "whose marker names none those of the graph's outputs and of sources of past failures",
+        choices=("marker", "auto"),
+    ),
+    Option(
+        "tensor-store",
+        default="",
+        help="where golden tensors are kept instead of beside the golden, which then has their hashes: "
+        "s3://bucket/folder (extra s3), file:///shared/folder, or what else fsspec reaches (extra store)",
+        metavar="URL",
+    ),
+    Option(
+        "tensor-cache",
+        default="",
+        help="folder in which this machine keeps stored tensors, relative to rootdir; default below the "
+        "user's cache directory",
+        metavar="DIR",
     ),
     Option(
         "keep-dumps",
@@ -227,6 +255,13 @@ OPTIONS: tuple[Option, ...] = (
         default="",
         help="folder for a page of the session's marked tests, index.html, for a browser (extra report)",
         metavar="DIR",
+    ),
+    Option(
+        "lang",
+        default="auto",
+        help="language of what people read, the terminal and the page: en, zh, or (auto) Chinese where the "
+        "locale (LC_ALL, LC_MESSAGES, LANG) is; what programs read stays English",
+        choices=("auto", "en", "zh"),
     ),
     Option(
         "allow-update-in-ci",

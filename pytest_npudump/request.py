@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+AUTO_LAYERS = "auto"
+"""In place of layers that keep tensors: those that tell most."""
 GRAPH_SUFFIXES = (".om", ".json", ".txt", ".pbtxt", ".onnx")
 """What tells how a file of a graph is read: an om, ATC's JSON of one, GE's text, an ONNX model."""
 
@@ -23,12 +25,14 @@ class DumpRequest:
 
     Attributes:
         layers: operator names or globs; empty means every layer.
-        scene: ``model`` (a model's operators), ``op`` (single operators, ``dump_op_switch``), ``overflow``
+        scene: ``model`` (a model's operators), ``op`` (single operators, ``dump_op_switch``), ``check_op``
+            (the calls of ``npu_dump.check_op``, each against a reference of its own), ``overflow``
             (operators that overflow, ``dump_debug``), ``watcher`` (outputs of ``watcher_nodes`` after each
             of ``layers``) or ``exception`` (the operator that fails on the device).
         dump_scene: with ``scene="exception"`` one of its ``EXCEPTION_SCENES``; None for the first.
         dump_data: None for what the scene needs: statistics of ``model`` and ``op``, else full tensors.
-        golden_tensors: names or globs of layers whose tensors are kept beside the golden.
+        golden_tensors: names or globs of layers whose tensors are kept with the golden; :data:`AUTO_LAYERS`
+            among them stands for outputs of the graph and sources of past failures.
         rtol, atol: tolerance of this test's floating-point statistics; one given alone makes the other 0.
         preset: name of a tolerance preset; None for the run's.
         numerics: ``same``, ``other`` or ``hf32``: the preset that ``default`` stands for in this test; None

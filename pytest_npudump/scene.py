@@ -118,6 +118,18 @@ _SCENES = (
         only_on_ascend="only aclop kernels, which run on Ascend, heed MS_ACL_DUMP_CFG_PATH",
     ),
     Scene(
+        "check_op",  # calls of check_op, each of which has a dump and a reference of its own
+        acl_json=lambda _: {
+            "dump_mode": "all",
+            "dump_data": "tensor",
+            "dump_op_switch": "on",
+            "dump_list": [{}],
+        },
+        not_in_mindspore="npu_dump.check_op runs an operator through acl.op, or a call of torch_npu; take "
+        "--npudump-runtime=acl, torch_npu or emulator",
+        of_failures=True,
+    ),
+    Scene(
         "overflow",  # operators that overflow, of any model
         problems=_overflow_problems,
         acl_json=lambda _: {"dump_debug": "on"},  # with a dump_list GE would dump nothing, without a word

@@ -40,9 +40,13 @@ class Settings:
     fail_on: str
     tolerances: str
     escalate: bool
+    recompute: str
     dump_dir: str
     dump_limit: int
     tensor_budget: int
+    golden_tensors: str
+    tensor_store: str
+    tensor_cache: str
     keep_dumps: str
     isolation: str
     isolation_timeout: float
@@ -53,6 +57,7 @@ class Settings:
     artifacts: str
     artifacts_limit: int
     report: str
+    lang: str
     allow_update_in_ci: bool
 
     @property

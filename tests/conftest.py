@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import subprocess
 import sys
+import threading
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,6 +33,7 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     """pytest's own, whose sessions have neither the plugins in the way of theirs nor the CI of this one."""
     for name in ("CI", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")  # what is tested is English, whatever the tester speaks
     monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
     return pytester
 
@@ -133,9 +137,13 @@ def defaults() -> Settings:
         fail_on="difference",
         tolerances="",
         escalate=True,
+        recompute="float32",
         dump_dir="",
         dump_limit=1 << 30,
         tensor_budget=256 << 20,
+        golden_tensors="marker",
+        tensor_store="",
+        tensor_cache="",
         keep_dumps="failed",
         isolation="auto",
         isolation_timeout=1800.0,
@@ -146,6 +154,7 @@ def defaults() -> Settings:
         artifacts="",
         artifacts_limit=1 << 30,
         report="",
+        lang="auto",
         allow_update_in_ci=False,
     )
 
@@ -185,3 +194,53 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return folder / "npudump-demo", done.stdout
+
+
+@dataclass
+class S3Server:
+    """A real S3 server in a process of its own, with an empty bucket."""
+
+    process: subprocess.Popen[str]
+    endpoint: str
+    url: str = ""
+
+    def client(self) -> Any:
+        """Return Amazon's own client, for looking past the code under test."""
+        import boto3
+
+        return boto3.client("s3", endpoint_url=self.endpoint)
+
+    def objects(self) -> dict[str, bytes]:
+        """Return all that the bucket holds by name."""
+        bucket = self.url.split("/")[2]
+        client = self.client()
+        names = [one["Key"] for one in client.list_objects_v2(Bucket=bucket).get("Contents", [])]
+        return {name: client.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names}
+
+    def stop(self) -> None:
+        """Kill it; whoever is talking to it finds the connection closed."""
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[S3Server]:
+    """A server that fsspec finds by the variables that Amazon's clients read."""
+    from pytest_npudump.golden.objects.object_store import object_store
+
+    known = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": "us-east-1"}
+    files = {name: str(tmp_path / "no-such-file") for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE")}
+    for name, value in {**known, **files}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    port = next(found[1] for line in process.stderr if (found := re.search(r"127\.0\.0\.1:(\d+)", line)))
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    server = S3Server(process, f"http://127.0.0.1:{port}", f"s3://bucket-{port}/tensors")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    object_store.cache_clear()  # one of an earlier server talks to that
+    server.client().create_bucket(Bucket=f"bucket-{port}")
+    yield server
+    server.stop()
+    process.stderr.close()

@@ -32,28 +32,36 @@ def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int =
     process().faults.tramplings.append(Trampling(model, by, victim, first, elements))
 
 
-def distort(model: str, operator: str, *, factor: float = 1.0, offset: float = 0.0) -> None:
-    """Let an operator compute wrongly in models of that name loaded from now on.
+def distort(
+    model: str | None, operator: str, *, factor: float = 1.0, offset: float = 0.0, tail: int = 0
+) -> None:
+    """Let an operator compute wrongly in models of that name loaded from now on, or alone.
 
     It stands for a kernel with an error. Its floating-point outputs are ``factor`` times what they should be,
     plus ``offset``, and whatever follows goes on with them, dumped or not. The last call for an operator
     counts, so that a test may make it each time it runs. A model that has no such operator, or one without
-    such outputs, is refused when it is loaded. Single operators (``acl.op``) are not distorted.
+    such outputs, is refused when it is loaded.
 
     Args:
-        model: its file's stem, or its graph's name.
-        operator: the raw name.
+        model: its file's stem, or its graph's name; None for single operators (``acl.op``).
+        operator: the raw name; of a single operator its type.
         factor: 1 for none.
         offset: 0 for none.
+        tail: of single operators: only elements behind the last whole block of that many in the last axis are
+            wrong, where there is a whole block; 0 for all elements.
 
     Raises:
-        ValueError: a name is empty, or the fault would change nothing, or is not finite.
+        ValueError: a name is empty, the fault would change nothing, or is not finite, or it is of tails in a
+            model's operator.
     """
-    if not model or not operator or not (math.isfinite(factor) and math.isfinite(offset)):
+    named = model != "" and operator
+    if not named or not (math.isfinite(factor) and math.isfinite(offset)):
         raise ValueError(f"{model=}, {operator=}, {factor=}, {offset=}: expected names and finite numbers")
     if (factor, offset) == (1.0, 0.0):
         raise ValueError("factor=1.0, offset=0.0: expected something that changes values")
-    process().faults.distort(Distortion(model, operator, factor, offset))
+    if tail < 0 or (tail and model is not None):
+        raise ValueError(f"{tail=}: expected the size of a block, of a single operator (model=None)")
+    process().faults.distort(Distortion(model, operator, factor, offset, tail))
 
 
 def fail(operator: str, *, model: str | None = None, first: int = 0) -> None:

@@ -14,8 +14,8 @@ from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import DumpError
-from pytest_npudump.report.drawing.colours import COLOURS, WORDS
-from pytest_npudump.report.drawing.strip import strip_svg
+from pytest_npudump.report.figures.colours import COLOURS, WORDS
+from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence
 from pytest_npudump.report.view.tensor_views import STATES, tensor_views
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.ranks.agreement import absence, names
 from pytest_npudump.ranks.exchange import LAST
 
@@ -57,7 +58,7 @@ def _silent(exchange: Exchange, told: Mapping[int, object]) -> Iterator[str]:
     if absent:
         yield absence(absent)
     if ended := [number for number in silent if number not in absent]:
-        yield f"no result from {names(ended)}"
+        yield _("no result from {names}").format(names=names(ended))
 
 
 def _differing(told: Mapping[int, Mapping[str, str]], size: int) -> Iterator[str]:
@@ -65,6 +66,8 @@ def _differing(told: Mapping[int, Mapping[str, str]], size: int) -> Iterator[str
     for test in list(tests)[:_TESTS]:
         bad = [(number, found[test]) for number, found in sorted(told.items()) if found.get(test)]
         words = first_of((f"{number} ({what})" for number, what in bad), _FEW)
-        yield f"{test} fails on {len(bad)} of {size} ranks: {words}"
+        yield _("{test} fails on {count} of {size} ranks: {words}").format(
+            test=test, count=len(bad), size=size, words=words
+        )
     if len(tests) > _TESTS:
-        yield f"... and {len(tests) - _TESTS} more tests"
+        yield _("... and {left} more tests").format(left=len(tests) - _TESTS)

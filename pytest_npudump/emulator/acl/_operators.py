@@ -26,6 +26,7 @@ from pytest_npudump.emulator.execution.single_op import (
     build,
 )
 from pytest_npudump.emulator.machine import codes
+from pytest_npudump.emulator.machine.fault_injection import distorted
 from pytest_npudump.emulator.machine.parse_tuple import integers
 from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
 from pytest_npudump.emulator.process.callback import destination
@@ -148,7 +149,8 @@ def _run(
     if process().faults.failing_operator(handle.operator.op_type):
         return _failed(handle, stream, tensors, "a failure that was injected (emulator.faults.fail)")
     try:
-        results = handle.operator.run(tensors)
+        fault = process().faults.distorting_operator(handle.operator.op_type)
+        results = tuple(distorted(result, fault) for result in handle.operator.run(tensors))
     except ModelError as error:
         return _failed(handle, stream, tensors, str(error))
     for place, result in zip(outputs, results, strict=True):

@@ -53,16 +53,18 @@ class Distortion:
     """An operator that computes wrongly.
 
     Attributes:
-        model: name of the model, as in dumps.
-        operator: its raw name.
+        model: name of the model, as in dumps; None for single operators.
+        operator: its raw name; of a single operator (``acl.op``) its type.
         factor: what its floating-point outputs are multiplied by.
         offset: what is added to them then.
+        tail: whether only what lies behind the last whole block of that many elements is wrong; 0 for all.
     """
 
-    model: str
+    model: str | None
     operator: str
     factor: float
     offset: float
+    tail: int = 0
 
 
 @dataclass(slots=True)
@@ -110,6 +112,11 @@ class Faults:
         """Return what computes wrongly in a model known by the names ``models``."""
         return tuple(fault for fault in self.distortions if fault.model in models)
 
+    def distorting_operator(self, op_type: str) -> Distortion | None:
+        """Return what is wrong with single operators of a type; None where nothing is."""
+        alone = (fault for fault in self.distortions if fault.model is None)
+        return next((fault for fault in alone if fault.operator == op_type), None)
+
 
 def trampled(tensor: Tensor, faults: Sequence[Trampling]) -> Tensor:
     """Return ``tensor`` as its memory is after ``faults``."""
@@ -119,4 +126,18 @@ def trampled(tensor: Tensor, faults: Sequence[Trampling]) -> Tensor:
     rows = data.view(np.uint8).reshape(data.size, data.itemsize)
     for fault in faults:
         rows[fault.first : fault.first + fault.elements] ^= 0xFF
+    return replace(tensor, data=data)
+
+
+def distorted(tensor: Tensor, fault: Distortion | None) -> Tensor:
+    """Return what a single operator gives with ``fault``; what is not of floating point stays as it is."""
+    if fault is None or tensor.dtype.kind != "float" or not tensor.nbytes:
+        return tensor
+    data = tensor.data.copy()
+    last = tensor.shape[-1] if tensor.shape else 1
+    whole = last - last % fault.tail if fault.tail else 0
+    first = whole if whole or not fault.tail else last
+    wrong = data.reshape(-1, last)[:, first:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        wrong[...] = wrong * data.dtype.type(fault.factor) + data.dtype.type(fault.offset)
     return replace(tensor, data=data)

@@ -1,0 +1,122 @@
+"""The words that a reproduction comes with."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING
+
+from pytest_npudump import __version__
+from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.golden.origin import installed
+from pytest_npudump.reproduction.operands import GOLDEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    import numpy as np
+
+    from pytest_npudump.reproduction.written_files import Reproduction
+
+FILE = "README.md"
+
+_COLUMNS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
+_PACKAGES = ("numpy", "onnx", "onnxruntime", "pytest")
+
+_COMMANDS = """\
+## Run it
+
+Without an NPU, on the emulator:
+
+```console
+$ pip install 'pytest-npudump[emulator]'
+$ pytest
+```
+
+On an Atlas machine, with the options of ATC that the whole model is built with (`--precision_mode` and its
+like):
+
+```console
+$ atc --model={name}.onnx --framework=5 --output={name} --soc_version={soc}
+$ pytest --npudump-runtime=acl
+```
+"""
+
+
+def readme_text(made: Reproduction) -> str:
+    """Return the file, Markdown."""
+    return "\n".join((*_head(made), *_findings(made), *_files(made), *_versions(made), ""))
+
+
+def _head(made: Reproduction) -> Iterator[str]:
+    several = f"{len(made.layers)} operators, of which the last is {made.key.layer}"
+    yield f"# {_code(several if len(made.layers) > 1 else made.key.layer)} by itself"
+    given = "the inputs that it had"
+    if made.computed:
+        given = "the inputs that onnxruntime computes for it"
+    elif made.drawn:
+        given = "drawn inputs with the statistics of those that it had"
+    test = _code(made.failure.test)
+    yield f"\nOf {_code(made.origin)}, on {given} in {test}. `test_repro.py` fails as that test did.\n"
+    soc = made.failure.producer.get("soc", "") if made.failure.runtime != "emulator" else ""
+    yield _COMMANDS.format(name=made.name, soc=soc or "SOC")
+
+
+def _findings(made: Reproduction) -> Iterator[str]:
+    yield "## What fails\n"
+    if made.failure.reasons:
+        yield f"In {_code(made.failure.test)}, {_code(str(made.key))} was not what it is to be:\n"
+        yield from (f"* {_code(reason)}" for reason in made.failure.reasons)
+        yield ""
+    by_golden = made.criterion == GOLDEN
+    against = f"onnxruntime on the CPU, which runs `{made.reference_file}`"
+    yield f"Here the output is held against {'its golden, in `golden/`' if by_golden else against}."
+    if made.alone is not None and not by_golden:
+        apart, allowed = f"{made.alone.apart:.3g}", f"{made.alone.allowed:.3g}"
+        measured = f"it was {apart} off (relative L2), a healthy operator is by no more than {allowed}"
+        yield f"On the device {made.alone.why or measured}."
+    yield from made.remarks
+    yield ""
+    columns = {f"the device's {_code(name)}": array for name, array in made.got.items()}
+    columns |= {f"onnxruntime's {_code(name)}": array for name, array in made.expected.items()}
+    yield f"| | {' | '.join(_COLUMNS)} |"
+    yield f"|---{'|---' * len(_COLUMNS)}|"
+    yield from (f"| {title} | {' | '.join(_statistics(array))} |" for title, array in columns.items())
+    yield ""
+
+
+def _statistics(array: np.ndarray[Any, np.dtype[Any]]) -> Iterator[str]:
+    stats = tensor_stats(array)
+    for name in _COLUMNS:
+        value = getattr(stats, name)
+        yield "-" if value is None else f"{value:.6g}"
+
+
+def _files(made: Reproduction) -> Iterator[str]:
+    yield "## Files\n"
+    yield f"* `{made.name}.onnx`: {', '.join(map(_code, made.layers))}, with the weights"
+    if made.reference is not None:
+        yield f"* `{made.reference_file}`: the same of the model that says what is right"
+    yield "* `inputs.npz`: what it is run on, `input_0` and so on in the order of the model's inputs"
+    yield "* `outputs.npz`: what the device and onnxruntime made of these inputs, as far as it is known"
+    yield "* `test_repro.py`, `pytest.ini`: the test, and that this folder is a project of its own"
+    yield ""
+
+
+def _versions(made: Reproduction) -> Iterator[str]:
+    yield "## Versions\n"
+    yield "| | | |\n|---|---|---|"
+    golden = made.golden.producer if made.golden is not None else {}
+    here = {"pytest-npudump": __version__, "Python": platform.python_version()}
+    here |= dict(pair for package in _PACKAGES for pair in installed(package).items())
+    columns = (("the failing run", made.failure.producer), ("its golden", golden), ("this folder", here))
+    for who, facts in columns:
+        yield from (f"| {who} | {name} | {_code(str(value))} |" for name, value in facts.items())
+
+
+def _code(text: str) -> str:
+    """Return text as code, whatever a layer is called: nothing in it is Markdown."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in text).replace("|", "\\|")
+    longest = max(map(len, "".join(c if c == "`" else " " for c in plain).split()), default=0)
+    edge = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{'`' * (longest + 1)}{edge}{plain}{edge}{'`' * (longest + 1)}"

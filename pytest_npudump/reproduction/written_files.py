@@ -1,0 +1,149 @@
+"""A reproduction as files."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.dump.values.dtypes import BY_NAME
+from pytest_npudump.golden.content.text import Golden, render
+from pytest_npudump.golden.path import golden_path
+from pytest_npudump.reproduction import readme, test_file
+from pytest_npudump.reproduction.golden_excerpt import excerpt_of
+from pytest_npudump.reproduction.operands import GOLDEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_npudump.dump.records import TensorKey
+    from pytest_npudump.reference.operator_alone import Alone
+    from pytest_npudump.reproduction.failure import Failure
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_GOLDEN = golden_path(
+    Path("golden"), test_file=Path(test_file.FILE), classes=(), name="test_repro", param_id=None
+)
+_INI = "[pytest]\nnpudump_golden_dir = golden\n"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reproduction:
+    """What a folder that reproduces a failure holds.
+
+    Attributes:
+        failure: what the report knows of it.
+        key: the tensor that fails.
+        name: of the model, without a suffix; that of the one that failed, so that dumps are alike.
+        origin: the model's file.
+        layers: names of the operators.
+        model: the ONNX file.
+        inputs: an array for each input, in order.
+        criterion: what the output is held against.
+        reference: the ONNX file that says what is right; None where it is ``model``.
+        golden: the golden that decides; None where the reference does.
+        expected: what onnxruntime makes of the inputs, by name.
+        got: what the device made of them.
+        alone: how far the two are apart; None where it was not measured.
+        computed: whether the inputs are onnxruntime's, and not the dump's.
+        drawn: whether inputs, and weights, are drawn.
+        remarks: what a reader should know.
+    """
+
+    failure: Failure
+    key: TensorKey
+    name: str
+    origin: str
+    layers: tuple[str, ...]
+    model: bytes
+    inputs: Mapping[str, Array]
+    criterion: str
+    reference: bytes | None = None
+    golden: Golden | None = None
+    expected: Mapping[str, Array] = field(default_factory=dict)
+    got: Mapping[str, Array] = field(default_factory=dict)
+    alone: Alone | None = None
+    computed: bool = False
+    drawn: bool = False
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def reference_file(self) -> str:
+        """The name of the model that says what is right."""
+        return f"{self.name}.onnx" if self.reference is None else f"{self.name}.reference.onnx"
+
+
+def golden_of(path: Path, key: TensorKey) -> Golden:
+    """Return the golden that a reproduction has in a folder; its path is relative to that.
+
+    Raises:
+        NpudumpError: the golden cannot be read, or has no such tensor.
+    """
+    return excerpt_of(path, key, test_file.NODEID, _GOLDEN)
+
+
+def write_folder(folder: Path, made: Reproduction) -> None:
+    """Write a reproduction into an empty folder.
+
+    Raises:
+        GoldenError: the golden cannot be written.
+        OSError: a file cannot be written.
+    """
+    for name, content in _files(made):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _files(made: Reproduction) -> Iterator[tuple[str, bytes]]:
+    yield f"{made.name}.onnx", made.model
+    if made.reference is not None:
+        yield made.reference_file, made.reference
+    if made.golden is not None:
+        yield made.golden.path.as_posix(), render(made.golden).encode()
+    yield test_file.INPUTS, _archive({f"input_{at}": one for at, one in enumerate(made.inputs.values())})
+    outputs = {f"device {name}": one for name, one in made.got.items()}
+    outputs |= {f"onnxruntime {name}": one for name, one in made.expected.items()}
+    if outputs:
+        yield "outputs.npz", _archive(outputs)
+    dtypes = [(name, array.dtype.name) for name, array in made.inputs.items()]
+    yield test_file.FILE, test_file.test_text(_title(made), made.name, dtypes, _arguments(made)).encode()
+    yield "pytest.ini", _INI.encode()
+    yield readme.FILE, readme.readme_text(made).encode()
+
+
+def _arguments(made: Reproduction) -> dict[str, object]:
+    if made.golden is not None and made.criterion == GOLDEN:
+        found: dict[str, object] = {"layers": [made.key.layer]}
+        tensors = not made.golden.table.digits.any()
+    else:
+        found, tensors = {"reference": made.reference_file}, True
+    if tensors:
+        found["dump_data"] = "tensor"
+    return found | ({"numerics": "hf32"} if made.failure.bounds == "hf32" else {})
+
+
+def _title(made: Reproduction) -> str:
+    count = f"{made.key.layer} alone" if len(made.layers) == 1 else f"{made.layers[0]} to {made.layers[-1]}"
+    return f"{count}, of {made.origin}: see {readme.FILE}."
+
+
+def _archive(arrays: Mapping[str, Array]) -> bytes:
+    """Return an npz; types that numpy lacks as integers of their width."""
+    buffer = io.BytesIO()
+    plain = {
+        name.replace("/", "_"): _storable(array)
+        for name, array in arrays.items()
+        if BY_NAME[array.dtype.name].kind != "opaque"
+    }
+    np.savez_compressed(buffer, **plain)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _storable(array: Array) -> Array:
+    exotic = test_file.is_exotic(array.dtype.name)
+    return array.view(f"u{array.dtype.itemsize}") if exotic else array
