@@ -210,9 +210,10 @@ def _rules(
 ) -> list[Rule]:
     decided: dict[tuple[str, str, str, int], Rule] = {}
     noisy = tolerances.measured.noise if tolerances.measured is not None else {}
+    by_layer = tolerances.names_layers
     rules = []
     for row, column, dtype in zip(rows.tolist(), columns.tolist(), dtypes, strict=True):
-        layer = pairs.layer(row) if tolerances.rules else ""
+        layer = pairs.layer(row) if by_layer else ""
         own = pairs.key(row) if noisy else ""
         cell = (layer, own if own in noisy else "", dtype, column)
         if cell not in decided:

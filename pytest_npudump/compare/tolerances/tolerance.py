@@ -86,7 +86,8 @@ class Rule:
             return False
         if is_count(statistic) and ANY in (self.statistic, self.dtype):
             return self.statistic != ANY
-        return (self.names_dtype or not is_exact(dtype)) and bool(_pattern(self.dtype).match(dtype))
+        named = self.names_dtype or not is_exact(dtype)
+        return named and (self.dtype == ANY or bool(_pattern(self.dtype).match(dtype)))
 
     def reaches(self, layer: str) -> bool:
         """Whether the rule is about the layer; a raw and a sanitised spelling of one name are the same."""
@@ -131,6 +132,11 @@ class Tolerances:
     def with_measured(self, measured: Calibrated | None) -> Tolerances:
         """The same with what was measured with a golden; None for nothing."""
         return replace(self, measured=measured)
+
+    @property
+    def names_layers(self) -> bool:
+        """Whether any rule is about some layers only, so that layers of one type may have rules of their own."""
+        return any(rule.layer != ANY for rule in self.rules)
 
     def decide(self, layer: str, dtype: str, statistic: str, key: str = "") -> Rule:
         """The rule for one statistic of a layer's tensors; the preset's where no other matches.
