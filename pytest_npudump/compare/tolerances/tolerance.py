@@ -135,7 +135,7 @@ class Tolerances:
 
     @property
     def names_layers(self) -> bool:
-        """Whether any rule is about some layers only, so that layers of one type may have rules of their own."""
+        """Whether any rule is about some layers only, so that two layers of one type may differ in rules."""
         return any(rule.layer != ANY for rule in self.rules)
 
     def decide(self, layer: str, dtype: str, statistic: str, key: str = "") -> Rule:
