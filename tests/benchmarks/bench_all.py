@@ -37,6 +37,7 @@ PARTS = {
 
 
 def main() -> None:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles what it imports
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(PEER, metavar="PYTHON")
     parser.add_argument(AGAINST, metavar="DIR")

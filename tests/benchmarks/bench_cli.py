@@ -186,6 +186,7 @@ def bench_memory(work: Path) -> None:
 
 
 def main() -> None:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles what it imports
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", help="interpreter of an environment with mindstudio-probe and torch")
     parser.add_argument("--work", type=Path, help="directory for 12 GiB of files")

@@ -182,6 +182,7 @@ def bench(work: Path, what: str, found: tuple[int, int], trees: Sequence[Path | 
 
 
 def main() -> None:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles what it imports
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
