@@ -6,7 +6,6 @@ asked for. ``common/`` has what they share; the table below is the index.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib
 import os
@@ -16,9 +15,15 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump import __version__
 from pytest_npudump.cli.common.exit_code import INTERRUPTED, exit_code, leave_threads_behind
+from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language, parse
+from pytest_npudump.language.translation import speaking
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Sequence
+
+_DESCRIPTION = "Do what the plugin does for dumps collected elsewhere, without CANN, an NPU or pytest."
+_LANG = "language of what people read: en, zh, or (auto, the default) Chinese where the locale is"
 
 COMMANDS = {
     "ls": "list the tensors of a dump: layer, type, shape, layout, size and file, without reading values",
@@ -62,17 +67,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     ``argv`` this is the process's own command, and an interrupt ends the process at once.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    code = exit_code(lambda: _command(words))
+    code = exit_code(lambda: _spoken(words))
     if argv is None and code == INTERRUPTED:
         leave_threads_behind(code)
     return code
 
 
-def _command(words: list[str]) -> int:
-    if _READING.isdisjoint(words[:1]):
-        return _run(words)
+def _spoken(words: list[str]) -> int:
+    """Parse the words and do the work, and say in the language asked for too what fails."""
+    with speaking(asked_language(words)):
+        arguments = parse(_parser(words), words)
+    with speaking(arguments.lang):
+        return exit_code(lambda: _command(arguments))
+
+
+def _command(arguments: argparse.Namespace) -> int:
+    if arguments.command not in _READING:
+        return _work(arguments)
     with _without_blas_threads():
-        return _run(words)
+        return _work(arguments)
 
 
 @contextmanager
@@ -88,8 +101,7 @@ def _without_blas_threads() -> Iterator[None]:
         del os.environ[_BLAS_THREADS]
 
 
-def _run(words: list[str]) -> int:
-    arguments = _parser(words).parse_args(words)
+def _work(arguments: argparse.Namespace) -> int:
     command = importlib.import_module(f"{__name__}.{arguments.command}.command")
     collecting = gc.isenabled()
     gc.disable()  # records are no cycles, and looking through ten thousands of them takes a sixth of the time
@@ -103,7 +115,8 @@ def _run(words: list[str]) -> int:
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """Build the parser; only the folders of commands among ``words`` are imported."""
-    parser = argparse.ArgumentParser(prog="npudump", description=__doc__)
+    parser = SpokenParser(prog="npudump", description=_DESCRIPTION)
+    parser.lang.help = _LANG
     parser.add_argument("--version", action="version", version=f"npudump {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():

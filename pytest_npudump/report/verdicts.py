@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.text_width import padded, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 
@@ -157,20 +158,11 @@ def table(rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS) -
     Not by rich's tables, which take 18 s for 10,000 rows.
     """
     grid = [tuple(map(_, columns)), *(tuple([_shorten(plain(cell)) for cell in cells]) for cells in rows)]
-    widths = [max(map(_width, column)) for column in zip(*grid, strict=True)]
+    sizes = [max(map(width, column)) for column in zip(*grid, strict=True)]
     lines = (
-        "  ".join([cell + " " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=True)])
-        for cells in grid
+        "  ".join([padded(cell, size) for cell, size in zip(cells, sizes, strict=True)]) for cells in grid
     )
     return [f"  {line.rstrip()}" for line in lines]
-
-
-def _width(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len  # noqa: PLC0415 - only for names in other scripts
-
-    return cell_len(text)
 
 
 def _shorten(text: str, limit: int = 60) -> str:

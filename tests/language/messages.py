@@ -2,22 +2,57 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
+import inspect
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest_npudump
+from pytest_npudump.cli import COMMANDS, _parser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGE = Path(pytest_npudump.__file__).parent
 _MARKS = {"_", "gettext", "mark", "ngettext"}
 _TEMPLATE = re.compile(r'(?<!n)(?:\b_|\bgettext)\("((?:[^"\\]|\\.)*)"')
 _PLURAL = re.compile(r'ngettext\("((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"')
+ARGPARSE = (
+    "usage: ",
+    "%(prog)s: error: %(message)s\n",
+    "argument %(argument_name)s: %(message)s",
+    "expected one argument",
+    "expected at most one argument",
+    "expected at least one argument",
+    "expected %s argument",
+    "invalid %(type)s value: %(value)r",
+    "invalid choice: %(value)r (choose from %(choices)s)",
+    "invalid choice: %(value)r, maybe you meant %(suggestion)r? (choose from %(choices)s)",
+    "the following arguments are required: %s",
+    "unrecognized arguments: %s",
+    "ambiguous option: %(option)s could match %(matches)s",
+    "ignored explicit argument %r",
+    "not allowed with argument %s",
+    "one of the arguments %s is required",
+)
+"""What argparse says to users, beside its titles, which are in the parsers; some only in later Pythons."""
+
+_TO_PROGRAMMERS = (
+    *("conflicting ", "cannot ", ".__call__()", "dest=", "mutually exclusive", "%r is not callable"),
+    *("invalid option string", "invalid conflict", "'required' is", "unknown parser", "unexpected option"),
+    *("can't open", 'argument "-"', "subcommands", "%(heading)s:", " (default: ", "expected %s arguments"),
+    *("%(prog)s: warning", "command '", "option '", "argument '"),
+)
 _SCRIPT = re.compile(r'\bt\("((?:[^"\\]|\\.)*)"')
 
 
 def marked() -> dict[str, tuple[str, ...]]:
-    """Return every marked message; with it the plural, where it has one, and the file that has it first."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Return every message; with the file or command that has it first, and its plural."""
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(ARGPARSE, ("argparse",))
+    for prog, message in parser_texts(_parser(list(COMMANDS))):
+        found.setdefault(message, (prog,))
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MARKS:
@@ -34,6 +69,33 @@ def marked() -> dict[str, tuple[str, ...]]:
     return found
 
 
+def parser_texts(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Yield what the help of a parser and of those below it has to say, with the command that says it."""
+    texts = [parser.description, parser.epilog]
+    for group in parser._action_groups:
+        texts += [group.title, group.description] if group._group_actions else []
+    for action in parser._actions:
+        texts.append(action.help)
+        if isinstance(action, argparse._SubParsersAction):
+            texts += [choice.help for choice in action._choices_actions]
+            for below in dict.fromkeys(action.choices.values()):
+                yield from parser_texts(below)
+    yield from ((parser.prog, text) for text in texts if text and text != argparse.SUPPRESS)
+
+
+def unknown_of_argparse() -> list[str]:
+    """Return what this Python's argparse may say to users and :data:`ARGPARSE` lacks."""
+    found = [
+        one.value
+        for node in ast.walk(ast.parse(inspect.getsource(argparse)))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MARKS
+        for one in node.args[:2]
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    ]
+    shown = {*ARGPARSE, *(text for _, text in parser_texts(_parser(list(COMMANDS))))}
+    return [one for one in found if one not in shown and not one.startswith(_TO_PROGRAMMERS)]
+
+
 def _take(found: dict[str, tuple[str, ...]], node: ast.Call, path: Path) -> None:
     texts = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     if texts:
@@ -46,7 +108,7 @@ def _place(path: Path) -> str:
 
 def placeholders(text: str) -> list[str]:
     """Return the placeholders of a message, each with its format, in order of their names."""
-    return sorted(re.findall(r"(?<!\{)\{([^{}]+)\}", text))
+    return sorted(re.findall(r"(?<!\{)\{([^{}]+)\}|(%%|%\(\w+\)[sdr]|%[sr])", text))
 
 
 def unfixed() -> list[str]:

@@ -71,6 +71,10 @@ def test_no_marked_message_is_an_f_string() -> None:
     assert MESSAGES.unfixed() == []
 
 
+def test_what_this_python_s_argparse_says_is_known() -> None:
+    assert MESSAGES.unknown_of_argparse() == []
+
+
 def test_our_reader_reads_what_babel_does() -> None:
     assert dict(catalogue("zh")) == {english: chinese for english, chinese, _ in entries()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -69,11 +70,14 @@ def test_what_is_marked_is_not_translated_where_it_is() -> None:
 def test_the_plugin_and_the_command_read_no_catalogue_in_english() -> None:
     code = """
 import sys
-import pytest_npudump.cli
 import pytest_npudump.plugin
 assert "pytest_npudump.language.translation" not in sys.modules
-from pytest_npudump.language.translation import speaking
-with speaking("en"):
-    assert "pytest_npudump.language.catalogue" not in sys.modules
+from pytest_npudump.cli import main
+try:
+    main(["compare", "--help"])
+except SystemExit:
+    pass
+assert not {"pytest_npudump.language.catalogue", "pytest_npudump.language.text_width"} & sys.modules.keys()
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    english = {**os.environ, "LC_ALL": "C.UTF-8"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=english, stdout=subprocess.DEVNULL)

@@ -37,7 +37,7 @@ def to_stderr(text: str) -> None:
     if stream is None:  # started with ``2>&-``
         return
     try:
-        stream.write(_encodable(text.translate(_CONTROLS), stream) + "\n")
+        stream.write(encodable(text.translate(_CONTROLS), stream) + "\n")
         stream.flush()
     except OSError:
         _discard(stream)
@@ -84,13 +84,14 @@ def end_output() -> None:
 
 def _write(text: str) -> None:
     def written(stream: TextIO) -> None:
-        stream.write(_encodable(text, stream))
+        stream.write(encodable(text, stream))
         stream.flush()  # what goes to standard error next is to stand behind it
 
     _printing(written)
 
 
-def _encodable(text: str, stream: TextIO) -> str:
+def encodable(text: str, stream: TextIO) -> str:
+    """Return text that the encoding of a stream has; what it lacks is there as escapes."""
     encoding = stream.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.options import add_place_options
-from pytest_npudump.language.translation import AUTO, LANGUAGES
 
 if TYPE_CHECKING:
     import argparse
@@ -28,11 +27,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="write a file a test with which Model Explorer colours the ONNX model by error",
-    )
-    parser.add_argument(
-        "--lang",
-        choices=LANGUAGES,
-        default=AUTO,
-        help="language of the page; auto (the default) is Chinese where the locale is",
     )
     add_place_options(parser)

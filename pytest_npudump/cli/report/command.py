@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.errors import RequestError
-from pytest_npudump.language.translation import speaking
+from pytest_npudump.language.translation import ENGLISH, speaking
 from pytest_npudump.report.model_explorer import write_node_data
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.folder import ResultsFolder
@@ -26,12 +26,12 @@ def run(arguments: argparse.Namespace) -> int:
     results = folder.read()
     terms = terms_at(results.entries, arguments.root, arguments.golden_dir)
     if arguments.output is not None:
-        with speaking(arguments.lang):
-            view = session_view(folder, results.entries, terms, results.problems)
-            write_page(view, arguments.output / INDEX)
+        view = session_view(folder, results.entries, terms, results.problems)
+        write_page(view, arguments.output / INDEX)
         emit([f"page: {shown(arguments.output.absolute() / INDEX)}"])
     if arguments.node_data is not None:
-        view = session_view(folder, results.entries, terms, results.problems)
+        with speaking(ENGLISH):
+            view = session_view(folder, results.entries, terms, results.problems)
         for path in write_node_data(view, arguments.node_data):
             emit([f"node data: {shown(path.absolute())}"])
     for problem in results.problems:

@@ -1,0 +1,109 @@
+"""Parsers of arguments that speak the language asked for, argparse's own words included."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.cli.common.output import encodable
+from pytest_npudump.language.translation import AUTO, LANGUAGES, gettext, is_english, ngettext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import TextIO
+
+_OPTION = "--lang"
+
+
+class SpokenFormatter(argparse.HelpFormatter):
+    """Translates a help where it is shown; in English it is argparse's."""
+
+    def start_section(self, heading: str | None) -> None:
+        """Begin a section with its title."""
+        super().start_section(heading and gettext(heading))
+
+    def add_text(self, text: str | None) -> None:
+        """Add a paragraph."""
+        super().add_text(text and gettext(text))
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help and gettext(action.help)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return super()._split_lines(text, width) if is_english() else _wrapped(text, width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if is_english():
+            return super()._fill_text(text, width, indent)
+        return "\n".join(f"{indent}{line}" for line in _wrapped(text, width - len(indent)))
+
+
+class SpokenParser(argparse.ArgumentParser):
+    """Takes ``--lang`` like ``--help``, everywhere.
+
+    Attributes:
+        lang: the action of that option, which no help shows that is not told to.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"formatter_class": SpokenFormatter, **kwargs})
+        self.lang = self.add_argument(
+            _OPTION, type=_language, default=argparse.SUPPRESS, metavar="LANG", help=argparse.SUPPRESS
+        )
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        stream: TextIO | None = file or sys.stderr
+        super()._print_message(encodable(message, stream) if stream else message, stream)
+
+
+def asked_language(words: Iterable[str]) -> str:
+    """Return what ``--lang`` says among the words of a command line, before that is parsed.
+
+    An abbreviation of the option, and a language that there is not, count as none: the parser knows better.
+    """
+    language, before = AUTO, ""
+    for word in words:
+        name, _, value = word.partition("=")
+        if before == _OPTION:
+            language = word
+        elif name == _OPTION and value:
+            language = value
+        before = word
+    return language if language in LANGUAGES else AUTO
+
+
+def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """Parse the words of a command line; ``lang`` of what comes of it is set, whether it is given or not."""
+    with _spoken_argparse():
+        return parser.parse_args(words, argparse.Namespace(lang=AUTO))
+
+
+@contextmanager
+def _spoken_argparse() -> Iterator[None]:
+    """Have argparse take its own words from the catalogue: it looks for them in its module."""
+    names: dict[str, Any] = vars(argparse)
+    before: dict[str, Any] = {name: names[name] for name in ("_", "ngettext") if name in names}
+    if is_english() or not before:
+        yield
+        return
+    names.update(_=gettext, ngettext=ngettext)
+    try:
+        yield
+    finally:
+        names.update(before)
+
+
+def _language(text: str) -> str:
+    if text not in LANGUAGES:
+        raise argparse.ArgumentTypeError(
+            gettext("expected {languages}").format(languages=", ".join(LANGUAGES))
+        )
+    return text
+
+
+def _wrapped(text: str, columns: int) -> list[str]:
+    from pytest_npudump.language.text_width import wrapped  # noqa: PLC0415 - only for another language
+
+    return wrapped(text, columns)

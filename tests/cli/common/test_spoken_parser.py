@@ -1,0 +1,93 @@
+"""The command line in the language asked for."""
+
+from __future__ import annotations
+
+import argparse
+import io
+
+import pytest
+
+from pytest_npudump.cli import main
+from pytest_npudump.cli.common.spoken_parser import SpokenParser, asked_language
+from pytest_npudump.cli.ls import command
+from pytest_npudump.language.text_width import width
+from pytest_npudump.language.translation import is_english, speaking
+
+
+@pytest.mark.parametrize(
+    ("words", "language"),
+    [
+        ([], "auto"),
+        (["ls", "."], "auto"),
+        (["--lang", "zh", "ls"], "zh"),
+        (["ls", "--lang=zh"], "zh"),
+        (["--lang", "zh", "ls", "--lang", "en"], "en"),
+        (["ls", "--lang"], "auto"),
+        (["--lang", "xx"], "auto"),
+        (["--language", "zh"], "auto"),
+    ],
+)
+def test_the_language_is_found_before_the_words_are_parsed(words: list[str], language: str) -> None:
+    assert asked_language(words) == language
+
+
+@pytest.mark.parametrize("words", [["--lang", "zh", "ls", "-h"], ["ls", "--lang=zh", "--help"]])
+def test_help_is_chinese_where_it_is_asked_for(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(words)
+    text = capsys.readouterr().out
+    assert text.startswith("用法：npudump ls [-h] ")
+    assert "按执行顺序列出 dump 中的张量" in text
+    assert "options" not in text
+    assert max(map(width, text.splitlines())) <= 60
+    assert is_english()
+
+
+def test_help_is_chinese_where_the_locale_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    for words, start in (["--help"], "用法："), (["--lang", "en", "--help"], "usage: "):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert capsys.readouterr().out.startswith(start)
+
+
+def test_a_wrong_call_is_told_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, error in (
+        (["--lang", "zh", "compare", "a"], "npudump compare：错误：缺少必需的参数：ACTUAL"),
+        (["--lang", "zh", "ls", "a", "b"], "npudump：错误：无法识别的参数：b"),
+        (["ls", "--lang", "zh", "a", "--json"], "npudump ls：错误：参数 --json：需要一个参数"),
+    ):
+        with pytest.raises(SystemExit, match=r"^2$"):
+            main(words)
+        assert capsys.readouterr().err.splitlines()[-1] == error
+
+
+def test_a_language_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["--lang", "fr", "ls", "."])
+    assert "argument --lang: expected auto, en, zh" in capsys.readouterr().err
+
+
+def test_an_abbreviated_option_has_the_work_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "run", lambda _: 0 if is_english() else 1)
+    assert [main(words) for words in (["ls", "."], ["--lan", "zh", "ls", "."])] == [0, 1]
+
+
+def test_argparse_has_its_own_words_back() -> None:
+    before = vars(argparse)["_"], vars(argparse)["ngettext"]
+    with pytest.raises(SystemExit):
+        main(["--lang", "zh", "--help"])
+    assert (vars(argparse)["_"], vars(argparse)["ngettext"]) == before
+
+
+def test_a_stream_that_has_no_chinese_gets_escapes() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), "ascii", write_through=True)
+    with speaking("zh"):
+        SpokenParser(prog="x", description="positional arguments").print_help(stream)
+    stream.seek(0)
+    assert "\\u4f4d\\u7f6e" in stream.read()
