@@ -8,5 +8,5 @@ equal, ``expected`` its values; ``comparison`` judges them by ``tolerances``. ``
 ``suspects`` are operators recomputed alone, each as a ``single_operator`` (a ``piece`` of the model) from
 what the dump has of their inputs, ``dumped_operators``; ``operator_alone`` judges them.
 ``called_operators`` are those that torch called, recomputed on the CPU from what it gave them;
-``call_alone`` judges these.
+``call_alone`` judges these, and ``call_archive`` keeps those it convicts.
 """

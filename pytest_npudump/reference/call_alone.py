@@ -109,6 +109,26 @@ def judge_call(
         return Alone(UNKNOWN, why=str(error))
 
 
+def allowed_off(
+    call: Call, place: int, dtype: str, *, wide: str = "float32", plain: bool = False
+) -> float | None:
+    """Return beyond which relative L2 distance a call is convicted; None where all values have to be equal.
+
+    Args:
+        call: as for :func:`judge_call`, as is all that follows.
+        place: among its results.
+        dtype: of the result on the device.
+        wide: in which the CPU computes.
+        plain: whether float32 operands are taken as they are.
+
+    Raises:
+        NotRecomputedError: the CPU cannot compute it, or no bounds are known.
+    """
+    result = _Result(call, place, dtype, wide)
+    expected = result.read(Reading(wide))
+    return None if expected.dtype.kind in "iub" else _bounds(result, expected, plain=plain)[0].most
+
+
 @dataclass(frozen=True, slots=True)
 class _Result:
     """One result of a call, as :func:`judge_call` takes it."""
@@ -141,16 +161,7 @@ class _Result:
 
 def _of_floats(result: _Result, output: Array, expected: Array, *, plain: bool) -> Alone:
     dtype = result.dtype
-    if dtype not in HEALTHY or expected.dtype.kind != "f":
-        return Alone(UNKNOWN, why=f"how far a healthy operator is off in {dtype} is not known")
-    noise = _noise(result, expected)
-    if noise > _MOST_NOISE:
-        return Alone(UNKNOWN, why="a unit in the last place of its arguments makes another result of it")
-    kind = "MatMul" if result.operator in MATRIX else ""
-    bounds = healthy(kind, dtype, noise, plain=plain and dtype == "float32")
-    assert bounds is not None  # noqa: S101 - the type has some
-    native = _native_distance(result, expected)
-    bounds = _with_inner_rounding(dtype, native, bounds)
+    bounds, native = _bounds(result, expected, plain=plain)
     largest = largest_of(dtype)
     apart = min(
         distance(_at_the_limit(one, form, largest, bounds.most), form, largest)
@@ -160,6 +171,25 @@ def _of_floats(result: _Result, output: Array, expected: Array, *, plain: bool) 
     if alone.verdict == CONVICTED and (why := _why_not_wrong(result, expected, apart, native)):
         return replace(alone, verdict=UNKNOWN, why=why)
     return alone
+
+
+def _bounds(result: _Result, expected: Array, *, plain: bool) -> tuple[Healthy, float]:
+    """Return how far a healthy device may be off, and how far the CPU's kernel of its type is.
+
+    Raises:
+        NotRecomputedError: that is not known, or as good as anything.
+    """
+    dtype = result.dtype
+    if dtype not in HEALTHY or expected.dtype.kind != "f":
+        raise NotRecomputedError(f"how far a healthy operator is off in {dtype} is not known")
+    noise = _noise(result, expected)
+    if noise > _MOST_NOISE:
+        raise NotRecomputedError("a unit in the last place of its arguments makes another result of it")
+    kind = "MatMul" if result.operator in MATRIX else ""
+    bounds = healthy(kind, dtype, noise, plain=plain and dtype == "float32")
+    assert bounds is not None  # noqa: S101 - the type has some
+    native = _native_distance(result, expected)
+    return _with_inner_rounding(dtype, native, bounds), native
 
 
 def _why_not_wrong(result: _Result, expected: Array, apart: float, native: float) -> str:

@@ -6,21 +6,28 @@ many tensors of that operator have these bytes as calls gave them, so that their
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.reference.call_alone import judge_call
 from pytest_npudump.reference.dumped_operators import NotAtHandError, host_of
-from pytest_npudump.reference.operator_alone import UNKNOWN, Alone
+from pytest_npudump.reference.operator_alone import CONVICTED, UNKNOWN, Alone
 from pytest_npudump.reference.suspects import Isolated
 from pytest_npudump.runtime.aten.call_copies import digest_of
+from pytest_npudump.runtime.aten.call_files import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import numpy as np
+
     from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.reference.call_archive import CallArchive
     from pytest_npudump.runtime.aten.call_copies import Kept, KeptCall
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +38,13 @@ class CallBench:
         kept: the calls of the run.
         wide: type in which the CPU computes, ``float32`` or ``float64``.
         hf32: kinds of operators that may take float32 operands as HF32, ``matmul`` and ``conv``.
+        archive: where calls go that are convicted; None for nowhere.
     """
 
     kept: Kept
     wide: str = "float32"
     hf32: frozenset[str] = frozenset({"matmul", "conv"})
+    archive: CallArchive | None = None
 
     def isolate(
         self,
@@ -58,17 +67,21 @@ class CallBench:
         return tuple(found)
 
     def _isolated(self, key: TensorKey, records: Sequence[TensorRecord]) -> Isolated:
-        call: KeptCall | None = None
+        name, saved = "", None
         try:
             record = next((one for one in records if one.key.sanitised == key.sanitised), None)
             if record is None:
                 raise NotAtHandError("the second run has no such tensor")
-            digest = digest_of(host_of(record, 0))
-            call = self._call_of(record, digest, records)
-            alone = self._judged(call, record, digest)
+            output = host_of(record, 0)
+            call = self._call_of(record, digest_of(output), records)
+            name = call.name
+            place, alone = self._judged(call, record.dtype, output)
+            if alone.verdict == CONVICTED and self.archive is not None:
+                judged = self._told(call, place, record.dtype, alone)
+                saved = self.archive.save(call, judged, output)
         except NpudumpError as error:
             alone = Alone(UNKNOWN, why=str(error))
-        return Isolated(key, "", "", own=False, alone=alone, call=call.name if call is not None else "")
+        return Isolated(key, "", "", own=False, alone=alone, call=name, saved=saved)
 
     def _call_of(self, record: TensorRecord, digest: str, records: Sequence[TensorRecord]) -> KeptCall:
         layer = record.key.layer
@@ -96,19 +109,24 @@ class CallBench:
         )
         return dict.fromkeys(replace(one.key, slot=0) for one in alike)
 
-    def _judged(self, call: KeptCall, record: TensorRecord, digest: str) -> Alone:
+    def _judged(self, call: KeptCall, dtype: str, output: Array) -> tuple[int, Alone]:
+        """Return a place among the results of a call, and the verdict on what it gave there."""
         if call.why_not:
             raise NotAtHandError(call.why_not)
-        output = host_of(record, 0)
-        kind = "conv" if "conv" in call.operator else "matmul"
+        digest = digest_of(output)
         places = [given.place for given in call.results if given.digest == digest]
-        found = [
-            judge_call(call, place, record.dtype, output, wide=self.wide, plain=kind not in self.hf32)
-            for place in places
-        ]
+        plain = self._is_plain(call)
+        found = [judge_call(call, place, dtype, output, wide=self.wide, plain=plain) for place in places]
         if len({alone.verdict for alone in found}) > 1:
             raise NotAtHandError(f"{call.name} gave these values {len(found)} times, not all of them rightly")
-        return found[0]
+        return places[0], found[0]
+
+    def _is_plain(self, call: KeptCall) -> bool:
+        return ("conv" if "conv" in call.operator else "matmul") not in self.hf32
+
+    def _told(self, call: KeptCall, place: int, dtype: str, alone: Alone) -> Judged:
+        apart, allowed = (one if math.isfinite(one) else None for one in (alone.apart, alone.allowed))
+        return Judged(place, dtype, self.wide, self._is_plain(call), apart, allowed, alone.why)
 
 
 def _is_like(other: TensorRecord, record: TensorRecord) -> bool:

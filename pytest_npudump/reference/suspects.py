@@ -17,6 +17,7 @@ from pytest_npudump.reference.single_operator import SingleOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.reference.dumped_operators import DumpedOperator
@@ -39,6 +40,7 @@ class Isolated:
         converted: whether it lies beside what ran, which was made of it as far as is known.
         alone: the verdict.
         call: the call of ATen that gave it, as ``aten.add.Tensor``; "" where that is not known.
+        saved: folder of that call's files, where it is convicted; None where there is none.
     """
 
     key: TensorKey
@@ -48,6 +50,7 @@ class Isolated:
     alone: Alone
     converted: bool = False
     call: str = ""
+    saved: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; what was not measured, or is infinite, is null."""
@@ -62,6 +65,7 @@ class Isolated:
             "why": self.alone.why or None,
             "model": self.model or None,
             "call": self.call or None,
+            "saved": str(self.saved) if self.saved is not None else None,
             "own_model": self.own,
             "converted": self.converted,
         }

@@ -83,7 +83,8 @@ def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
 def _hand_over(result: Result, details: ReportFiles) -> list[str]:
     """Return how to hand over an operator that is wrong by itself."""
     isolated = result.escalation.isolated if result.escalation is not None else ()
-    if details.problem or all(one.alone.verdict != CONVICTED for one in isolated):
+    convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
+    if details.problem or not any(one.saved is not None or not one.call for one in convicted):
         return []
     return [_("hand over:  npudump repro {parent} -o DIR").format(parent=shown(details.text.parent))]
 

@@ -4,5 +4,6 @@
 against. ``written_files`` are the folder, with the words of ``test_file`` and ``readme``; ``golden_excerpt``
 is the golden's say, ``model_piece`` a part of the model, ``drawn`` are values in place of private ones.
 ``trial`` runs the test, ``reduction`` looks for the smallest piece of a model that still fails; ``make`` is
-all of it in order.
+all of it in order. A call of torch has a ``call_folder`` instead, with the words of ``call_readme`` and
+``call_script``, a program that needs nothing of this package.
 """

@@ -36,6 +36,7 @@ class Failure:
         reference: the test's ONNX model; None without one.
         reference_map: its mapping file.
         bounds: ``same``, ``other`` or ``hf32``; "" where it is not known.
+        call: folder of the call of torch that gave the tensor and is convicted; None where there is none.
     """
 
     report: Path
@@ -51,6 +52,7 @@ class Failure:
     reference: Path | None
     reference_map: Path | None
     bounds: str
+    call: Path | None
 
 
 def read_failure(path: Path, layer: str = "") -> Failure:
@@ -91,6 +93,7 @@ def read_failure(path: Path, layer: str = "") -> Failure:
         reference=_path(origin["reference"]),
         reference_map=_path(origin["reference_map"]),
         bounds=(data.get("numerics") or {}).get("bounds", ""),
+        call=next((_path(one["saved"]) for one in escalation["isolated"] if one["key"] == str(key)), None),
     )
 
 

@@ -14,15 +14,15 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.reproduction.drawn import draw
 from pytest_npudump.reproduction.model_piece import cut_piece
 from pytest_npudump.reproduction.operands import GOLDEN, read_operands
-from pytest_npudump.reproduction.test_file import FILE
-from pytest_npudump.reproduction.trial import Trial, run_trial
-from pytest_npudump.reproduction.written_files import Reproduction, golden_of, write_folder
+from pytest_npudump.reproduction.written_files import Reproduction, golden_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_npudump.reproduction.call_folder import CallReproduction
     from pytest_npudump.reproduction.failure import Failure
     from pytest_npudump.reproduction.operands import Models
+    from pytest_npudump.reproduction.trial import Trial
 
 _KEPT_WEIGHTS = ("The weights are those of the models: that they differ may be the fault.",)
 
@@ -32,11 +32,11 @@ class Made:
     """A reproduction that was written.
 
     Attributes:
-        reproduction: what is in the folder.
+        reproduction: what is in the folder: a model, or a call of torch.
         trial: what became of its test; None where it was not run.
     """
 
-    reproduction: Reproduction
+    reproduction: Reproduction | CallReproduction
     trial: Trial | None
 
 
@@ -88,9 +88,14 @@ def of_operator(failure: Failure, models: Models, *, drawn: bool = False) -> Rep
 
 
 def write_and_try(
-    folder: Path, reproduction: Reproduction, *, runs: bool, runtime: str = "", must_fail: bool = False
+    folder: Path,
+    reproduction: Reproduction | CallReproduction,
+    *,
+    runs: bool,
+    runtime: str = "",
+    must_fail: bool = False,
 ) -> Made:
-    """Write a reproduction, and run its test.
+    """Write a reproduction, and run its test, or its script.
 
     Args:
         folder: where to; it must not exist, or be empty. It appears whole or not at all.
@@ -104,8 +109,8 @@ def write_and_try(
         OSError: it cannot be written.
     """
     with staged(folder) as stage:
-        write_folder(stage, reproduction)
-        trial = run_trial(stage, FILE, runtime) if runs else None
+        reproduction.write(stage)
+        trial = reproduction.run(stage, runtime) if runs else None
         if not must_fail or (trial is not None and trial.fails):
             _publish(stage, folder)
     return Made(reproduction, trial)

@@ -11,12 +11,14 @@ from pytest_npudump.golden.origin import installed
 from pytest_npudump.reproduction.operands import GOLDEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     import numpy as np
 
     from pytest_npudump.reproduction.written_files import Reproduction
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 FILE = "README.md"
 
@@ -50,14 +52,14 @@ def readme_text(made: Reproduction) -> str:
 
 def _head(made: Reproduction) -> Iterator[str]:
     several = f"{len(made.layers)} operators, of which the last is {made.key.layer}"
-    yield f"# {_code(several if len(made.layers) > 1 else made.key.layer)} by itself"
+    yield f"# {code(several if len(made.layers) > 1 else made.key.layer)} by itself"
     given = "the inputs that it had"
     if made.computed:
         given = "the inputs that onnxruntime computes for it"
     elif made.drawn:
         given = "drawn inputs with the statistics of those that it had"
-    test = _code(made.failure.test)
-    yield f"\nOf {_code(made.origin)}, on {given} in {test}. `test_repro.py` fails as that test did.\n"
+    test = code(made.failure.test)
+    yield f"\nOf {code(made.origin)}, on {given} in {test}. `test_repro.py` fails as that test did.\n"
     soc = made.failure.producer.get("soc", "") if made.failure.runtime != "emulator" else ""
     yield _COMMANDS.format(name=made.name, soc=soc or "SOC")
 
@@ -65,8 +67,8 @@ def _head(made: Reproduction) -> Iterator[str]:
 def _findings(made: Reproduction) -> Iterator[str]:
     yield "## What fails\n"
     if made.failure.reasons:
-        yield f"In {_code(made.failure.test)}, {_code(str(made.key))} was not what it is to be:\n"
-        yield from (f"* {_code(reason)}" for reason in made.failure.reasons)
+        yield f"In {code(made.failure.test)}, {code(str(made.key))} was not what it is to be:\n"
+        yield from (f"* {code(reason)}" for reason in made.failure.reasons)
         yield ""
     by_golden = made.criterion == GOLDEN
     against = f"onnxruntime on the CPU, which runs `{made.reference_file}`"
@@ -77,15 +79,20 @@ def _findings(made: Reproduction) -> Iterator[str]:
         yield f"On the device {made.alone.why or measured}."
     yield from made.remarks
     yield ""
-    columns = {f"the device's {_code(name)}": array for name, array in made.got.items()}
-    columns |= {f"onnxruntime's {_code(name)}": array for name, array in made.expected.items()}
+    columns = {f"the device's {code(name)}": array for name, array in made.got.items()}
+    columns |= {f"onnxruntime's {code(name)}": array for name, array in made.expected.items()}
+    yield from statistics_table(columns)
+
+
+def statistics_table(columns: Mapping[str, Array]) -> Iterator[str]:
+    """Yield a table of the statistics of arrays, by what each is called."""
     yield f"| | {' | '.join(_COLUMNS)} |"
     yield f"|---{'|---' * len(_COLUMNS)}|"
     yield from (f"| {title} | {' | '.join(_statistics(array))} |" for title, array in columns.items())
     yield ""
 
 
-def _statistics(array: np.ndarray[Any, np.dtype[Any]]) -> Iterator[str]:
+def _statistics(array: Array) -> Iterator[str]:
     stats = tensor_stats(array)
     for name in _COLUMNS:
         value = getattr(stats, name)
@@ -94,7 +101,7 @@ def _statistics(array: np.ndarray[Any, np.dtype[Any]]) -> Iterator[str]:
 
 def _files(made: Reproduction) -> Iterator[str]:
     yield "## Files\n"
-    yield f"* `{made.name}.onnx`: {', '.join(map(_code, made.layers))}, with the weights"
+    yield f"* `{made.name}.onnx`: {', '.join(map(code, made.layers))}, with the weights"
     if made.reference is not None:
         yield f"* `{made.reference_file}`: the same of the model that says what is right"
     yield "* `inputs.npz`: what it is run on, `input_0` and so on in the order of the model's inputs"
@@ -104,17 +111,23 @@ def _files(made: Reproduction) -> Iterator[str]:
 
 
 def _versions(made: Reproduction) -> Iterator[str]:
+    golden = made.golden.producer if made.golden is not None else {}
+    return versions_table(made.failure.producer, golden, _PACKAGES)
+
+
+def versions_table(
+    failing: Mapping[str, str], golden: Mapping[str, str], packages: Iterable[str]
+) -> Iterator[str]:
+    """Yield a section with the facts of the failing run, of its golden, and of this machine's packages."""
     yield "## Versions\n"
     yield "| | | |\n|---|---|---|"
-    golden = made.golden.producer if made.golden is not None else {}
     here = {"pytest-npudump": __version__, "Python": platform.python_version()}
-    here |= dict(pair for package in _PACKAGES for pair in installed(package).items())
-    columns = (("the failing run", made.failure.producer), ("its golden", golden), ("this folder", here))
-    for who, facts in columns:
-        yield from (f"| {who} | {name} | {_code(str(value))} |" for name, value in facts.items())
+    here |= dict(pair for package in packages for pair in installed(package).items())
+    for who, facts in (("the failing run", failing), ("its golden", golden), ("this folder", here)):
+        yield from (f"| {who} | {name} | {code(str(value))} |" for name, value in facts.items())
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Return text as code, whatever a layer is called: nothing in it is Markdown."""
     plain = "".join(letter if letter.isprintable() else "?" for letter in text).replace("|", "\\|")
     longest = max(map(len, "".join(c if c == "`" else " " for c in plain).split()), default=0)

@@ -22,9 +22,7 @@ from pytest_npudump.errors import RequestError
 from pytest_npudump.reference.piece import constants_of
 from pytest_npudump.reproduction.model_piece import cut_piece
 from pytest_npudump.reproduction.operands import REFERENCE, read_tensors
-from pytest_npudump.reproduction.test_file import FILE
-from pytest_npudump.reproduction.trial import run_trial
-from pytest_npudump.reproduction.written_files import Reproduction, write_folder
+from pytest_npudump.reproduction.written_files import Reproduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -148,8 +146,9 @@ class _Search:
 
     def _trial(self, nodes: Sequence[Node]) -> Trial:
         with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
-            write_folder(Path(folder), self._reproduction(nodes))
-            trial = run_trial(Path(folder), FILE, self._runtime)
+            piece = self._reproduction(nodes)
+            piece.write(Path(folder))
+            trial = piece.run(Path(folder), self._runtime)
         self._trials += 1
         if self._report is not None:
             self._report(self._trials, max(self._trials, len(self._nodes).bit_length() + 4))

@@ -41,28 +41,53 @@ def run_trial(folder: Path, test: str, runtime: str = "") -> Trial:
         runtime: as in ``--npudump-runtime``; "" for what is found.
     """
     with tempfile.TemporaryDirectory(prefix="npudump-") as dumps:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
+        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
         command += [f"--npudump-dump-dir={dumps}", "--npudump-keep-dumps=failed", test]
         command += [f"--npudump-runtime={runtime}"] if runtime else []
-        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-        done = subprocess.run(  # noqa: S603 - pytest, of this interpreter
-            command,
-            cwd=folder,
-            env=environment,
-            check=False,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-        )
+        done = _run(folder, command)
         reports = [*Path(dumps).glob("*/report.json")]
         report: dict[str, Any] = json.loads(reports[0].read_text(encoding="utf-8")) if reports else {}
     if done.returncode == 0:
         return Trial(fails=False)
     if done.returncode == 1 and report.get("status") == _FAILED:
         return Trial(fails=True, first=_first(report))
+    return Trial(fails=False, error=_last_words(done) or f"pytest ended with {done.returncode}")
+
+
+def run_script(folder: Path, script: str, runtime: str, *, fails: str) -> Trial:
+    """Run the script of a call and say what became of it.
+
+    Args:
+        folder: of the reproduction.
+        script: the file.
+        runtime: ``torch_npu``, or "" for what is found.
+        fails: what it prints where the call is wrong.
+    """
+    done = _run(folder, [script, *(["--device=npu"] if runtime else [])])
+    if done.returncode == 0:
+        return Trial(fails=False)
+    if done.returncode == 1 and fails in done.stdout:
+        return Trial(fails=True)
+    return Trial(fails=False, error=_last_words(done) or f"{script} ended with {done.returncode}")
+
+
+def _run(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return subprocess.run(  # noqa: S603 - pytest or a script of ours, of this interpreter
+        [sys.executable, *command],
+        cwd=folder,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return Trial(fails=False, error="\n".join(lines[-_LAST:]) or f"pytest ended with {done.returncode}")
+    return "\n".join(lines[-_LAST:])
 
 
 def _first(report: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from pytest_npudump.golden.path import golden_path
 from pytest_npudump.reproduction import readme, test_file
 from pytest_npudump.reproduction.golden_excerpt import excerpt_of
 from pytest_npudump.reproduction.operands import GOLDEN
+from pytest_npudump.reproduction.trial import run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.reference.operator_alone import Alone
     from pytest_npudump.reproduction.failure import Failure
+    from pytest_npudump.reproduction.trial import Trial
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -76,6 +78,27 @@ class Reproduction:
         """The name of the model that says what is right."""
         return f"{self.name}.onnx" if self.reference is None else f"{self.name}.reference.onnx"
 
+    @property
+    def command(self) -> str:
+        """What runs it in its folder."""
+        return "pytest"
+
+    def write(self, folder: Path) -> None:
+        """Write it into an empty folder.
+
+        Raises:
+            GoldenError: the golden cannot be written.
+            OSError: a file cannot be written.
+        """
+        for name, content in _files(self):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def run(self, folder: Path, runtime: str) -> Trial:
+        """Run its test where it was written, on a runtime as in ``--npudump-runtime``."""
+        return run_trial(folder, test_file.FILE, runtime)
+
 
 def golden_of(path: Path, key: TensorKey) -> Golden:
     """Return the golden that a reproduction has in a folder; its path is relative to that.
@@ -84,19 +107,6 @@ def golden_of(path: Path, key: TensorKey) -> Golden:
         NpudumpError: the golden cannot be read, or has no such tensor.
     """
     return excerpt_of(path, key, test_file.NODEID, _GOLDEN)
-
-
-def write_folder(folder: Path, made: Reproduction) -> None:
-    """Write a reproduction into an empty folder.
-
-    Raises:
-        GoldenError: the golden cannot be written.
-        OSError: a file cannot be written.
-    """
-    for name, content in _files(made):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def _files(made: Reproduction) -> Iterator[tuple[str, bytes]]:

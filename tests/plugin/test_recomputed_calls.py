@@ -12,7 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+
+from pytest_npudump.cli import main
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -73,16 +76,27 @@ class Block:
         assert done.returncode == bool(faults), done.stdout + done.stderr
         return done.stdout
 
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._project.path
+
+    def report(self) -> Path:
+        """Return the last run's."""
+        return max(self.path.glob("dumps/*/report.json"), key=lambda path: path.stat().st_mtime)
+
+    def isolated(self) -> Any:
+        """Return what the last report says of each output that was judged."""
+        return json.loads(self.report().read_text(encoding="utf-8"))["escalation"]["isolated"]
+
     def verdicts(self) -> dict[str, tuple[str, str]]:
         """Return verdict and call of each output that was judged, by the last report."""
-        reports = sorted(
-            self._project.path.glob("dumps/*/report.json"), key=lambda path: path.stat().st_mtime
-        )
-        found: Any = json.loads(reports[-1].read_text(encoding="utf-8"))["escalation"]["isolated"]
-        return {one["key"]: (one["verdict"], one["call"]) for one in found}
+        return {one["key"]: (one["verdict"], one["call"]) for one in self.isolated()}
 
 
-def test_wrong_kernels_are_convicted_and_right_ones_acquitted(block: Block) -> None:
+def test_wrong_kernels_are_convicted_and_handed_over_and_right_ones_acquitted(
+    block: Block, tmp_path: Path
+) -> None:
     block.run("--npudump-update-golden")
     shown = block.run(faults="relu mul_.Tensor")
     assert block.verdicts() == {
@@ -97,6 +111,15 @@ def test_wrong_kernels_are_convicted_and_right_ones_acquitted(block: Block) -> N
         "from the same inputs: 0.001 off (relative L2), and a healthy operator no more than 4.8e-06; "
         "a kernel that this call ran did it" in shown
     )
+    report = block.report()
+    assert f"hand over:  npudump repro {report.parent.relative_to(block.path)} -o DIR" in shown
+    saved = [one["saved"] for one in block.isolated() if one["verdict"] == "convicted"]
+    assert [path.name for path in sorted(report.parent.glob("run2/calls/*"))] == ["0", "1", "2"]
+    assert {*map(Path, saved)} == {*report.parent.glob("run2/calls/*")}
+    assert {one["saved"] for one in block.isolated() if one["verdict"] != "convicted"} == {None}
+    assert main(["repro", str(report), "-o", str(tmp_path / "made"), "--no-run"]) == 0
+    with np.load(tmp_path / "made" / "outputs.npz") as outputs:
+        np.testing.assert_allclose(outputs["device"], outputs["cpu"] * 1.001, rtol=1e-6)
 
 
 def test_a_matrix_unit_that_may_take_hf32_is_not_convicted_within_that(block: Block) -> None:

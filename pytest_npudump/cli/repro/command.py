@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.errors import RequestError
+from pytest_npudump.reproduction.call_folder import CPU, of_call
 from pytest_npudump.reproduction.failure import read_failure
 from pytest_npudump.reproduction.make import of_operator, write_and_try
 from pytest_npudump.reproduction.operands import models_of
@@ -17,21 +18,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pytest_npudump.reproduction.call_folder import CallReproduction
+    from pytest_npudump.reproduction.failure import Failure
     from pytest_npudump.reproduction.make import Made
+    from pytest_npudump.reproduction.written_files import Reproduction
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make it; 0 where its test fails or was not to run, 1 where it passes, 2 where it cannot run."""
     _check(arguments)
     failure = read_failure(arguments.report, arguments.layer)
-    models = models_of(failure, arguments.model)
     found: Reduction | None = None
-    if arguments.reduce:
+    if failure.call is not None and arguments.model is None:
+        _check_call(arguments, failure)
+        reproduction: Reproduction | CallReproduction = of_call(failure, drawn=arguments.synthetic)
+    elif arguments.reduce:
+        models = models_of(failure, arguments.model)
         with progress("looking for the smallest piece that fails") as report:
             found = reduced(failure, models, arguments.inputs, arguments.runtime, report)
         reproduction = found.reproduction
     else:
-        reproduction = of_operator(failure, models, drawn=arguments.synthetic)
+        reproduction = of_operator(failure, models_of(failure, arguments.model), drawn=arguments.synthetic)
     made = write_and_try(
         arguments.output,
         reproduction,
@@ -61,6 +68,17 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
+def _check_call(arguments: argparse.Namespace, failure: Failure) -> None:
+    """Refuse what a call of torch cannot be."""
+    if arguments.reduce:
+        raise RequestError(f"--reduce: {failure.key} is of a call of torch, which is one operator already")
+    if arguments.runtime not in ("", "auto", "torch_npu"):
+        raise RequestError(
+            f"--runtime={arguments.runtime}: {failure.key} is of a call of torch: torch_npu runs it, or "
+            f"without --runtime the CPU where there is no NPU"
+        )
+
+
 def _lines(folder: Path, made: Made, found: Reduction | None) -> Iterator[str]:
     reproduction, trial = made.reproduction, made.trial
     layers = reproduction.layers
@@ -69,9 +87,10 @@ def _lines(folder: Path, made: Made, found: Reduction | None) -> Iterator[str]:
         yield f"smallest piece: {what}, of {found.operators} that {reproduction.key.layer} follows from"
         yield from (f"checked: {line}" for line in found.checks)
     if trial is None:
-        yield f"{what}: written to {folder}, not run: cd {folder} && pytest"
+        yield f"{what}: written to {folder}, not run: cd {folder} && {reproduction.command}"
     elif trial.fails:
-        yield f"{what}: fails by itself, held against its {reproduction.criterion}: cd {folder} && pytest"
+        against = "the CPU" if reproduction.criterion == CPU else f"its {reproduction.criterion}"
+        yield f"{what}: fails by itself, held against {against}: cd {folder} && {reproduction.command}"
 
 
 def _ended(arguments: argparse.Namespace, made: Made) -> int:

@@ -104,8 +104,10 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
     findings, notes = with_reference(case, first, findings, second.records)
     at_hand = with_graph_inputs(second.records.values(), plan.layers, dump)
     isolated, told = isolate_suspects(case, first, plan.suspects, at_hand)
-    isolated = decided(isolated, isolate_calls(case, first, plan.suspects, [*second.records.values()]))
-    notes += told
+    records = [*second.records.values()]
+    calls, unsaved = isolate_calls(case, first, plan.suspects, records, attempt.directory)
+    isolated = decided(isolated, calls)
+    notes += told + unsaved
     layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
     drawing = drawing_alike(case, first.dump) if first.dump is not None else ()
     return Escalation(

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.tree.eager import is_eager
+from pytest_npudump.reference.call_archive import CallArchive
 from pytest_npudump.reference.called_operators import CallBench
 from pytest_npudump.reference.operator_alone import UNKNOWN
 from pytest_npudump.regression.second_run.by_reference import failing_keys
@@ -14,6 +15,7 @@ from pytest_npudump.runtime.base import CallKeepingRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.reference.suspects import Isolated
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.second_run.run_plan import Plan
 
 _OFF = "off"
+_CALLS = "calls"
 _MOST = 8
 """Outputs that are judged by their calls, at most: each call is computed several times."""
 
@@ -63,8 +66,8 @@ def _extremes(record: TensorRecord) -> tuple[float, float] | None:
 
 
 def isolate_calls(
-    case: Case, first: FirstRun, suspects: Sequence[TensorKey], records: Sequence[TensorRecord]
-) -> tuple[Isolated, ...]:
+    case: Case, first: FirstRun, suspects: Sequence[TensorKey], records: Sequence[TensorRecord], folder: Path
+) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
     """Judge the outputs of calls of torch that :func:`keep_suspected` had kept, by these on the CPU.
 
     Args:
@@ -72,16 +75,21 @@ def isolate_calls(
         first: its first run.
         suspects: the outputs under suspicion.
         records: the second run's tensors, in execution order.
+        folder: of the second run, in which the calls that are convicted are saved.
+
+    Returns:
+        The verdicts, and notes on calls that could not be saved.
     """
     if not isinstance(case.runtime, CallKeepingRuntime) or case.settings.recompute == _OFF:
-        return ()
+        return (), ()
     hf32 = case.runtime.producer().get("hf32")
     allowed = frozenset(hf32.split("+")) if hf32 is not None else frozenset({"matmul", "conv"})
-    bench = CallBench(case.runtime.kept_calls(), case.settings.recompute, allowed)
+    archive = CallArchive(folder / _CALLS, case.settings.dump_limit)
+    bench = CallBench(case.runtime.kept_calls(), case.settings.recompute, allowed, archive)
     told = case.steps_of("recomputing calls on the CPU")
     found = bench.isolate(_calls_among(first, suspects), records, told)
     case.runtime.keep_calls((), 0)
-    return found
+    return found, tuple(archive.notes)
 
 
 def decided(by_model: Sequence[Isolated], by_call: Sequence[Isolated]) -> tuple[Isolated, ...]:

@@ -59,13 +59,15 @@ class KeptCall:
         name: as torch prints it, ``aten.add.Tensor``.
         results: those of its results that may be wanted.
         why_not: why it cannot be recomputed; "" where it can.
+        function: torch's operator.
+        given: what it was given; None where it cannot be recomputed.
     """
 
     name: str
     results: tuple[Given, ...]
     why_not: str = ""
-    _function: Any = None
-    _given: HostCopy | None = None
+    function: Any = None
+    given: HostCopy | None = None
 
     @property
     def operator(self) -> str:
@@ -82,13 +84,13 @@ class KeptCall:
         Raises:
             NotRecomputedError: it cannot be computed there.
         """
-        if self._given is None:
+        if self.given is None:
             raise NotRecomputedError(self.why_not)
-        return recompute(self._function, self._given, reading)
+        return recompute(self.function, self.given, reading)
 
     def floats(self) -> list[Array]:
         """Return the floating-point memory it was given, as flat arrays."""
-        memory = self._given.memory.values() if self._given is not None else ()
+        memory = self.given.memory.values() if self.given is not None else ()
         return [array_of(flat) for flat in memory if flat.is_floating_point()]
 
 

@@ -27,8 +27,15 @@ class NotCopiedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
-    """A tensor as a piece of memory: which, and its sizes, strides and offset in elements there."""
+class View:
+    """A tensor as a piece of memory.
+
+    Attributes:
+        memory: which: its address, and the name of its type.
+        sizes: in elements, as are the following.
+        strides: between the elements of an axis.
+        offset: of the first element.
+    """
 
     memory: tuple[int, str]
     sizes: tuple[int, ...]
@@ -65,7 +72,7 @@ class HostCopy:
         memory = {name: change(flat) for name, flat in self.memory.items()}
 
         def built(value: Any) -> Any:
-            if not isinstance(value, _View):
+            if not isinstance(value, View):
                 return plain(value)
             return memory[value.memory].as_strided(value.sizes, value.strides, value.offset)
 
@@ -108,7 +115,7 @@ def copied(arguments: Arguments, named: Named, *, why_not: Callable[[Any], str],
         if not isinstance(value, sys.modules["torch"].Tensor):
             return value
         name = _memory_of(value)
-        return _View(name, tuple(value.shape), value.stride(), value.storage_offset() - starts[name])
+        return View(name, tuple(value.shape), value.stride(), value.storage_offset() - starts[name])
 
     viewed_names = {name: mapped(value, viewed) for name, value in named.items()}
     return HostCopy(tuple(mapped(value, viewed) for value in arguments), viewed_names, memory)

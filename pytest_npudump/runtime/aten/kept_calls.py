@@ -163,7 +163,7 @@ class KeptCalls:
         return self._why_not(tensor) if self._is_there(tensor) else ""
 
     def _seen(self, function: Any, results: Sequence[Any], fitting: Sequence[int]) -> KeptCall:
-        call = KeptCall(str(function), (), _function=function)
+        call = KeptCall(str(function), (), function=function)
         try:
             arrays = [(place, array_of(on_host(results[place], self._why_not_here))) for place in fitting]
         except (NotCopiedError, RuntimeError) as error:
@@ -176,7 +176,7 @@ class KeptCalls:
             self._kept.append(replace(call, why_not=call.why_not or given))
             return
         self._left -= given.size
-        self._kept.append(replace(call, _given=given))
+        self._kept.append(replace(call, given=given))
 
 
 def _may_be(wanted: WantedOutput, array: Array) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from pytest_npudump.runtime.aten.host_copy import NotCopiedError, array_of
 from pytest_npudump.runtime.aten.operators import results_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
     from pytest_npudump.runtime.aten.host_copy import HostCopy
@@ -52,15 +55,30 @@ def recompute(function: Any, given: HostCopy, reading: Reading) -> list[Array | 
     Raises:
         NotRecomputedError: the CPU has no such operator for these arguments.
     """
+    with _computing(function):
+        arguments, named, returned = computed(function, given, reading)
+        return [_array(tensor) for tensor in results_of(function, arguments, named, returned)]
+
+
+def computed(function: Any, given: HostCopy, reading: Reading) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+    """Compute a call, and return the arguments, to which it may have written, and what it gave back.
+
+    Raises:
+        NotRecomputedError: as for :func:`recompute`.
+    """
     torch = sys.modules["torch"]
+    with _computing(function), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        change = _Change(reading)
+        arguments, named = given.rebuilt(change.memory, change.plain)
+        arguments, named = _with_numbers(function, arguments, named, reading)
+        return arguments, named, function(*arguments, **named)
+
+
+@contextmanager
+def _computing(function: Any) -> Iterator[None]:
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            change = _Change(reading)
-            arguments, named = given.rebuilt(change.memory, change.plain)
-            arguments, named = _with_numbers(function, arguments, named, reading)
-            returned = function(*arguments, **named)
-            return [_array(tensor) for tensor in results_of(function, arguments, named, returned)]
+        yield
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         words = str(error).partition("\n")[0]
         raise NotRecomputedError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from saved_calls import wrongs
 
 from pytest_npudump.reference.call_alone import judge_call
 from pytest_npudump.runtime.aten.call_copies import WantedOutput, digest_of
@@ -161,6 +162,7 @@ def case(api: str, function: Callable[[], Any]) -> Any:
             alone = judge_call(call, place, dtype, array, plain=True)
             if alone.verdict != "acquitted":
                 wrong.append(f"{call.name} {alone}")
+            wrong += wrongs(call, place, dtype, array)
             if array.dtype.kind == "f" and dtype == "float32" and array.any():
                 alone = judge_call(call, place, dtype, array * np.float32(1.001), plain=True)
                 if alone.verdict != "convicted":

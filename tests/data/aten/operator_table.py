@@ -193,7 +193,7 @@ class _Every(KeptCalls):
             return function(*given, **named)
         copy = self._copy(function, given, named)
         returned = function(*given, **named)
-        self._keep(KeptCall(str(function), (), _function=function), copy)
+        self._keep(KeptCall(str(function), (), function=function), copy)
         self.results.append([r.detach().clone() for r in results_of(function, given, named, returned)])
         return returned
 

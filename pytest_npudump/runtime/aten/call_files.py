@@ -1,0 +1,166 @@
+"""A call in files: its arrays as archives of numpy, all else of it as JSON, and nothing as pickle.
+
+``call.json`` names the operator and has its arguments, with a view into a piece of memory in place of each
+tensor; ``inputs.npz`` has the memory, flat; ``outputs.npz`` one result, as the device and as the CPU gave it.
+Types that numpy lacks are kept as integers of their width.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_npudump.errors import DumpError
+from pytest_npudump.runtime.aten.arguments_as_data import as_data, from_data
+from pytest_npudump.runtime.aten.call_copies import KeptCall
+from pytest_npudump.runtime.aten.host_copy import HostCopy, array_of
+from pytest_npudump.runtime.aten.operators import results_of, tensors_in, written_by
+from pytest_npudump.runtime.aten.recompute import Reading, computed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+CALL, INPUTS, OUTPUTS = "call.json", "inputs.npz", "outputs.npz"
+DEVICE, CPU = "device", "cpu"
+"""Names of the two arrays in :data:`OUTPUTS`."""
+
+_PLAIN = "?bhilqBHILQefdFD"
+"""Characters of numpy's own types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How one result of a call was judged.
+
+    Attributes:
+        place: among its results.
+        dtype: of the result on the device.
+        wide: ``float32`` or ``float64``, in which the CPU computed.
+        plain: whether the matrix unit is known to take float32 operands as they are.
+        apart: relative L2 distance from the CPU's; None where it was not measured, or is infinite.
+        allowed: the distance beyond which it is convicted; None where all values have to be equal.
+        why: what convicts it other than the distance; "" for none.
+    """
+
+    place: int
+    dtype: str
+    wide: str
+    plain: bool
+    apart: float | None
+    allowed: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedCall:
+    """A call that was read from files.
+
+    Attributes:
+        call: as it was kept, on the host.
+        judged: how.
+    """
+
+    call: KeptCall
+    judged: Judged
+
+
+def save_call(folder: Path, call: KeptCall, judged: Judged, output: Array) -> None:
+    """Write a call that can be recomputed.
+
+    Args:
+        folder: a new one.
+        call: with what it was given.
+        judged: which of its results, and how.
+        output: that result on the device.
+
+    Raises:
+        NotCopiedError: an argument cannot be written.
+        NotRecomputedError: the CPU does not compute it.
+        OSError: the files cannot be written.
+    """
+    assert call.given is not None  # noqa: S101 - as it can be recomputed
+    names = {memory: f"memory_{number}" for number, memory in enumerate(call.given.memory)}
+    expected, source = _on_cpu(call, judged)
+    data = {
+        "operator": call.name,
+        "arguments": as_data(call.given.arguments, names),
+        "named": {name: as_data(value, names) for name, value in call.given.named.items()},
+        "memory": {names[memory]: memory[1].rpartition(".")[2] for memory in names},
+        "result": source,
+        "judged": asdict(judged),
+    }
+    arrays = {names[memory]: array_of(flat) for memory, flat in call.given.memory.items()}
+    folder.mkdir(parents=True)
+    (folder / CALL).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_arrays(folder / INPUTS, arrays)
+    write_arrays(folder / OUTPUTS, {DEVICE: output.reshape(expected.shape), CPU: expected})
+
+
+def _on_cpu(call: KeptCall, judged: Judged) -> tuple[Array, dict[str, Any]]:
+    """Return a result on the CPU, and where it is: among the tensors returned, or among those given."""
+    assert call.given is not None  # noqa: S101 - the caller has looked
+    arguments, named, returned = computed(call.function, call.given, Reading(judged.wide))
+    results = results_of(call.function, arguments, named, returned)
+    new = len(results) - len(written_by(call.function, arguments, named))
+    of = "returned" if judged.place < new else "arguments"
+    tensors = [*tensors_in(returned if of == "returned" else (*arguments, *named.values()))]
+    result = results[judged.place]
+    at = next(number for number, tensor in enumerate(tensors) if tensor is result)
+    return array_of(result.contiguous()), {"of": of, "at": at}
+
+
+def read_call(folder: Path) -> SavedCall:
+    """Read a call that :func:`save_call` has written; torch has to have been imported.
+
+    Raises:
+        DumpError: the files are not there, or hold something else, or torch has no such operator.
+    """
+    try:
+        data = json.loads((folder / CALL).read_text(encoding="utf-8"))
+        memory = read_memory(folder / INPUTS, data["memory"])
+        keyed = {(number, data["memory"][name]): flat for number, (name, flat) in enumerate(memory.items())}
+        arguments = tuple(from_data(data["arguments"], data["memory"]))
+        named = {name: from_data(value, data["memory"]) for name, value in data["named"].items()}
+        function = sys.modules["torch"].ops
+        for part in data["operator"].split("."):
+            function = getattr(function, part)
+        call = KeptCall(data["operator"], (), "", function, HostCopy(arguments, named, keyed))
+        return SavedCall(call, Judged(**data["judged"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DumpError(f"{folder}: is no call that a second run has saved: {error}") from error
+
+
+def read_memory(path: Path, dtypes: Mapping[str, str]) -> dict[str, Any]:
+    """Return flat tensors of the host by name, in the types that are named.
+
+    Raises:
+        OSError: the archive cannot be read.
+        ValueError: it is none.
+        KeyError: it lacks one.
+    """
+    torch = sys.modules["torch"]
+    with np.load(path, allow_pickle=False) as archive:
+        return {
+            name: torch.from_numpy(archive[name]).view(getattr(torch, dtype))
+            for name, dtype in dtypes.items()
+        }
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an archive of arrays.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    np.savez(path, **{name: _storable(array) for name, array in arrays.items()})  # type: ignore[arg-type]
+
+
+def _storable(array: Array) -> Array:
+    return array if array.dtype.char in _PLAIN else array.view(f"i{array.dtype.itemsize}")
