@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +23,8 @@ from pytest_npudump.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-DATA = Path(__file__).parent / "data" / "golden"
+TESTS = Path(__file__).parent
+DATA = TESTS / "data" / "golden"
 
 # asyncio warns in each session that does not configure it, pytest-retry works in one session a process, flaky
 # takes the runs of all tests away from pytest-rerunfailures, and hypothesis is as long to import as pytest.
@@ -194,6 +197,42 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return folder / "npudump-demo", done.stdout
+
+
+@pytest.fixture(scope="session")
+def on_real_torch() -> Callable[..., Any]:
+    """Return what runs a script below ``data`` on the real torch, and returns the JSON it prints last."""
+    torch = os.environ.get("NPUDUMP_TORCHAIR", "")
+    if not torch:
+        pytest.skip("NPUDUMP_TORCHAIR names no folder with torch")
+
+    def run(script: str) -> Any:
+        paths = os.pathsep.join([torch, str(TESTS.parent)])
+        command = [sys.executable, "-W", "ignore", str(TESTS / "data" / script)]
+        environment = {**os.environ, "PYTHONPATH": paths, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def where_killed() -> Callable[..., Any]:
+    """Return what runs a script that kills work by ``data/killed.py``, and returns the JSON it prints."""
+    if not hasattr(signal, "SIGKILL"):
+        pytest.skip("nothing is killed like that here")
+
+    def run(script: str, *words: object) -> Any:
+        command = [sys.executable, "-c", script, *map(str, words)]
+        environment = {**os.environ, "PYTHONPATH": str(TESTS / "data")}
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
 
 
 @dataclass

@@ -96,6 +96,10 @@ class StatsTable:
         number = self.values.item(row, column)
         return int(number) if is_integral(self.dtypes[row], column) and number.is_integer() else number
 
+    def statistics(self, row: int) -> list[float | int | None]:
+        """Return all statistics of one tensor, each as :meth:`value` returns it."""
+        return [self.value(row, column) for column in range(len(STATISTICS))]
+
     def cells(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> list[float | int | None]:
         """Return k statistics, each as :meth:`value` returns it.
 
@@ -193,6 +197,16 @@ def layer_of(key: str) -> str:
     """Name of the layer in the text of a :class:`TensorKey`."""
     head = key.rpartition(":")[0].partition("#")[0]
     return TensorKey.parse(key).layer if "%" in head else head
+
+
+def sanitised_key(key: str) -> str:
+    """Return the text of a key with the layer's name as file names carry it, from the text of any."""
+    return str(TensorKey.parse(key).sanitised)
+
+
+def squeezed(shape: Iterable[int]) -> tuple[int, ...]:
+    """Return a shape without axes of one element, which devices add and take away."""
+    return tuple(size for size in shape if size != 1)
 
 
 def _numbers(

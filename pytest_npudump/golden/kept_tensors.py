@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import both_spellings
-from pytest_npudump.dump.table import STATISTICS
+from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors, pointed_tensors
@@ -86,17 +86,13 @@ class KeptTensors:
 
 def _fingerprint(table: StatsTable, keys: Iterable[str]) -> str:
     """Return what tells whether tensors were recorded with these statistics."""
-    rows = {_plain(key): row for row, key in enumerate(table.keys)}
+    rows = {sanitised_key(key): row for row, key in enumerate(table.keys)}
     digest = blake2b(digest_size=16)
-    for key in sorted(map(_plain, keys)):
+    for key in sorted(map(sanitised_key, keys)):
         row = rows.get(key)
-        facts = None if row is None else [table.value(row, column) for column in range(len(STATISTICS))]
+        facts = None if row is None else table.statistics(row)
         digest.update(f"{key} {facts}\n".encode())
     return digest.hexdigest()
-
-
-def _plain(key: str) -> str:
-    return str(TensorKey.parse(key).sanitised)
 
 
 def stored_tensors(
@@ -117,7 +113,7 @@ def stored_tensors(
     path = recorded_tensors(golden)
     if path is None:
         return {}
-    stored = {_plain(key): StoredTensor(path, key) for key in load_tensors(path)}
+    stored = {sanitised_key(key): StoredTensor(path, key) for key in load_tensors(path)}
     told = read_metadata(path).get(_GOLDEN)
     if told != _fingerprint(golden.table, stored) and not (foreign and told is None):
         raise other_recording(golden)

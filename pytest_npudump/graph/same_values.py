@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.table import NEEDED, STATISTICS
+from pytest_npudump.dump.table import NEEDED
 from pytest_npudump.graph.edges import UNKNOWN, Edges, Node, Port
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _nodes(feeds: Mapping[TensorKey, Mapping[int, Port]]) -> Iterator[Node]:
 
 def _told(table: StatsTable, row: int) -> tuple[object, ...]:
     """Return what a table tells of a tensor's values; () where many tensors may have the same."""
-    values = [table.value(row, column) for column in range(len(STATISTICS))]
+    values = table.statistics(row)
     if None in values[:NEEDED] or values[0] == values[1] or any(value != value for value in values):  # noqa: PLR0124 - NaN
         return ()
     digest = table.digests[row] if table.digests else ""

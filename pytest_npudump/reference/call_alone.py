@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import ml_dtypes
 import numpy as np
 
+from pytest_npudump.dump.table import squeezed
 from pytest_npudump.reference.operator_alone import (
     CONVICTED,
     HEALTHY,
@@ -98,7 +99,7 @@ def judge_call(
     result = _Result(call, place, dtype, wide)
     try:
         expected = result.read(Reading(wide))
-        if _squeezed(output.shape) != _squeezed(expected.shape):
+        if squeezed(output.shape) != squeezed(expected.shape):
             shapes = f"its shape is {list(output.shape)}, on the CPU it is {list(expected.shape)}"
             return Alone(UNKNOWN, why=shapes)
         actual = output.reshape(expected.shape)
@@ -293,7 +294,3 @@ def _of_reading(result: _Result, output: Array, reading: Reading) -> Alone | Non
 
 def _wide(array: Array) -> Array:
     return array.astype(np.float64)
-
-
-def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(size for size in shape if size != 1)

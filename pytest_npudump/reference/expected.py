@@ -20,6 +20,7 @@ from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.host import host_array, is_private
 from pytest_npudump.dump.arrays.layouts import LayoutError
 from pytest_npudump.dump.stats.tensor import tensor_stats
+from pytest_npudump.dump.table import squeezed
 from pytest_npudump.dump.values.dtypes import BY_NAME, UNKNOWN
 from pytest_npudump.errors import RequestError
 
@@ -96,7 +97,7 @@ def expect(
         return _by_statistics(record, reference, marks | {LAYOUT})
     actual = replace(record, shape=host.shape, stats=tensor_stats(host), format="")
     golden = _as(record, reference, stats=tensor_stats(reference))
-    if _squeezed(reference.shape) != _squeezed(host.shape):
+    if squeezed(reference.shape) != squeezed(host.shape):
         return Expected(golden, actual, marks=marks)
     golden = replace(golden, shape=host.shape)
     if golden.dtype != record.dtype:
@@ -169,10 +170,6 @@ def _family(dtype: str) -> str:
     return _FAMILIES.get(BY_NAME[dtype].kind, "")
 
 
-def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(dim for dim in shape if dim != 1)
-
-
 def _by_statistics(record: TensorRecord, reference: Array, marks: frozenset[str]) -> Expected:
     """Compare statistics as the device computes them, over its own layout, padding included."""
     by_acl = record.stats is not None and record.stats.digits is not None
@@ -214,9 +211,9 @@ def _same_shape(record: TensorRecord, shape: tuple[int, ...], count: int | None)
     if is_private(record):
         known = record.original_shape
         if known:
-            return _squeezed(known) == _squeezed(shape)
+            return squeezed(known) == squeezed(shape)
         return count is not None and count >= math.prod(shape)
-    return _squeezed(record.shape) == _squeezed(shape)
+    return squeezed(record.shape) == squeezed(shape)
 
 
 def _with_padding(stats: Stats, actual: Stats) -> Stats:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.dump.table import squeezed
 from pytest_npudump.reference.single_operator import largest_of, rounded_to
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def judge_alone(
         finite: whether its inputs are; devices differ in what they make of NaN and infinities.
     """
     expected = readings[0]
-    if _squeezed(output.shape) != _squeezed(expected.shape):
+    if squeezed(output.shape) != squeezed(expected.shape):
         shapes = f"its shape is {list(output.shape)}, these inputs give {list(expected.shape)}"
         return Alone(UNKNOWN, why=shapes)
     if expected.dtype.kind in "iub":
@@ -193,7 +194,3 @@ def noise_of(outputs: Mapping[str, Array], moved: Mapping[str, Array], name: str
         return 0.0
     apart = distance(there.astype(np.float64), here.astype(np.float64), math.inf)
     return apart if math.isfinite(apart) else 0.0
-
-
-def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(size for size in shape if size != 1)

@@ -106,7 +106,7 @@ def replace_file(target: Path, chunks: Iterable[Chunk]) -> None:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
+        sweep(target.parent, target)
         write_whole(target, chunks)
     except OSError as error:
         raise _unwritable(target, error) from error
@@ -127,7 +127,7 @@ def stage_file(target: Path, chunks: Iterable[Chunk], name: str) -> Path:
         GoldenError: writing failed (disk full, no permission); nothing is left of it.
     """
     try:
-        _sweep(target)
+        sweep(target.parent, target)
         return _write(target, chunks, name)
     except OSError as error:
         raise _unwritable(target, error) from error
@@ -216,12 +216,13 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _sweep(target: Path) -> None:
-    """Remove what killed writers left: of this target at once, as its lock is held; of others by age."""
-    own, before = _own_prefix(target), time.time() - STALE_SECONDS
-    for path in target.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
+def sweep(folder: Path, locked_file: Path | None = None) -> None:
+    """Remove what killed writers left: of a file whose lock is held at once, of others by age."""
+    before = time.time() - STALE_SECONDS
+    own = _own_prefix(locked_file) if locked_file is not None else None
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError):
-            if path.name.startswith(own) or path.lstat().st_mtime < before:
+            if (own is not None and path.name.startswith(own)) or path.lstat().st_mtime < before:
                 path.unlink()
 
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +25,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from sides import Side, answer_all
 
 ROOT = Path(__file__).parents[2]
 TYPES = ("float32", "bfloat16", "float16", "int8")
@@ -64,47 +63,27 @@ def write(folder: Path, name: str, content: str, nbytes: int, pairs: int) -> int
     return int(np.count_nonzero(np.abs(other - one) > RTOL * np.abs(one)))
 
 
-def work() -> None:
-    """Run the command that each line has, and answer with its seconds and what it printed."""
+def work(*command: str) -> tuple[float, str]:
+    """Run the command; its seconds and what it printed."""
     from pytest_npudump.cli import main as npudump
 
-    for line in sys.stdin:
-        sys.argv = ["npudump", *json.loads(line)]
-        out, start = StringIO(), time.process_time()
-        with redirect_stdout(out), redirect_stderr(StringIO()), suppress(SystemExit):
-            npudump()
-        sys.stdout.write(json.dumps([time.process_time() - start, out.getvalue()]) + "\n")
-        sys.stdout.flush()
+    sys.argv = ["npudump", *command]
+    out, start = StringIO(), time.process_time()
+    with redirect_stdout(out), redirect_stderr(StringIO()), suppress(SystemExit):
+        npudump()
+    return time.process_time() - start, out.getvalue()
 
 
-class Side:
-    """A process that runs the command of one checkout."""
-
-    def __init__(self, tree: Path) -> None:
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(tree)}
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "--work"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-
-    def run(self, folder: Path, *words: str) -> tuple[float, str]:
-        """Seconds and output of a comparison of both dumps."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        dumps = [str(folder / side) for side in ("golden", "actual")]
-        command = ["compare", *dumps, "--rtol", str(RTOL), "--atol", "0", *words]
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        seconds, output = json.loads(self._process.stdout.readline())
-        return seconds, output
+def run(side: Side, folder: Path, *words: str) -> tuple[float, str]:
+    """Seconds and output of a comparison of both dumps."""
+    dumps = [str(folder / name) for name in ("golden", "actual")]
+    seconds, output = side.ask("compare", *dumps, "--rtol", str(RTOL), "--atol", "0", *words)
+    return seconds, output
 
 
 def check(side: Side, folder: Path, pairs: int, outside: int) -> None:
     """Assert that every tensor was compared, and judged as numpy judges it."""
-    _, output = side.run(folder, "--json", "-")
+    _, output = run(side, folder, "--json", "-")
     found = [verdict["elements"] for verdict in json.loads(output)["verdicts"]]
     assert [one["outside"] for one in found] == [outside] * pairs
 
@@ -123,9 +102,9 @@ def main() -> None:
     parser.add_argument("--work", action="store_true")
     given = parser.parse_args()
     if given.work:
-        work()
+        answer_all(work)
         return
-    sides = [Side(tree) for tree in (ROOT, given.against) if tree]
+    sides = [Side(__file__, tree) for tree in (ROOT, given.against) if tree]
     row("type, content", "us a pair", "default beside serial", "beside the other checkout")
     row(*["---"] * 4)
     for name in TYPES:
@@ -136,8 +115,8 @@ def main() -> None:
                 for side in sides:
                     check(side, folder, given.pairs, outside)
                 rounds = [
-                    [side.run(folder, "--executor", "serial")[0] for side in sides]
-                    + [sides[0].run(folder)[0]]
+                    [run(side, folder, "--executor", "serial")[0] for side in sides]
+                    + [run(sides[0], folder)[0]]
                     for _ in range(given.rounds)
                 ]
             microseconds = 1e6 * median(found[0] for found in rounds) / given.pairs

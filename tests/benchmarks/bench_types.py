@@ -9,9 +9,6 @@ of all rounds. Before it is timed, each result is compared with numpy's in float
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +17,7 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+from sides import Side, answer_all
 
 RTOL, ATOL = 1e-3, 1e-5
 STEP = "20261120080910/0/model/1/0"
@@ -186,41 +184,13 @@ def _sizes(name: str, nbytes: int, folder: Path, rounds: int) -> list[float]:
     return [_least(part, rounds) / pairs * 1e6 for part in (read, compare)]
 
 
-def _work() -> None:
-    """Answer one case a line."""
-    for line in sys.stdin:
-        kind, arguments = json.loads(line)
-        if kind == "types":
-            found = _types(*arguments)
-        else:
-            with tempfile.TemporaryDirectory() as folder:
-                part = _packed if kind == "packed" else _sizes
-                found = part(*arguments[:2], Path(folder), arguments[2])
-        sys.stdout.write(json.dumps(found) + "\n")
-        sys.stdout.flush()
-
-
-class Side:
-    """A process that measures one checkout."""
-
-    def __init__(self, tree: Path) -> None:
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(tree)}
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "--work"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-
-    def ask(self, kind: str, *arguments: object) -> list[float]:
-        """What the process measures of one case."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([kind, arguments]) + "\n")
-        self._process.stdin.flush()
-        found: list[float] = json.loads(self._process.stdout.readline())
-        return found
+def _answer(kind: str, arguments: list[Any]) -> list[float]:
+    """What one case takes."""
+    if kind == "types":
+        return _types(*arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        part = _packed if kind == "packed" else _sizes
+        return part(*arguments[:2], Path(folder), arguments[2])
 
 
 def _row(words: str, found: list[list[float]], digits: int) -> None:
@@ -242,25 +212,25 @@ def main() -> None:
     parser.add_argument("--work", action="store_true")
     options = parser.parse_args()
     if options.work:
-        _work()
+        answer_all(_answer)
         return
     words = options.only.split(",")
     trees = [Path(__file__).parents[2], *([options.against] if options.against else [])]
-    sides = [Side(tree) for tree in trees]
+    sides = [Side(__file__, tree) for tree in trees]
     sys.stdout.write(f"{'GB/s':26}{'stats':>17}{'equal':>17}{'noise':>17}{'unrelated':>17}\n")
     for name, content in CASES:
         if not any(word in f"{name} {content}" for word in words):
             continue
         case = (name, content, options.mib << 20, options.rounds)
-        _row(f"{name} {content}", [side.ask("types", *case) for side in sides], 2)
+        _row(f"{name} {content}", [side.ask("types", case) for side in sides], 2)
     for name in (name for name in PACKED if any(word in f"{name} packed" for word in words)):
         case = (name, (options.mib << 20) // 4, options.rounds)
-        _row(f"{name}, packed, in a file", [side.ask("packed", *case) for side in sides], 2)
+        _row(f"{name}, packed, in a file", [side.ask("packed", case) for side in sides], 2)
     sys.stdout.write(f"\n{'us a pair of files':26}{'read':>17}{'compare':>17}\n")
     for name in ("float32", "float16"):
         for size in SIZES:
             if any(word in f"{name} {size >> 10} KiB" for word in words):
-                found = [side.ask("sizes", name, size, options.rounds) for side in sides]
+                found = [side.ask("sizes", (name, size, options.rounds)) for side in sides]
                 _row(f"{name} {size >> 10} KiB", found, 0)
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,9 +45,10 @@ def held(path: Path) -> float:
 
 
 CHILD = """
-import json, os, sys
+import json, sys
 from pathlib import Path
 import numpy as np
+from killed import killed
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.pair import recorded_tensors, stage_pair
@@ -72,34 +70,18 @@ def read(path):
     return [golden.table.value(0, 0), None if tensors is None else
             float(load_tensors(tensors)["conv:output.0"][0])]
 
-SEEN = {"open", "os.rename", "os.remove", "os.mkdir", "os.chmod"}
-
-def killed(path, value, step):
-    pid = os.fork()
-    if pid == 0:
-        left = [step]
-        def hook(event, arguments):
-            if event in SEEN and ".npudump-" in str(arguments):
-                left[0] -= 1
-                if left[0] == 0:
-                    os.kill(os.getpid(), 9)
-        sys.addaudithook(hook)
-        write(path, value)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
-
 states = []
 for step in range(1, 100):
     path = folder / f"{step}.yaml"
     write(path, 1.0)
-    status = killed(path, 2.0, step)
+    status = killed(lambda: write(path, 2.0), step, ".npudump-")
     between = read(path)
-    killed(path, 3.0, step)
+    killed(lambda: write(path, 3.0), step, ".npudump-")
     again = read(path)
     write(path, 4.0)
     end = read(path)
     fresh = folder / f"fresh{step}.yaml"
-    killed(fresh, 2.0, step)
+    killed(lambda: write(fresh, 2.0), step, ".npudump-")
     begun = read(fresh) if fresh.exists() else None
     states.append([status, between, again, end, begun])
     if status == 0:
@@ -108,13 +90,10 @@ print(json.dumps(states))
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
-def test_a_kill_before_any_step_leaves_the_old_pair_or_the_new_one(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True, check=True, timeout=300
-    )
-    states = json.loads(done.stdout)
-    *cut, whole = states
+def test_a_kill_before_any_step_leaves_the_old_pair_or_the_new_one(
+    tmp_path: Path, where_killed: Callable[..., Any]
+) -> None:
+    *cut, whole = where_killed(CHILD, tmp_path)
     assert whole[:4] == [0, [2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
     assert len(cut) >= 5
     assert all(status == signal.SIGKILL for status, *_ in cut)

@@ -1,4 +1,4 @@
-"""What is marked for translation, found in the sources and not by the code that translates."""
+"""What is marked for translation, as babel finds it in the sources."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from babel.messages.extract import extract
+
 import pytest_npudump
 from pytest_npudump.cli import COMMANDS, _parser
 
@@ -16,9 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(pytest_npudump.__file__).parent
-_MARKS = {"_", "gettext", "mark", "ngettext"}
-_TEMPLATE = re.compile(r'(?<!n)(?:\b_|\bgettext)\("((?:[^"\\]|\\.)*)"')
-_PLURAL = re.compile(r'ngettext\("((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"')
+_MARKS = {"_": None, "gettext": None, "mark": None, "ngettext": (1, 2)}
+_EXTRACTED = {
+    "*.py": ("python", _MARKS),
+    "*.j2": ("jinja2.ext:babel_extract", _MARKS),
+    "*.js": ("javascript", {"t": None}),
+}
+"""By files of the package: babel's method for them, and the functions that mark a message there."""
+
 ARGPARSE = (
     "usage: ",
     "%(prog)s: error: %(message)s\n",
@@ -45,7 +52,6 @@ _TO_PROGRAMMERS = (
     *("can't open", 'argument "-"', "subcommands", "%(heading)s:", " (default: ", "expected %s arguments"),
     *("%(prog)s: warning", "command '", "option '", "argument '"),
 )
-_SCRIPT = re.compile(r'\bt\("((?:[^"\\]|\\.)*)"')
 
 
 def marked() -> dict[str, tuple[str, ...]]:
@@ -53,19 +59,13 @@ def marked() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = dict.fromkeys(ARGPARSE, ("argparse",))
     for prog, message in parser_texts(_parser(list(COMMANDS))):
         found.setdefault(message, (prog,))
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MARKS:
-                _take(found, node, path)
-    for path in sorted(PACKAGE.rglob("*.j2")):
-        text = path.read_text("utf-8")
-        for one, many in _PLURAL.findall(text):
-            found.setdefault(one, (_place(path), many))
-        for message in _TEMPLATE.findall(text):
-            found.setdefault(message, (_place(path),))
-    for path in sorted(PACKAGE.rglob("*.js")):
-        for message in _SCRIPT.findall(path.read_text("utf-8")):
-            found.setdefault(message, (_place(path),))
+    for pattern, (method, marks) in _EXTRACTED.items():
+        for path in sorted(PACKAGE.rglob(pattern)):
+            options = {"parse_template_string": True}
+            with path.open("rb") as file:
+                for _, words, _, _ in extract(method, file, keywords=marks, options=options):
+                    one, *many = words if isinstance(words, tuple) else (words,)
+                    found.setdefault(one, (_place(path), *many))
     return found
 
 
@@ -94,12 +94,6 @@ def unknown_of_argparse() -> list[str]:
     ]
     shown = {*ARGPARSE, *(text for _, text in parser_texts(_parser(list(COMMANDS))))}
     return [one for one in found if one not in shown and not one.startswith(_TO_PROGRAMMERS)]
-
-
-def _take(found: dict[str, tuple[str, ...]], node: ast.Call, path: Path) -> None:
-    texts = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    if texts:
-        found.setdefault(texts[0], (_place(path), *texts[1:2]))
 
 
 def _place(path: Path) -> str:

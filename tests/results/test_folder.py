@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
 from hashlib import sha256
@@ -16,6 +14,7 @@ from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.folder import ResultsFolder, record_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SESSION = {"version": 1, "kind": "session", "session": "s", "tests": 1}
@@ -170,26 +169,11 @@ def test_eight_writers_lose_no_line_while_sessions_end(tmp_path: Path) -> None:
 
 
 KILLED = """
-import json, os, sys
+import json, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from test_folder import ResultsFolder, add, line
-
-SEEN = {"open", "os.rename", "os.remove", "os.mkdir", "os.truncate"}
-
-def killed(work, step):
-    pid = os.fork()
-    if pid == 0:
-        left = [step]
-        def hook(event, arguments):
-            if event in SEEN:
-                left[0] -= 1
-                if left[0] == 0:
-                    os.kill(os.getpid(), 9)
-        sys.addaudithook(hook)
-        work()
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
+from killed import killed
+from test_folder import ResultsFolder, add
 
 def held(folder):
     results = folder.read()
@@ -209,12 +193,11 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
-def test_a_kill_before_any_step_leaves_the_old_result_or_the_new_one(tmp_path: Path) -> None:
+def test_a_kill_before_any_step_leaves_the_old_result_or_the_new_one(
+    tmp_path: Path, where_killed: Callable[..., Any]
+) -> None:
     here = os.path.dirname(__file__)  # noqa: PTH120 - as above
-    words = [sys.executable, "-c", KILLED, str(tmp_path), here]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
-    *cut, whole = json.loads(done.stdout)
+    *cut, whole = where_killed(KILLED, tmp_path, here)
     assert len(cut) >= 5
     assert whole == [0, [["a", "new"]], 0, [["a", "new"]]]
     for _, added, _, tidied in cut:

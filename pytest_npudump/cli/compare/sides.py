@@ -10,8 +10,8 @@ from pytest_npudump.cli.common.source import read_source
 from pytest_npudump.compare.stats.eager_calls import may_hold_calls
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.files.stats_cells import NOT_READ
-from pytest_npudump.dump.records import TensorKey, TensorRecord
-from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.records import TensorRecord
+from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, RequestError
 from pytest_npudump.results.entry import LINES
 from pytest_npudump.storage.regular_file import open_regular
@@ -147,9 +147,7 @@ def _golden_side(path: Path) -> Side:
     stored = stored_tensors(golden, foreign=True, store=_store_of(golden))
     keys = golden.table.keys
     # Where there are no tensors, the names of ten thousand rows need not be looked at.
-    tensors = (
-        [stored.get(str(TensorKey.parse(key).sanitised)) for key in keys] if stored else [None] * len(keys)
-    )
+    tensors = [stored.get(sanitised_key(key)) for key in keys] if stored else [None] * len(keys)
     return Side(tuple(tensors), golden.table, measured=calibrated_of(golden))
 
 

@@ -111,6 +111,11 @@ def _show(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
+    _add_goldens(parser)
+    add_json_option(parser)
+
+
+def _add_goldens(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths",
         nargs="*",
@@ -119,20 +124,12 @@ def _verify(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="golden files, and folders of them; default: golden",
     )
-    add_json_option(parser)
 
 
 def _remote(parser: argparse.ArgumentParser) -> None:
     actions = ("status", "push", "pull", "move")
     parser.add_argument("action", choices=actions, metavar="ACTION", help=f"what to do: {', '.join(actions)}")
-    parser.add_argument(
-        "paths",
-        nargs="*",
-        type=Path,
-        default=[Path("golden")],
-        metavar="PATH",
-        help="golden files, and folders of them; default: golden",
-    )
+    _add_goldens(parser)
     parser.add_argument(
         "--store", default="", metavar="URL", help="the store, whatever pytest's ini file says"
     )

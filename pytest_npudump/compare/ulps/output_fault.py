@@ -7,7 +7,6 @@ float16 makes 65504, may be infinite by one unit. A result that is far beyond ma
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +130,4 @@ def _plain(value: Any) -> float | int:
 
 def same_bits(one: Array, other: Array) -> bool:
     """Whether two arrays are of one type and shape and hold the same bytes."""
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    return math.prod(one.shape) == 0 or one.tobytes() == other.tobytes()
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.table import STATISTICS, shape_of, shape_text
+from pytest_npudump.dump.table import shape_of, shape_text
 from pytest_npudump.golden.content.rows import RowError
 
 if TYPE_CHECKING:
@@ -85,5 +85,4 @@ def _pointer(line: str, number: int) -> Pointer:
 
 def row_hash(table: StatsTable, row: int) -> str:
     """Return what tells the statistics of one row from others."""
-    facts = [table.value(row, column) for column in range(len(STATISTICS))]
-    return blake2b(f"{table.keys[row]} {facts}".encode(), digest_size=_ROW_BYTES).hexdigest()
+    return blake2b(f"{table.keys[row]} {table.statistics(row)}".encode(), digest_size=_ROW_BYTES).hexdigest()

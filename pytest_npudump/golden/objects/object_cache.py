@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.errors import StoreError
-from pytest_npudump.storage.atomic import STALE_SECONDS, write_whole
+from pytest_npudump.storage.atomic import sweep, write_whole
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -86,7 +84,7 @@ class ObjectCache:
         path = self.path(digest)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(path.parent)
+            sweep(path.parent)
             write_whole(path, _checked(digest, chunks, origin))
         except OSError as error:
             raise StoreError(
@@ -114,12 +112,3 @@ def _digest(file: BinaryIO) -> str:
     while count := file.readinto(piece):  # type: ignore[attr-defined]
         found.update(memoryview(piece)[:count])
     return found.hexdigest()
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed writers have left."""
-    before = time.time() - STALE_SECONDS
-    for path in folder.glob(".npudump-*.tmp"):
-        with suppress(OSError):
-            if path.lstat().st_mtime < before:
-                path.unlink()

@@ -6,10 +6,10 @@ all: object stores have it so by themselves, elsewhere it gets its name when it 
 
 from __future__ import annotations
 
+import os
 import time
 from functools import lru_cache
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import MissingExtraError, RequestError, StoreError
@@ -19,7 +19,7 @@ from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import BinaryIO, TypeVar
+    from typing import TypeVar
 
     Found = TypeVar("Found")
 
@@ -143,12 +143,12 @@ class ObjectStore:
         if self._protocol in _LOCAL:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             with open_regular(source) as file:
-                write_whole(Path(path), _pieces(file))
+                write_whole(Path(path), iter(lambda: file.read(_PIECE), b""))
         elif self._protocol in _WHOLE:
             self._files.put_file(str(source), path)
         else:
             folder, _, name = path.rpartition("/")
-            temporary = f"{folder}/.npudump-{name[:16]}-{token_hex(4)}.tmp"
+            temporary = f"{folder}/.npudump-{name[:16]}-{os.urandom(4).hex()}.tmp"
             self._files.makedirs(folder, exist_ok=True)
             self._files.put_file(str(source), temporary)
             self._files.mv(temporary, path)
@@ -200,11 +200,6 @@ def _filesystem(url: str, protocol: str) -> tuple[Any, str]:
     if "config_kwargs" in options:
         files.retries = 1  # s3fs would do all attempts five times, which takes minutes
     return files, str(root).rstrip("/")
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    while piece := file.read(_PIECE):
-        yield piece
 
 
 def _words(error: Exception) -> str:

@@ -10,9 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.selection import both_spellings
-from pytest_npudump.dump.table import layer_of
+from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.content.pointer_lines import Pointer, read_pointers, row_hash
 from pytest_npudump.golden.content.text import POINTERS
@@ -78,10 +77,10 @@ def stage_stored(
     Raises:
         NpudumpError: they are not all safely there, or the golden cannot be written; it is as it was.
     """
-    rows = {_plain(key): row for row, key in enumerate(golden.table.keys)}
+    rows = {sanitised_key(key): row for row, key in enumerate(golden.table.keys)}
     lines = []
-    for key in sorted(tensors, key=lambda key: (rows.get(_plain(key), len(rows)), key)):
-        array, row = tensors[key][0], rows.get(_plain(key))
+    for key in sorted(tensors, key=lambda key: (rows.get(sanitised_key(key), len(rows)), key)):
+        array, row = tensors[key][0], rows.get(sanitised_key(key))
         digest, size = store.keep(array)
         name, told = (key, _NO_ROW) if row is None else (golden.table.keys[row], row_hash(golden.table, row))
         lines.append(Pointer(name, array.dtype.name, array.shape, digest, size, told).line())
@@ -108,7 +107,7 @@ def pointed_tensors(golden: Golden, store: TensorStore) -> dict[str, PointedTens
                 f"this file: restore the file from version control, or approve anew with "
                 f"--npudump-update-golden"
             )
-        found[_plain(key)] = PointedTensor(pointer, store)
+        found[sanitised_key(key)] = PointedTensor(pointer, store)
     return found
 
 
@@ -139,16 +138,6 @@ def fetch_tensors(tensors: Iterable[object], patterns: Sequence[str] = ("*",)) -
         for tensor in tensors
         if isinstance(tensor, PointedTensor) and matches_any(wanted, layer_of(tensor.pointer.key))
     ]
-    lacking = {
-        one.pointer.digest: one
-        for one in pointed
-        if one.pointer.size and not one.store.cache.has(one.pointer.digest, one.pointer.size)
-    }
-    if len(lacking) <= 1:
-        return sum(one.store.fetch(one.pointer) for one in lacking.values())
-    with ThreadPoolExecutor(min(_AT_ONCE, len(lacking))) as pool:
-        return sum(pool.map(lambda one: one.store.fetch(one.pointer), lacking.values()))
-
-
-def _plain(key: str) -> str:
-    return str(TensorKey.parse(key).sanitised)
+    once = {one.pointer.digest: one for one in pointed}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return sum(pool.map(lambda one: one.store.fetch(one.pointer), once.values()))

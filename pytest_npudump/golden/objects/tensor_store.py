@@ -11,6 +11,7 @@ import numpy as np
 
 from pytest_npudump.errors import StoreError
 from pytest_npudump.golden.objects.object_cache import ObjectCache, default_folder
+from pytest_npudump.golden.objects.object_store import UnreachableError, object_store
 from pytest_npudump.golden.tensor_content import chunks, portable, viewed
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ class TensorStore:
             RequestError: the address is none.
             MissingExtraError: what reaches it is not installed.
         """
-        from pytest_npudump.golden.objects.object_store import object_store  # noqa: PLC0415 - most need none
-
         return object_store(self.url)
 
     def keep(self, array: Tensor) -> tuple[str, int]:
@@ -78,7 +77,8 @@ class TensorStore:
         if size:
             if self.cache.read(digest, size) is None:
                 self.cache.write(digest, chunks(little), "the tensor")
-            self.push(digest, size)
+            if self.objects.size(digest) != size:
+                self.objects.write(digest, self.cache.path(digest), size)
         return digest, size
 
     def push(self, digest: str, size: int, *, replace: bool = False) -> bool:
@@ -132,8 +132,6 @@ class TensorStore:
                 f"{what}, and no store is named: set npudump_tensor_store in pytest's ini file, or give "
                 f"--npudump-tensor-store ({facts})"
             )
-        from pytest_npudump.golden.objects.object_store import UnreachableError  # noqa: PLC0415 - as above
-
         place = self.objects.place(pointer.digest)
         try:
             size = self.objects.size(pointer.digest)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
-from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.content.noise import CALIBRATION, FACTOR
@@ -81,7 +80,7 @@ def fed_otherwise(first: FirstRun, alike: Sequence[Deviations]) -> str:
         key: None
         for run in alike
         for key, differs in zip(run.keys, (run.differs & run.outside).tolist(), strict=True)
-        if differs and str(TensorKey.parse(key).sanitised) in given
+        if differs and sanitised_key(key) in given
     }
     if not names:
         return ""

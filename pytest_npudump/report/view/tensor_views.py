@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.shares import shares_of_allowed
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, PASS
-from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import deciding_rule, worst
 
@@ -114,7 +113,7 @@ def _state(verdict: Verdict, sources: Collection[TensorKey]) -> str:
 def _values(table: StatsTable, row: int) -> tuple[Value, ...]:
     if row == ABSENT:
         return ()
-    return tuple(table.value(row, column) for column in range(len(STATISTICS)))
+    return tuple(table.statistics(row))
 
 
 def magnitude(share: float) -> float:

@@ -9,6 +9,7 @@ others besides: that it may run one does not say that it did.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ _VARIANT = re.compile(
 _AROUND = re.compile(r"\A(?:native_|special_|npu_)|_(?:forward|data|impl|helper)(?=_|\Z)")
 
 
+@lru_cache(maxsize=4096)  # it is asked of every call while a test runs
 def may_run(operator: str, api: str) -> bool:
     """Whether a call of an operator may run one of aclnn.
 

@@ -6,13 +6,12 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.dump.table import squeezed
 from pytest_npudump.runtime.aten.aclnn_names import may_run
 from pytest_npudump.runtime.aten.host_copy import array_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, recompute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy as np
 
     from pytest_npudump.runtime.aten.host_copy import HostCopy
@@ -111,8 +110,3 @@ def digest_of(array: Array) -> str:
     """Return a digest of an array's values and shape, in which axes of one element do not count."""
     form = f"{array.dtype.name}{squeezed(array.shape)}".encode()
     return hashlib.blake2b(form + array.tobytes(), digest_size=16).hexdigest()
-
-
-def squeezed(shape: Iterable[int]) -> tuple[int, ...]:
-    """Return a shape without axes of one element, which devices add and take away."""
-    return tuple(size for size in shape if size != 1)

@@ -11,8 +11,9 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.dump.table import squeezed
 from pytest_npudump.runtime.aten.aclnn_names import may_run
-from pytest_npudump.runtime.aten.call_copies import Given, Kept, KeptCall, digest_of, squeezed
+from pytest_npudump.runtime.aten.call_copies import Given, Kept, KeptCall, digest_of
 from pytest_npudump.runtime.aten.host_copy import NotCopiedError, array_of, copied, on_host, size_of
 from pytest_npudump.runtime.aten.operators import (
     is_view,

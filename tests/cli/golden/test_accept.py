@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -241,25 +238,13 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from pytest_npudump.cli import main
 from conftest import Repository
+from killed import killed
 
-BEFORE, AFTER = {"conv": 1.0, "fc": 3.0}, {"conv": 1.5, "fc": 4.0}
-SEEN = {"open", "os.rename", "os.remove", "os.mkdir", "os.chmod"}
 NAMES = (".npudump-", "golden/", "results.jsonl")
+BEFORE, AFTER = {"conv": 1.0, "fc": 3.0}, {"conv": 1.5, "fc": 4.0}
 
-def killed(step):
-    pid = os.fork()
-    if pid == 0:
-        left = [step]
-        def hook(event, arguments):
-            if event in SEEN and any(name in str(arguments) for name in NAMES):
-                left[0] -= 1
-                if left[0] == 0:
-                    os.kill(os.getpid(), 9)
-        sys.addaudithook(hook)
-        sys.stdout = open(os.devnull, "w")
-        main(["golden", "accept", "--results", "kept"])
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
+def accept():
+    return main(["golden", "accept", "--results", "kept"])
 
 found = []
 for step in range(1, 100):
@@ -270,10 +255,10 @@ for step in range(1, 100):
     repository = Repository(folder)
     repository.approve("test_one", BEFORE)
     repository.keep("test_one", AFTER)
-    status = killed(step)
+    status = killed(accept, step, *NAMES)
     between = repository.values("test_one")
     decision = repository.decisions()["test_one"]
-    again = killed(0)
+    again = killed(accept, 0)
     found.append([status, between, decision, again, repository.values("test_one")])
     if status == 0:
         break
@@ -281,12 +266,11 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
-def test_a_kill_before_any_step_leaves_the_golden_old_or_new(repository: Repository) -> None:
+def test_a_kill_before_any_step_leaves_the_golden_old_or_new(
+    repository: Repository, where_killed: Callable[..., Any]
+) -> None:
     here = os.path.dirname(__file__)  # noqa: PTH120 - for a child's search path
-    words = [sys.executable, "-c", KILLED, str(repository.path), here]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
-    *cut, whole = json.loads(done.stdout)
+    *cut, whole = where_killed(KILLED, repository.path, here)
     old, new = {"conv": 1.0, "fc": 3.0}, {"conv": 1.5, "fc": 4.0}
     assert len(cut) >= 8
     assert whole == [0, new, "accepted", 0, new]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -144,30 +141,14 @@ def test_branches_that_name_a_variant_each_are_joined(
 
 
 KILLED = """
-import json, os, signal, sys
+import json, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from conftest import Repository
+from killed import killed
 from test_split import BASE, OTHER, approve
 from pytest_npudump.cli import main
 from pytest_npudump.golden.store import read_golden
-
-STEPS = ("open", "os.rename", "os.remove", "os.replace")
-
-def killed(at, words):
-    pid = os.fork()
-    if not pid:
-        count = 0
-        def kill(event, arguments):
-            nonlocal count
-            if event in STEPS and any(name in str(arguments) for name in (".npudump-", "golden/")):
-                count += 1
-                if count == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-        sys.stdout = open(os.devnull, "w")
-        sys.addaudithook(kill)
-        os._exit(main(words))
-    return os.waitpid(pid, 0)[1]
 
 def state(repository):
     try:
@@ -176,6 +157,9 @@ def state(repository):
         variant = type(error).__name__
     named = read_golden(repository.golden("test_one")).extra.get("variants")
     return [repository.values("test_one"), variant, named]
+
+def npudump(step, *words):
+    return killed(lambda: main(list(words)), step, ".npudump-", "golden/")
 
 found = []
 for step in range(1, 400):
@@ -187,10 +171,10 @@ for step in range(1, 400):
     path = str(approve(repository, "test_one@b", OTHER, soc="B"))
     words = ["golden", sys.argv[3], path, *sys.argv[4:]]
     if sys.argv[3] == "fold":
-        killed(0, ["golden", "split", path])
-    status = killed(step, words)
+        npudump(0, "golden", "split", path)
+    status = npudump(step, *words)
     between = state(repository)
-    again = killed(0, words)
+    again = npudump(0, *words)
     found.append([status, between, again, state(repository)])
     if status == 0:
         break
@@ -198,15 +182,12 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
 @pytest.mark.parametrize(("verb", "words"), [("split", []), ("fold", ["--yes"])])
 def test_a_kill_before_any_step_leaves_every_golden_old_or_new(
-    tmp_path: Path, verb: str, words: list[str]
+    tmp_path: Path, where_killed: Callable[..., Any], verb: str, words: list[str]
 ) -> None:
     here = os.path.dirname(__file__)  # noqa: PTH120 - for a child's search path
-    command = [sys.executable, "-c", KILLED, str(tmp_path), here, verb, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    *cut, whole = json.loads(done.stdout)
+    *cut, whole = where_killed(KILLED, tmp_path, here, verb, *words)
     named = {"b": {"soc": "B"}}
     ends = {"split": [BASE, OTHER, named], "fold": [BASE, "GoldenMissingError", None]}
     assert whole[1] == ends[verb]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -225,9 +222,10 @@ def test_sources_of_failures_that_both_sides_add_are_those_of_both(record: Any, 
 
 
 CHILD = """
-import json, os, sys
+import json, sys
 from pathlib import Path
 import numpy as np
+from killed import killed
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.golden.content.text import Golden
@@ -254,28 +252,12 @@ def read(path, cache):
     return [golden.table.value(0, 0), float(read_tensors(golden, place(cache))["conv:output.0"][0])]
 
 place("cache").objects  # what it imports is no step
-SEEN = {"open", "os.rename", "os.remove", "os.mkdir", "os.chmod"}
-
-def killed(path, value, step):
-    pid = os.fork()
-    if pid == 0:
-        left = [step]
-        def hook(event, arguments):
-            if event in SEEN and (".npudump-" in str(arguments) or "sha256" in str(arguments)):
-                left[0] -= 1
-                if left[0] == 0:
-                    os.kill(os.getpid(), 9)
-        sys.addaudithook(hook)
-        write(path, value)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
-
 states = []
 for step in range(1, 100):
     path = folder / f"{step}.yaml"
     write(path, 1.0)
     value = 2.0 + step  # a content that no step before has put there
-    status = killed(path, value, step)
+    status = killed(lambda: write(path, value), step, ".npudump-", "sha256")
     here, elsewhere = read(path, "cache"), read(path, f"other{step}")
     write(path, value)
     states.append([status, value, here, elsewhere, read(path, "cache")])
@@ -285,11 +267,10 @@ print(json.dumps(states))
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed like that here")
-def test_a_kill_before_any_step_leaves_a_golden_whose_tensors_all_machines_have(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", CHILD, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    *cut, whole = json.loads(done.stdout)
+def test_a_kill_before_any_step_leaves_a_golden_whose_tensors_all_machines_have(
+    tmp_path: Path, where_killed: Callable[..., Any]
+) -> None:
+    *cut, whole = where_killed(CHILD, tmp_path)
     assert whole[0] == 0
     assert whole[2] == whole[3] == whole[4] == [whole[1], whole[1]]
     assert len(cut) >= 8

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
-TESTS = Path(__file__).parents[2]
-
-pytestmark = pytest.mark.skipif(not FOLDER, reason="NPUDUMP_TORCHAIR names no folder with torch")
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
-    paths = os.pathsep.join([FOLDER, str(TESTS.parent)])
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(TESTS / "data" / "aten" / "kept.py")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def found(on_real_torch: Callable[[str], Any]) -> Any:
+    return on_real_torch("aten/kept.py")
 
 
 def test_every_kind_of_call_is_acquitted_as_it_is_and_convicted_with_a_fault(found: Any) -> None:
