@@ -78,6 +78,7 @@ class CaseState:
         if self.plan is None or self.plan.accompanies or self.plan.measures:
             attempt = Attempt(number, directory, request)
         else:
+            request = replace(request, dump_mode="all") if self.plan.inputs else request
             attempt = Attempt(number, directory, request, "tensor", self.plan.raw_layers)
         return replace(self, attempts=(*self.attempts, attempt))
 

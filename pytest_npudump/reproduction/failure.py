@@ -75,7 +75,7 @@ def read_failure(path: Path, layer: str = "") -> Failure:
     if not isinstance(escalation, dict) or not escalation.get("directory"):
         raise RequestError(
             f"{file}: there was no second run, which dumps the tensors that a reproduction consists of: run "
-            f"the test again without --npudump-no-escalate"
+            f"the test again without --npudump-escalate=off"
         )
     key = _chosen(file, data, escalation, layer)
     origin = data["origin"]

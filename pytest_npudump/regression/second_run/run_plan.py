@@ -16,7 +16,14 @@ from pytest_npudump.regression.outcome import Escalation, FirstRun
 from pytest_npudump.regression.record import golden_to_start_from, needs_processes
 from pytest_npudump.regression.run.unwritten import read_probe
 from pytest_npudump.regression.second_run.by_reference import failing_layers, known_keys
-from pytest_npudump.regression.second_run.suspected import feeders_of, suspects_of
+from pytest_npudump.regression.second_run.inputs_wanted import (
+    edges_of_run,
+    feeders_of,
+    needs_inputs,
+    sizes_of,
+    sizes_with_inputs,
+)
+from pytest_npudump.regression.second_run.suspected import suspects_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +44,7 @@ class Plan:
         skipped: the escalation to report where no second run can say anything; None where one runs.
         suspects: outputs of operators that are to be judged by their inputs.
         accompanies: whether it takes place for the other ranks' sake, with nothing to find out.
+        inputs: whether what the layers read is dumped too, besides what they put out.
         measures: how many runs, each as the first one, measure how far the test strays; 0 for none.
     """
 
@@ -47,6 +55,7 @@ class Plan:
     skipped: Escalation | None = None
     suspects: tuple[TensorKey, ...] = ()
     accompanies: bool = False
+    inputs: bool = False
     measures: int = 0
 
     @property
@@ -88,13 +97,20 @@ def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
     if not failing:
         return None
     suspects = suspects_of(first.outcome)
-    wanted = _nearest_first(suspects, feeders_of(case, first.outcome, dump, suspects), failing)
-    return replace(_plan(case, first, dump, wanted, frozenset(wanted) - set(failing)), suspects=suspects)
+    edges = edges_of_run(case, first.outcome, dump)
+    wanted = _nearest_first(suspects, feeders_of(edges, dump, suspects), failing)
+    beside = frozenset(wanted) - set(failing)
+    if needs_inputs(case, edges, dump, suspects):
+        sizes = sizes_with_inputs(edges, dump, wanted)
+        plan = _plan(case, first, dump, wanted, beside, sizes=sizes)
+        if plan.raw_layers and {key.layer for key in suspects} <= set(plan.layers):
+            return replace(plan, suspects=suspects, inputs=True)
+    return replace(_plan(case, first, dump, wanted, beside), suspects=suspects)
 
 
 def _tells_repetition(case: Case, dump: Dump) -> bool:
     """Whether the run that dumps the golden's tensors can dump all others too, to see whether they repeat."""
-    return further_runs(case) > 0 and sum(_sizes(dump).values()) <= case.settings.dump_limit
+    return further_runs(case) > 0 and sum(sizes_of(dump).values()) <= case.settings.dump_limit
 
 
 def _layers_to_keep(case: Case, dump: Dump) -> tuple[str, ...]:
@@ -113,10 +129,19 @@ def _nearest_first(
 
 
 def _plan(
-    case: Case, first: FirstRun, dump: Dump, wanted: tuple[str, ...], beside: frozenset[str] = frozenset()
+    case: Case,
+    first: FirstRun,
+    dump: Dump,
+    wanted: tuple[str, ...],
+    beside: frozenset[str] = frozenset(),
+    *,
+    sizes: Mapping[str, int] | None = None,
 ) -> Plan:
-    """Plan for ``wanted`` layers, of which those ``beside`` the failing ones are left out where need be."""
-    sizes = _sizes(dump)
+    """Plan for ``wanted`` layers, of which those ``beside`` the failing ones are left out where need be.
+
+    ``sizes`` are bytes by layer as file names spell it; None for those that the first run dumped.
+    """
+    sizes = sizes_of(dump) if sizes is None else sizes
     chosen, left_out = _within_limit(wanted, sizes, case.settings.dump_limit)
     if too_large := beside.intersection(left_out):  # what feeds a source pushes out nothing that fails
         fitting = tuple(layer for layer in wanted if layer not in too_large)
@@ -157,14 +182,6 @@ def _unresolved(names: tuple[str, ...]) -> str:
         f"the raw operator name behind {first_of(names, 3)} is not known (acl.json takes no names of files; "
         f"name the layers in the marker, load the model with npu_dump.load_model, or record the golden again)"
     )
-
-
-def _sizes(dump: Dump) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for record in dump.records:
-        layer = sanitise(record.key.layer)
-        sizes[layer] = sizes.get(layer, 0) + (record.size or 0)
-    return sizes
 
 
 def _within_limit(

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.graph.at_hand import edges_at_hand
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
-from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.reference.name_map import NameMap
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.suspects import Bench
@@ -41,27 +36,6 @@ def suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
     return tuple(outputs if found else outputs[:1])
 
 
-def feeders_of(case: Case, outcome: Outcome, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
-    """Return the layers whose outputs are what the suspects read, as far as that is known, nearest first.
-
-    Args:
-        case: the test.
-        outcome: of its first run.
-        dump: that run's; what it has not dumped is left out.
-        suspects: the outputs under suspicion.
-    """
-    table = outcome.comparison.actual if outcome.comparison is not None else None
-    table = StatsTable.from_records(dump.records) if table is None else table
-    edges, _ = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
-    if case.reference is not None:
-        with suppress(NpudumpError):  # judging by it has told
-            edges = edges.completed(read_onnx(case.reference.path))
-    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
-    ports = (port for key in suspects for port in edges.feeds.get(sanitise(key.layer), ()))
-    layers = (sanitise(port.layer) for port in ports if port not in (None, UNKNOWN, SEVERAL))
-    return tuple(dict.fromkeys(dumped[layer] for layer in layers if layer in dumped))
-
-
 def isolate_suspects(
     case: Case, first: FirstRun, suspects: tuple[TensorKey, ...], records: Sequence[TensorRecord]
 ) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
@@ -80,7 +54,7 @@ def isolate_suspects(
     """
     plain = case.runtime.name == "emulator"
     present = {record.key.layer for record in first.dump.records} if first.dump is not None else set[str]()
-    files = _onnx_files(case)
+    files = onnx_files(case)
     if not suspects or (case.reference is None and not files):
         return (), ()
     if case.reference is None and len(files) > 1:
@@ -110,6 +84,7 @@ def with_graph_inputs(
     return (*(record for record in records if record.op_type != GRAPH_INPUT), *inputs)
 
 
-def _onnx_files(case: Case) -> list[Path]:
+def onnx_files(case: Case) -> list[Path]:
+    """Return the ONNX models that ran, or lie beside what ran."""
     files = (path.with_suffix(".onnx") for path in case.runtime.activity.models)
     return [file for file in dict.fromkeys(files) if file.is_file()]

@@ -83,3 +83,19 @@ def test_inputs_beyond_the_limit_are_said_to_be_missing(recorded: Project) -> No
         "of its inputs the second run has not dumped 'image'",
         "of its inputs the second run has not dumped 'right/a'",
     }
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(768, "convicted"), (767, "unknown")])
+def test_inputs_that_the_first_run_has_not_dumped_are_in_the_second_one_where_they_fit(
+    recorded: Project, limit: int, verdict: str
+) -> None:
+    """The golden has one layer, and nothing that feeds it: 256 bytes, and twice as many that it reads."""
+    recorded.marked("layers=['both']")
+    recorded.record("--npudump-update-golden")
+    fault = """
+    from pytest_npudump.emulator import faults
+    faults.distort("small", "both", factor=1.001)
+"""
+    recorded.marked("layers=['both']", body=fault + recorded.body)
+    recorded.run(DUMPS, f"--npudump-dump-limit={limit}")
+    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {"both:output.0": verdict}

@@ -1,0 +1,105 @@
+"""What the operators under suspicion read: which dumped outputs that is, how large, and what is not known."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.errors import NpudumpError
+from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
+from pytest_npudump.graph.onnx_edges import read_onnx
+from pytest_npudump.regression.second_run.suspected import onnx_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_npudump.dump.records import Dump, TensorKey
+    from pytest_npudump.graph.edges import Edges
+    from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.outcome import Outcome
+
+
+def edges_of_run(case: Case, outcome: Outcome, dump: Dump) -> Edges:
+    """Return which tensor feeds which in the first run, by its reference too."""
+    table = outcome.comparison.actual if outcome.comparison is not None else None
+    table = StatsTable.from_records(dump.records) if table is None else table
+    edges, _ = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
+    if case.reference is not None:
+        with suppress(NpudumpError):  # judging by it has told
+            edges = edges.completed(read_onnx(case.reference.path))
+    return edges
+
+
+def feeders_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers whose outputs are what the suspects read, as far as that is known, nearest first.
+
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is left out.
+        suspects: the outputs under suspicion.
+    """
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    ports = (port for key in suspects for port in edges.feeds.get(sanitise(key.layer), ()))
+    layers = (sanitise(port.layer) for port in ports if port not in (None, UNKNOWN, SEVERAL))
+    return tuple(dict.fromkeys(dumped[layer] for layer in layers if layer in dumped))
+
+
+def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:
+    """Whether a suspect reads what no dumped output is known to be, and a model could judge it by that.
+
+    Args:
+        case: the test.
+        edges: of its first run.
+        dump: that run's.
+        suspects: the outputs under suspicion.
+    """
+    request = case.request
+    if (request.scene, request.dump_mode) != ("model", "output") or not (
+        case.reference is not None or onnx_files(case)
+    ):
+        return False
+    return any(size is None for key in suspects for size in input_sizes(key.layer, edges, dump))
+
+
+def input_sizes(layer: str, edges: Edges, dump: Dump) -> tuple[int | None, ...]:
+    """Return the bytes of what a layer reads, constants left out; None where no dumped one is known.
+
+    Args:
+        layer: its name, raw or as file names spell it.
+        edges: of a run.
+        dump: that run's.
+    """
+    sizes = {
+        (sanitise(record.key.layer), record.key.slot): record.size or 0
+        for record in dump.records
+        if record.key.io == "output"
+    }
+    ports = edges.feeds.get(sanitise(layer), (UNKNOWN,))
+    return tuple(sizes.get((sanitise(port.layer), port.slot)) for port in ports if port is not None)
+
+
+def sizes_of(dump: Dump) -> dict[str, int]:
+    """Return the bytes that a dump has of each layer, as file names spell it."""
+    sizes: dict[str, int] = {}
+    for record in dump.records:
+        layer = sanitise(record.key.layer)
+        sizes[layer] = sizes.get(layer, 0) + (record.size or 0)
+    return sizes
+
+
+def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
+    """Return the bytes of layers by file names, what they read included.
+
+    An input of unknown size counts as the largest tensor of the dump.
+    """
+    sizes = sizes_of(dump)
+    largest = max((record.size or 0 for record in dump.records), default=0)
+    for layer in wanted:
+        read = input_sizes(layer, edges, dump)
+        sizes[sanitise(layer)] = sizes.get(sanitise(layer), 0) + sum(
+            largest if size is None else size for size in read
+        )
+    return sizes
