@@ -143,8 +143,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "escalate",
         default="on",
-        help="whether a failing test runs again with a tensor dump of its failing layers",
-        choices=("on", "off"),
+        help="whether a failing test runs again with a tensor dump of its failing layers, and (twice) once "
+        "more with what feeds the operators that were acquitted, and with what did not fit",
+        choices=("on", "off", "twice"),
     ),
     Option(
         "recompute",

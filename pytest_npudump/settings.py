@@ -39,7 +39,7 @@ class Settings:
     numerics: str
     fail_on: str
     tolerances: str
-    escalate: bool
+    escalate: int
     recompute: str
     dump_dir: str
     dump_limit: int
@@ -89,7 +89,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     typed["calibrate"] = parse_count(str(typed["calibrate"] or 0), "calibrate", FEWEST, off=0)
     for limit in ("dump_limit", "artifacts_limit", "tensor_budget"):
         typed[limit] = parse_size(str(typed[limit]), f"--npudump-{limit.replace('_', '-')}")
-    typed["escalate"] = typed["escalate"] == "on"
+    typed["escalate"] = ("off", "on", "twice").index(typed["escalate"])
     typed["isolation_timeout"] = parse_seconds(str(typed["isolation_timeout"]))
     settings = Settings(**typed)
     if settings.devices and settings.device is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.regression.attempt import Attempt
-from pytest_npudump.regression.outcome import PENDING, Escalation, Result
+from pytest_npudump.regression.outcome import PENDING, Escalation, Result, ThirdRun
 
 if TYPE_CHECKING:
     from pytest_npudump.golden.pair import Recording
@@ -106,6 +106,8 @@ class CaseState:
         accompanies = self.plan is not None and self.plan.accompanies
         if self.escalation is not None or accompanies:
             return self
+        if self.plan is not None and self.plan.earlier is not None:
+            return replace(self, escalation=replace(self.plan.earlier, third=ThirdRun(problem=reason)))
         return replace(self, escalation=Escalation(problem=reason))
 
     def measured_no_further(self, first: FirstRun) -> CaseState:
@@ -119,6 +121,7 @@ class CaseState:
     def taken_over(self, case: Case) -> CaseState:
         """Return the state that another process has handed over, behind the runs of ``case`` so far."""
         begun = CaseState()
-        for _ in range(1 + len(self.members)):
+        third = self.plan is not None and self.plan.earlier is not None
+        for _ in range(1 + len(self.members) + third):
             begun = begun.begin(case)
         return replace(self, attempts=begun.attempts)

@@ -156,6 +156,26 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class ThirdRun:
+    """A run behind the second one, which looked farther.
+
+    Attributes:
+        layers: layers whose tensors were dumped; what the second run found of them is superseded.
+        directory: where the tensors lie; None where there are none.
+        problem: why it says nothing; "" if it does.
+    """
+
+    layers: tuple[str, ...] = ()
+    directory: Path | None = None
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        directory = str(self.directory) if self.directory else None
+        return {"layers": list(self.layers), "directory": directory, "problem": self.problem or None}
+
+
+@dataclass(frozen=True, slots=True)
 class Escalation:
     """What the second run found.
 
@@ -169,6 +189,7 @@ class Escalation:
         drawing: layers that draw the same random numbers in every run of the process, so that two runs of
             it agree whatever differs from the golden.
         isolated: what operators under suspicion gave, held against what their own inputs give.
+        third: what a third run added; None without one.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -179,6 +200,7 @@ class Escalation:
     notes: tuple[str, ...] = ()
     drawing: tuple[str, ...] = ()
     isolated: tuple[Isolated, ...] = ()
+    third: ThirdRun | None = None
 
     @property
     def reproduced(self) -> bool | None:
@@ -197,6 +219,7 @@ class Escalation:
             "notes": list(self.notes),
             "findings": [_finding_json(finding) for finding in self.findings],
             "isolated": [isolated.to_json() for isolated in self.isolated],
+            "third": self.third.to_json() if self.third is not None else None,
         }
 
 

@@ -4,7 +4,8 @@
     judge    behind the body: the dump is recorded, or compared with the golden -> verdicts
     plan     all good: done; else: which layers does a second run dump as tensors?
     start    the test runs again: under a dump of just those layers, or as it did, to be measured
-    explain  did the failure reproduce, and where in the tensors is it? or: record the golden's tensors
+    explain  did the failure reproduce, and where in the tensors is it? or: record the golden's tensors; where
+             that is asked for, a third run looks farther upstream
     measure  where a golden is recorded: how far do further runs differ from the first?
     settle   behind the teardown: what was recorded counts if all of the test passed, else it is discarded
     done     the dumps are deleted, unless somebody needs them
@@ -31,6 +32,7 @@ from pytest_npudump.regression.outcome import PENDING, FirstRun, Result
 from pytest_npudump.regression.second_run.agreed_plan import agreed_plan
 from pytest_npudump.regression.second_run.examine import examine_second_run
 from pytest_npudump.regression.second_run.suspected_calls import keep_suspected
+from pytest_npudump.regression.second_run.third_run import joined, plan_third_run
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
@@ -152,7 +154,12 @@ class CaseSession:
         assert first is not None  # noqa: S101 - a plan is made of a first run
         assert plan is not None  # noqa: S101 - the caller has looked
         first, escalation = examine_second_run(self.case, first, plan, self.state.attempt)
-        self.state = replace(self.state.with_first(first), escalation=escalation)
+        if plan.earlier is not None:
+            self.state = replace(self.state, escalation=joined(plan.earlier, escalation))
+            return
+        third = plan_third_run(self.case, first, escalation)
+        self.state = replace(self.state.with_first(first), escalation=None if third else escalation)
+        self.state = replace(self.state, plan=third or plan)
 
     def judge_failed_body(self) -> bool:
         """Let the operators that failed on the device decide about a body that failed; False without any."""

@@ -26,7 +26,7 @@ class Failure:
         report: the file that tells of it.
         test: the test's node id.
         key: the tensor, an output.
-        run: the folder of the second run, which dumped tensors.
+        run: the folder of the run that dumped its tensors: the second or the third.
         reasons: why it fails, in words.
         source: whether all that feeds it is known to pass.
         golden: the golden file; None without one.
@@ -83,7 +83,7 @@ def read_failure(path: Path, layer: str = "") -> Failure:
         report=file,
         test=str(data["test"]),
         key=key,
-        run=Path(escalation["directory"]),
+        run=_run_of(key, escalation),
         reasons=_reasons(data, key),
         source=any(found["key"] == str(key) for found in _sources(data) if found["known"]),
         golden=_path(data.get("golden")),
@@ -95,6 +95,12 @@ def read_failure(path: Path, layer: str = "") -> Failure:
         bounds=(data.get("numerics") or {}).get("bounds", ""),
         call=next((_path(one["saved"]) for one in escalation["isolated"] if one["key"] == str(key)), None),
     )
+
+
+def _run_of(key: TensorKey, escalation: Mapping[str, Any]) -> Path:
+    third = escalation["third"] or {}
+    layers = {sanitise(layer) for layer in third.get("layers", ())}
+    return Path((third if sanitise(key.layer) in layers else escalation)["directory"])
 
 
 def _read(file: Path) -> dict[str, Any]:

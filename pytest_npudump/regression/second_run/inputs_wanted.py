@@ -90,16 +90,15 @@ def sizes_of(dump: Dump) -> dict[str, int]:
     return sizes
 
 
-def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
-    """Return the bytes of layers by file names, what they read included.
+def largest_of(dump: Dump) -> int:
+    """Return the bytes of the largest tensor of a dump, which stand for those of a tensor that it lacks."""
+    return max((record.size or 0 for record in dump.records), default=0)
 
-    An input of unknown size counts as the largest tensor of the dump.
-    """
-    sizes = sizes_of(dump)
-    largest = max((record.size or 0 for record in dump.records), default=0)
+
+def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
+    """Return the bytes of layers by file names, what they read included, as far as the dump tells."""
+    sizes, unknown = sizes_of(dump), largest_of(dump)
     for layer in wanted:
-        read = input_sizes(layer, edges, dump)
-        sizes[sanitise(layer)] = sizes.get(sanitise(layer), 0) + sum(
-            largest if size is None else size for size in read
-        )
+        read = (unknown if size is None else size for size in input_sizes(layer, edges, dump))
+        sizes[sanitise(layer)] = sizes.get(sanitise(layer), unknown) + sum(read)
     return sizes

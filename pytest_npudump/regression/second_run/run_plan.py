@@ -45,6 +45,7 @@ class Plan:
         suspects: outputs of operators that are to be judged by their inputs.
         accompanies: whether it takes place for the other ranks' sake, with nothing to find out.
         inputs: whether what the layers read is dumped too, besides what they put out.
+        earlier: what the second run has found, where this is of a third one.
         measures: how many runs, each as the first one, measure how far the test strays; 0 for none.
     """
 
@@ -56,6 +57,7 @@ class Plan:
     suspects: tuple[TensorKey, ...] = ()
     accompanies: bool = False
     inputs: bool = False
+    earlier: Escalation | None = None
     measures: int = 0
 
     @property
@@ -66,7 +68,8 @@ class Plan:
     @property
     def further(self) -> int:
         """How many runs there are to be behind the first."""
-        return (self.measures or 1) if self.runs else 0
+        explaining = 1 if self.earlier is None else 2
+        return (self.measures or explaining) if self.runs else 0
 
 
 def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
@@ -96,7 +99,25 @@ def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
     failing = failing_layers(first.outcome)
     if not failing:
         return None
-    suspects = suspects_of(first.outcome)
+    return plan_suspects(case, first, dump, suspects_of(first.outcome), failing)
+
+
+def plan_suspects(
+    case: Case,
+    first: FirstRun,
+    dump: Dump,
+    suspects: tuple[TensorKey, ...],
+    failing: tuple[str, ...],
+) -> Plan:
+    """Plan for layers under suspicion, what feeds them, and failing layers, as far as they fit.
+
+    Args:
+        case: the test.
+        first: its first run.
+        dump: that run's.
+        suspects: outputs that are to be judged by their inputs.
+        failing: layers that are of interest besides.
+    """
     edges = edges_of_run(case, first.outcome, dump)
     wanted = _nearest_first(suspects, feeders_of(edges, dump, suspects), failing)
     beside = frozenset(wanted) - set(failing)

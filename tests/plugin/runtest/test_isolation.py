@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.cli import main
 from tests.plugin.runtest.test_sources import write
 
 if TYPE_CHECKING:
@@ -99,3 +101,56 @@ def test_inputs_that_the_first_run_has_not_dumped_are_in_the_second_one_where_th
     recorded.marked("layers=['both']", body=fault + recorded.body)
     recorded.run(DUMPS, f"--npudump-dump-limit={limit}")
     assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {"both:output.0": verdict}
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_a_third_run_judges_what_feeds_an_acquitted_operator(recorded: Project, isolation: str) -> None:
+    """The golden has the last operator only, so that nothing is known to have changed before it."""
+    marker = f"layers=['bot*'], reference='reference.onnx', isolation={isolation!r}"
+    recorded.marked(marker)
+    recorded.record("--npudump-update-golden")
+    fault = """
+    from pytest_npudump.emulator import faults
+    faults.distort("small", "left/b", factor=1.001)
+"""
+    recorded.marked(marker, body=fault + recorded.body)
+    recorded.run(DUMPS)
+    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {"both:output.0": "acquitted"}
+    assert recorded.report()["escalation"]["third"] is None
+    shutil.rmtree(recorded.path / "dumps")
+    recorded.run(DUMPS, "--npudump-escalate=twice").assert_outcomes(failed=1)
+    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {
+        "both:output.0": "acquitted",
+        "left/b:output.0": "convicted",
+        "right/reshape:output.0": "acquitted",
+    }
+    third = recorded.report()["escalation"]["third"]
+    assert third["layers"] == ["left/b", "right/reshape"]
+    assert third["directory"].endswith("run3")
+    made = recorded.path / "made"
+    assert main(["repro", str(third["directory"] + "/.."), "-o", str(made), "--no-run"]) == 0
+    assert "left/b" in (made / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_third_run_has_room_for_the_inputs_of_one_suspect(recorded: Project) -> None:
+    recorded.marked(body=FAULTY + recorded.body)
+    recorded.run(DUMPS, "--npudump-dump-limit=600", "--npudump-escalate=twice")
+    assert {key: one["verdict"] for key, one in isolated(recorded).items()} == {
+        "left/a:output.0": "unknown",
+        "right/b:output.0": "convicted",
+    }
+
+
+def test_a_third_run_that_fails_leaves_what_the_second_one_found(recorded: Project) -> None:
+    fault = """
+    import os
+    if os.path.exists("twice"):
+        raise OSError("the disk is gone")
+    os.rename("once", "twice") if os.path.exists("once") else open("once", "w").close()
+"""
+    recorded.marked(body=fault + FAULTY + recorded.body)
+    recorded.run(DUMPS, "--npudump-dump-limit=600", "--npudump-escalate=twice").assert_outcomes(failed=1)
+    found = recorded.report()["escalation"]
+    assert found["reproduced"] is True
+    assert "the disk is gone" in found["third"]["problem"]
+    assert {one["verdict"] for one in isolated(recorded).values()} == {"unknown"}
