@@ -93,12 +93,14 @@ def read_failure(path: Path, layer: str = "") -> Failure:
         reference=_path(origin["reference"]),
         reference_map=_path(origin["reference_map"]),
         bounds=(data.get("numerics") or {}).get("bounds", ""),
-        call=next((_path(one["saved"]) for one in escalation["isolated"] if one["key"] == str(key)), None),
+        call=next(
+            (_path(one.get("saved")) for one in escalation["isolated"] if one["key"] == str(key)), None
+        ),
     )
 
 
 def _run_of(key: TensorKey, escalation: Mapping[str, Any]) -> Path:
-    third = escalation["third"] or {}
+    third = escalation.get("third") or {}
     layers = {sanitise(layer) for layer in third.get("layers", ())}
     return Path((third if sanitise(key.layer) in layers else escalation)["directory"])
 
