@@ -58,6 +58,11 @@ def is_english() -> bool:
     return _CATALOGUE.get() is None
 
 
+def spoken_language() -> str:
+    """Return the language of what is made now: ``en`` or ``zh``."""
+    return ENGLISH if is_english() else CHINESE
+
+
 def gettext(message: str) -> str:
     """Return a message in the language that is spoken; its placeholders are filled afterwards."""
     words = _CATALOGUE.get()
@@ -75,3 +80,27 @@ def ngettext(one: str, many: str, count: int) -> str:
 def mark(message: str) -> str:
     """Return a message as it is, which is translated where it is shown."""
     return message
+
+
+class Said(str):
+    """A text in English, for programs, that can be said in another language to people: see :func:`spoken`."""
+
+    __slots__ = ("message", "values")
+
+    message: str
+    values: Mapping[str, object]
+
+
+def said(message: str, **values: object) -> Said:
+    """Return a message in English, with its placeholders filled; :func:`spoken` translates it."""
+    text = Said(message.format(**values))
+    text.message, text.values = message, values
+    return text
+
+
+def spoken(text: str) -> str:
+    """Return a text in the language that is spoken, if it was :func:`said`; any other as it is."""
+    if is_english() or not isinstance(text, Said):
+        return text
+    told = {name: spoken(one) if isinstance(one, str) else one for name, one in text.values.items()}
+    return gettext(text.message).format(**told)

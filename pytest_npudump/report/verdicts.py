@@ -108,16 +108,21 @@ def row(verdict: Verdict) -> tuple[str, ...]:
     return (*head, statistic(reason) + more, *cells)
 
 
+def place(verdict: Verdict) -> str:
+    """Return which tensor a verdict is about, the layer first."""
+    return f"{verdict.key.layer} ({f'{verdict.op_type} {tensor(verdict)}'.strip()})"
+
+
 def sentence(verdict: Verdict, *, against: str = "golden") -> str:
     """Return one failing verdict as a sentence, the layer first; ``against`` is what it was compared with."""
-    place = f"{verdict.key.layer} ({f'{verdict.op_type} {tensor(verdict)}'.strip()})"
+    where = place(verdict)
     if verdict.status == "missing":
-        return _("{place} is missing: the golden has it, the dump does not").format(place=place)
+        return _("{place} is missing: the golden has it, the dump does not").format(place=where)
     if verdict.status == "extra":
-        return _("{place} is new: the dump has it, the golden does not").format(place=place)
+        return _("{place} is new: the dump has it, the golden does not").format(place=where)
     reason = worst(verdict)
     if reason is None:
-        return _("{place} differs").format(place=place)
+        return _("{place} differs").format(place=where)
     times = excess(reason)
     far = _(", {times:.3g} times the allowed difference").format(times=times) if math.isfinite(times) else ""
     if reason.statistic == _PROJECTIONS and reason.golden == 0:
@@ -134,7 +139,7 @@ def sentence(verdict: Verdict, *, against: str = "golden") -> str:
         words = _("{statistic} is {actual} instead of {golden}").format(
             statistic=statistic(reason), actual=number(reason.actual), golden=number(reason.golden)
         )
-    return _("{place} differs: {words}{far}").format(place=place, words=words, far=far)
+    return _("{place} differs: {words}{far}").format(place=where, words=words, far=far)
 
 
 def plain(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.errors import GoldenError, NpudumpError
 from pytest_npudump.golden.pair import KEY, tensors_path
 from pytest_npudump.golden.store import is_there
+from pytest_npudump.language.translation import said
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.provenance import file_digest
@@ -107,22 +108,28 @@ def _refusals(
 ) -> Iterator[str]:
     data = entry.data
     if data["incomplete"] is not None:
-        yield f"its run was not complete: {data['incomplete']}"
+        yield said("its run was not complete: {why}", why=data["incomplete"])
     yield from map(str, data["refusals"])
     if record is None:
-        yield "there are no statistics of it"
+        yield said("there are no statistics of it")
         return
     digest = golden.digest if golden is not None else None
     if digest != data["golden"]["sha256"] or (golden is not None and golden.path != path and is_there(path)):
-        yield f"the golden {path} is not the one that the run was judged with: run the test again"
+        yield said(
+            "the golden {path} is not the one that the run was judged with: run the test again", path=path
+        )
     file = data["test_file"]
     if file["sha256"] is None or file_digest(terms.root / str(file["path"])) != file["sha256"]:
-        yield f"{file['path']} is not as it was in the run: run the test again"
+        yield said("{path} is not as it was in the run: run the test again", path=file["path"])
     if terms.golden_dir is None and not path.resolve().is_relative_to(terms.root.resolve()):
-        yield f"{path} lies outside of {terms.root}: name the folder of goldens with --golden-dir"
+        yield said(
+            "{path} lies outside of {root}: name the folder of goldens with --golden-dir",
+            path=path,
+            root=terms.root,
+        )
     if golden is None:
         return
     if record.producer.get("runtime") == _EMULATOR != golden.producer.get("runtime"):
-        yield "the run is the emulator's, and the golden a device's"
+        yield said("the run is the emulator's, and the golden a device's")
     if KEY in golden.extra or tensors_path(golden.path).exists():
-        yield "its golden keeps tensors, which only a run has: approve with --npudump-update-golden"
+        yield said("its golden keeps tensors, which only a run has: approve with --npudump-update-golden")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.errors import GoldenError, NpudumpError
 from pytest_npudump.golden.content.text import EDGES, EMPTY, OP_TYPES, Golden, parse
+from pytest_npudump.language.translation import mark, said
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_npudump.results.folder import ResultsFolder
     from pytest_npudump.results.terms import Terms
 
-GOOD, BAD, UNJUDGED, LEFT_OUT = "good", "bad", "unjudged", "left out"
+GOOD, BAD, UNJUDGED, LEFT_OUT = mark("good"), mark("bad"), mark("unjudged"), mark("left out")
 """What a test means for a gate; tests that were skipped, or are expected to fail, are left out of it."""
 
 
@@ -64,7 +65,7 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Terms) -> Rejudged:
         terms: what it is judged by.
     """
     if entry.data["outcome"] == SKIPPED:
-        return Rejudged(entry, None, LEFT_OUT, "it was skipped")
+        return Rejudged(entry, None, LEFT_OUT, said("it was skipped"))
     if not entry.record_file:
         return _standing(entry)
     try:
@@ -77,7 +78,7 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Terms) -> Rejudged:
     result = Result(case, outcome, part=_whose(entry))
     word = {status.PASSED: GOOD, status.FAILED: BAD}.get(outcome.status, UNJUDGED)
     if entry.data["outcome"] == XFAILED:
-        return Rejudged(entry, result, LEFT_OUT, "it is expected to fail")
+        return Rejudged(entry, result, LEFT_OUT, said("it is expected to fail"))
     if word == GOOD and (why := _doubt(entry, golden, terms)):
         return Rejudged(entry, result, UNJUDGED, why)
     return Rejudged(entry, result, word)
@@ -138,23 +139,25 @@ def _doubt(entry: Entry, golden: Golden | None, terms: Terms) -> str:
     """Say why statistics that agree do not make a test pass; "" where they do."""
     data = entry.data
     if data["incomplete"] is not None:
-        return f"its statistics agree, and its run was not complete: {data['incomplete']}"
+        return said("its statistics agree, and its run was not complete: {why}", why=data["incomplete"])
     if not data["snapshot"]["has_tensors"] or golden is None:
         return ""
     if terms.changed or golden.digest != data["golden"]["sha256"]:
-        return "its statistics agree; the elements of its tensors, which were judged too, were not kept"
+        return said("its statistics agree; the elements of its tensors, which were judged too, were not kept")
     if data["status"] not in status.GOOD:
-        return "its statistics agree; elements of its tensors did not, in the run"
+        return said("its statistics agree; elements of its tensors did not, in the run")
     return ""
 
 
 def _standing(entry: Entry) -> Rejudged:
     """Return a result that cannot be judged again, as there are no statistics of it."""
     why = (
-        next(iter(entry.data["refusals"]), "") or entry.data["incomplete"] or "there are no statistics of it"
+        next(iter(entry.data["refusals"]), "")
+        or entry.data["incomplete"]
+        or said("there are no statistics of it")
     )
     if entry.data["outcome"] == XFAILED:
-        return Rejudged(entry, None, LEFT_OUT, "it is expected to fail")
+        return Rejudged(entry, None, LEFT_OUT, said("it is expected to fail"))
     word = GOOD if entry.status in status.GOOD else BAD if entry.status == status.FAILED else UNJUDGED
     if word == GOOD and entry.data["incomplete"] not in {None, "it was not compared"}:
         word = UNJUDGED

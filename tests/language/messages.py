@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(pytest_npudump.__file__).parent
-_MARKS = {"_": None, "gettext": None, "mark": None, "ngettext": (1, 2)}
+_MARKS = {"_": None, "gettext": None, "mark": None, "said": None, "ngettext": (1, 2)}
 _EXTRACTED = {
     "*.py": ("python", _MARKS),
     "*.j2": ("jinja2.ext:babel_extract", _MARKS),
@@ -103,6 +103,59 @@ def _place(path: Path) -> str:
 def placeholders(text: str) -> list[str]:
     """Return the placeholders of a message, each with its format, in order of their names."""
     return sorted(re.findall(r"(?<!\{)\{([^{}]+)\}|(%%|%\(\w+\)[sdr]|%[sr])", text))
+
+
+_FINAL = {"_", "gettext", "ngettext"}
+_COMMANDS = (
+    *("git ", "npudump ", "pytest ", "  pytest ", "$ ", "config ", "merge.", "--format="),
+    *("[self-hosted, ", "--executor dask", "{} filter=lfs", "{} text eol=lf", "  image: "),
+)
+"""Beginnings of commands and options, and of what is written to files that programs read."""
+_ENGLISH = {"command line", "an overflow record without data: collect the dump again"}
+"""Data, and a reason that a reader of files gives: both are English everywhere."""
+
+
+def frozen() -> list[str]:
+    """Return where a message is translated as its module is imported, before the language is known."""
+    return [
+        f"{_place(path)}:{node.lineno}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for statement in ast.parse(path.read_text("utf-8")).body
+        if not isinstance(statement, ast.FunctionDef | ast.ClassDef)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FINAL
+    ]
+
+
+def unmarked(source: str, known: frozenset[str] = frozenset()) -> list[str]:
+    """Return the sentences of a module of the command that no catalogue can have.
+
+    Args:
+        source: of the module.
+        known: what parsers say, which is translated as they format it.
+    """
+    tree = ast.parse(source)
+    passed = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MARKS:
+            passed |= {id(one) for one in ast.walk(node)}
+        elif isinstance(node, ast.JoinedStr):
+            passed |= {id(one) for one in node.values}
+    texts = [_static(node) for node in ast.walk(tree) if id(node) not in passed]
+    return [
+        text
+        for text in texts
+        if re.search(r"[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}", text)
+        and not (text in known or text in _ENGLISH or text.startswith(_COMMANDS) or text.count("\n") > 1)
+    ]
+
+
+def _static(node: ast.AST) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_static, node.values))
+    if isinstance(node, ast.FormattedValue):
+        return "{}"
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def unfixed() -> list[str]:

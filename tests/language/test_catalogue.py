@@ -75,6 +75,35 @@ def test_what_this_python_s_argparse_says_is_known() -> None:
     assert MESSAGES.unknown_of_argparse() == []
 
 
+def test_no_message_is_translated_before_the_language_is_known() -> None:
+    assert MESSAGES.frozen() == []
+
+
+def test_the_command_has_no_sentence_that_is_not_marked() -> None:
+    known = frozenset(MARKED)
+    found = {
+        str(path.relative_to(MESSAGES.PACKAGE)): sentences
+        for path in sorted((MESSAGES.PACKAGE / "cli").rglob("*.py"))
+        if (sentences := MESSAGES.unmarked(path.read_text("utf-8"), known))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences"),
+    [
+        ('emit(["two words"])', ["two words"]),
+        ('emit([f"{count} of them"])', ["{} of them"]),
+        ('emit([f"{count} tensors, first {first}"])', ["{} tensors, first {}"]),
+        ('emit([_("two words")])', []),
+        ('raise RequestError(f"{path}: is not there")', ["{}: is not there"]),
+        ('def run():\n    """A docstring."""', []),
+    ],
+)
+def test_a_sentence_that_is_not_marked_is_found(source: str, sentences: list[str]) -> None:
+    assert MESSAGES.unmarked(source) == sentences
+
+
 def test_our_reader_reads_what_babel_does() -> None:
     assert dict(catalogue("zh")) == {english: chinese for english, chinese, _ in entries()}
 

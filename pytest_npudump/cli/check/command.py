@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
+from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.terminal import verdict_lines
@@ -38,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     for problem in results.problems:
         to_stderr(f"npudump: {problem}")
     for rule in _idle_rules(judged):
-        to_stderr(f"npudump: the rule {rule} matches no tensor of these tests")
+        to_stderr(_("npudump: the rule {rule} matches no tensor of these tests").format(rule=rule))
     words = {one.word for one in judged}
     if results.problems or UNJUDGED in words or not words & {GOOD, BAD}:
         return 2
@@ -68,9 +71,9 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
         if one.word == GOOD and not one.why:
             continue
         result = None if one.is_doubtful else one.result
-        yield f"{one.entry.test}: {one.word if result is None else result.outcome.status}"
+        yield f"{one.entry.test}: {_(one.word if result is None else result.outcome.status)}"
         if one.why:
-            yield f"  {one.why}"
+            yield f"  {spoken(one.why)}"
         if result is not None and one.word != LEFT_OUT:
             yield from (f"  {line}" for line in verdict_lines(result, verbose=verbose))
 
@@ -78,7 +81,9 @@ def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:
 def _summary(judged: Sequence[Rejudged]) -> str:
     counted = [one for one in judged if one.word != LEFT_OUT]
     left = len(judged) - len(counted)
-    return summary_line([one.told() for one in counted]) + (f"; {left} left out" if left else "")
+    return summary_line([one.told() for one in counted]) + (
+        _("; {left} left out").format(left=left) if left else ""
+    )
 
 
 def _earlier(results: Results) -> Iterator[str]:
@@ -87,12 +92,17 @@ def _earlier(results: Results) -> Iterator[str]:
     if not before:
         return
     oldest = min(before, key=lambda entry: str(entry.data["time"]))
-    more = f" and {len(before) - 1} more" if before[1:] else ""
-    verb = "are of earlier sessions" if before[1:] else "is of an earlier session"
-    count = f"{len(before)} of {len(results.entries)} results"
-    first = f"{oldest.test} ({oldest.data['time']})"
-    way_out = "remove the folder and run all tests where it should be of one"
-    yield f"npudump: {count} {verb}: {first}{more}; {way_out}"
+    first = first_of([f"{oldest.test} ({oldest.data['time']})", *before[1:]], 1)
+    yield ngettext(
+        "npudump: {count} of {total} results is of an earlier session: {first}; {way_out}",
+        "npudump: {count} of {total} results are of earlier sessions: {first}; {way_out}",
+        len(before),
+    ).format(
+        count=len(before),
+        total=len(results.entries),
+        first=first,
+        way_out=_("remove the folder and run all tests where it should be of one"),
+    )
 
 
 def _as_json(one: Rejudged) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,21 +38,29 @@ def collect(plugin: str, option: str, words: Sequence[str], test: str | None = N
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     if found.get("problems"):
         raise RequestError(
-            f"{test or 'the tests'} cannot be collected: {_cause(found['problems'][0], test or '')}"
+            _("{test} cannot be collected: {cause}").format(
+                test=test or _("the tests"), cause=_cause(found["problems"][0], test or "")
+            )
         )
     usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
     if usage:
-        raise RequestError(f"pytest collects nothing: {usage[0].removeprefix('ERROR: ')}")
+        raise RequestError(
+            _("pytest collects nothing: {usage}").format(usage=usage[0].removeprefix("ERROR: "))
+        )
     if not found:
         last = _last_words(done.stdout + done.stderr)
-        raise RequestError(f"pytest ended with {done.returncode} before it collected anything: {last}")
+        raise RequestError(
+            _("pytest ended with {returncode} before it collected anything: {last}").format(
+                returncode=done.returncode, last=last
+            )
+        )
     return found
 
 
 def _last_words(output: str) -> str:
     lines = [line for line in output.splitlines() if line.strip()]
     internal = [line for line in lines if line.startswith("INTERNALERROR> ")]
-    return (internal or lines or ["no output"])[-1]
+    return (internal or lines or [_("no output")])[-1]
 
 
 def _cause(text: str, test: str) -> str:
@@ -59,4 +68,4 @@ def _cause(text: str, test: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     raised = [line[1:].strip() for line in lines if line.startswith("E ")]
     named = [line for line in lines if f"{test}:" in line]
-    return (raised or named or lines or ["no reason given"])[0]
+    return (raised or named or lines or [_("no reason given")])[0]

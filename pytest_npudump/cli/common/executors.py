@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.errors import MissingExtraError, RequestError, RuntimeUnavailableError
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +28,7 @@ Result = TypeVar("Result")
 
 _MOST = 1024
 _CONNECT_SECONDS = 10
-_EXPECTED = (
+_EXPECTED = mark(
     "expected threads, threads:N, processes, processes:N, serial or dask:ADDRESS such as dask:tcp://host:8786"
 )
 _DASK_LOGGERS = ("distributed", "distributed.client")  # the second has a level of its own
@@ -65,7 +67,7 @@ def open_workers(spec: str) -> Iterator[Workers]:
         MissingExtraError: Dask is asked for and not installed.
         RuntimeUnavailableError: no Dask scheduler answers at the address, or workers were lost at work.
     """
-    kind, _, rest = spec.partition(":")
+    kind, _colon, rest = spec.partition(":")
     if kind == "serial" and spec == kind:
         yield Workers()
     elif kind == "threads" and (spec == kind or rest):
@@ -81,7 +83,7 @@ def open_workers(spec: str) -> Iterator[Workers]:
         with _silent(_DASK_LOGGERS), _cluster(distributed, rest) as workers:
             yield workers
     else:
-        raise RequestError(f"--executor {spec}: {_EXPECTED}")
+        raise RequestError(_("--executor {spec}: {expected}").format(spec=spec, expected=_(_EXPECTED)))
 
 
 @contextmanager
@@ -109,8 +111,11 @@ def _processes(spec: str, count: int) -> Iterator[Executor]:
         yield pool
     except BrokenExecutor as error:
         raise RuntimeUnavailableError(
-            f"--executor {spec}: a worker process was ended before its work was done, by a kill or because "
-            f"memory ran out (dmesg tells): no verdict; run it again, with fewer workers or --executor serial"
+            _(
+                "--executor {spec}: a worker process was ended before its work was done, by a kill or "
+                "because memory ran out (dmesg tells): no verdict; run it again, with fewer workers or "
+                "--executor serial"
+            ).format(spec=spec)
         ) from error
     except KeyboardInterrupt:
         for process in set(active_children()) - others:
@@ -139,7 +144,11 @@ def _count(spec: str, kind: str, text: str) -> int:
     if not text:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):  # noqa: PLR2004 - digits int() is safe with
-        raise RequestError(f"--executor {spec}: expected a number of {kind} from 1 to {_MOST}")
+        raise RequestError(
+            _("--executor {spec}: expected a number of {kind} from 1 to {most}").format(
+                spec=spec, kind=kind, most=_MOST
+            )
+        )
     return int(text)
 
 
@@ -156,8 +165,10 @@ def _cluster(distributed: Any, address: str) -> Iterator[Workers]:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         raise RuntimeUnavailableError(
-            f"--executor dask:{address}: no Dask scheduler answers there ({error}): is it running, and is "
-            f"the address the one it prints (dask scheduler; dask worker ADDRESS)?"
+            _(
+                "--executor dask:{address}: no Dask scheduler answers there ({error}): is it running, "
+                "and is the address the one it prints (dask scheduler; dask worker ADDRESS)?"
+            ).format(address=address, error=error)
         ) from error
     closed = distributed.comm.CommClosedError
     lost = (CancelledError, distributed.KilledWorker, distributed.TimeoutError, closed)
@@ -166,8 +177,10 @@ def _cluster(distributed: Any, address: str) -> Iterator[Workers]:
         yield Workers(_Packed(client.get_executor()), count or _UNTOLD, remote=True)
     except lost as error:
         raise RuntimeUnavailableError(
-            f"--executor dask:{address}: the cluster was lost before the work was done: no verdict; see the "
-            f"logs of the scheduler and its workers, and run it again ({_first_line(error)})"
+            _(
+                "--executor dask:{address}: the cluster was lost before the work was done: no verdict; "
+                "see the logs of the scheduler and its workers, and run it again ({error})"
+            ).format(address=address, error=_first_line(error))
         ) from error
     finally:
         client.close()
@@ -254,7 +267,7 @@ def _run(
 ) -> Iterator[Result]:
     done = 0
     weights = [] if weight is None else list(map(weight, items))
-    for _, batch in run_batches(work, items, weights, workers.executor, workers.count):
+    for _at, batch in run_batches(work, items, weights, workers.executor, workers.count):
         yield from batch
         done += len(batch)
         progress(done, len(items))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import end_output, to_stderr
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ def exit_code(work: Callable[[], int]) -> int:
     try:
         return _written_out(work)
     except KeyboardInterrupt:
-        to_stderr("npudump: interrupted before the work was done: no verdict; run it again")
+        to_stderr(_("npudump: interrupted before the work was done: no verdict; run it again"))
         return INTERRUPTED
     except BrokenPipeError:
         pass
@@ -37,7 +38,7 @@ def exit_code(work: Callable[[], int]) -> int:
         to_stderr(f"npudump: {_reason(error)}")
     except Exception:  # noqa: BLE001 - Python's own exit code would be 1, which means a difference
         to_stderr(traceback.format_exc())
-        to_stderr("npudump: a fault of npudump itself: no verdict; report it with the lines above")
+        to_stderr(_("npudump: a fault of npudump itself: no verdict; report it with the lines above"))
     return UNREADABLE
 
 
@@ -59,8 +60,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, NpudumpError):
         return str(error)
     if isinstance(error, MemoryError):
-        return (
-            f"memory ran out ({error or 'no details'}): no verdict; run it again with fewer workers, "
-            f"--executor serial"
-        )
-    return f"the system refused ({error}): no verdict; correct that, and run it again"
+        return _(
+            "memory ran out ({error}): no verdict; run it again with fewer workers, --executor serial"
+        ).format(error=error or _("no details"))
+    return _("the system refused ({error}): no verdict; correct that, and run it again").format(error=error)

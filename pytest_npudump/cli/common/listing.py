@@ -8,6 +8,8 @@ from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.dump.table import shape_text
 from pytest_npudump.dump.values.dtypes import UNKNOWN
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump, TensorRecord
 
-COLUMNS = ("layer", "type", "tensor", "dtype", "shape")
+COLUMNS = (mark("layer"), mark("type"), mark("tensor"), "dtype", "shape")
 """Of :func:`cells`."""
 
 
@@ -40,7 +42,7 @@ def write_listing(
         write_json([as_json(record) for record in dump.records], arguments.json)
     if arguments.json != "-":
         emit(as_lines(dump.records))
-        emit(f"note: {note}" for note in dump.notes)
+        emit(_("note: {note}").format(note=note) for note in dump.notes)
     report_problems(dump.problems)
     return 2 if dump.problems else 0
 
@@ -61,7 +63,7 @@ def identity(record: TensorRecord) -> dict[str, Any]:
 
 def _place(record: TensorRecord) -> str:
     """Return ``output.0`` with whatever else tells a tensor from others of its layer."""
-    head, _, slot = str(record.key).rpartition(":")
+    head, _sign, slot = str(record.key).rpartition(":")
     qualifiers = head.partition("#")[2]
     return f"{slot} ({qualifiers})" if qualifiers else slot
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output_file import STANDARD_OUTPUT, write_output
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.text_width import padded, width
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.json_text import json_text
 
 if TYPE_CHECKING:
@@ -57,10 +59,15 @@ def write_json(data: Any, target: str) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
-    """Lay rows out in columns as wide as their longest cell; names stay whole, so that they can be copied."""
-    widths = [max(map(len, cells)) for cells in zip(header, *rows, strict=True)]
-    form = _GAP.join(f"{{:<{width}}}" for width in widths)
-    return [form.format(*row).rstrip() for row in (header, *rows)]
+    """Lay rows out in columns as wide as their longest cell; names stay whole, so that they can be copied.
+
+    Args:
+        rows: the cells, as they are shown.
+        header: titles, which are translated.
+    """
+    grid = [tuple(map(_, header)), *rows]
+    sizes = [max(map(width, cells)) for cells in zip(*grid, strict=True)]
+    return [_GAP.join(map(padded, row, sizes)).rstrip() for row in grid]
 
 
 def byte_size(nbytes: int) -> str:
@@ -106,8 +113,10 @@ def _printing(action: Callable[[TextIO], object]) -> None:
     except OSError as error:
         _discard(sys.stdout)
         raise NpudumpError(
-            f"standard output cannot be written: {error.strerror or error}; what is printed is not complete: "
-            f"free space or send it elsewhere, and run it again"
+            _(
+                "standard output cannot be written: {error}; what is printed is not complete: free "
+                "space or send it elsewhere, and run it again"
+            ).format(error=error.strerror or error)
         ) from error
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.translation import gettext as _
 
 STANDARD_OUTPUT = "-"
 _ITSELF = frozenset({"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
@@ -36,8 +37,10 @@ def write_output(option: str, target: str, content: bytes) -> None:
             write_whole(Path(os.path.realpath(path)), [content])
     except OSError as error:
         raise NpudumpError(
-            f"{option} {target}: cannot be written: {error.strerror or error}; a file that was there before "
-            f"is as it was: free space, or name a file in a folder that is writable"
+            _(
+                "{option} {target}: cannot be written: {error}; a file that was there before is as it "
+                "was: free space, or name a file in a folder that is writable"
+            ).format(option=option, target=target, error=error.strerror or error)
         ) from error
 
 
@@ -47,7 +50,7 @@ def _is_stream(path: Path) -> bool:
 
 def _is_descriptor(path: Path) -> bool:
     """Whether ``path`` leads to an open file of a process, as ``/dev/stderr`` does, and not to its name."""
-    for _ in range(_MOST_LINKS):
+    for _link in range(_MOST_LINKS):
         if os.path.realpath(path.parent).startswith("/proc/"):
             return True
         if not path.is_symlink():

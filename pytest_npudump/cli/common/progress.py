@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from threading import Event, Lock, Thread, Timer
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.translation import gettext as _
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -66,6 +68,7 @@ class _Lines:
 
     def __init__(self, what: str) -> None:
         self._what = what
+        self._so_far = _("{done} of {total}")  # a thread speaks no language of its own
         self._reached = (0, 0)
         self._ended = Event()
         self._thread = Thread(target=self._tell, daemon=True)
@@ -86,7 +89,8 @@ class _Lines:
         while not self._ended.wait(SILENCE):
             done, total = self._reached
             if sys.stderr is not None:
-                sys.stderr.write(f"npudump: {self._what}{f': {done} of {total}' if total else ''}\n")
+                so_far = f": {self._so_far.format(done=done, total=total)}" if total else ""
+                sys.stderr.write(f"npudump: {self._what}{so_far}\n")
                 sys.stderr.flush()
 
 

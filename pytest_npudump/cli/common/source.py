@@ -17,6 +17,7 @@ from pytest_npudump.dump.tree.converted import name_of
 from pytest_npudump.dump.tree.keys import records_of
 from pytest_npudump.dump.tree.unnamed import problem_of, unnamed_format
 from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.regular_file import open_regular
 
 if TYPE_CHECKING:
@@ -52,12 +53,12 @@ def read_source(
     """
     path = path.absolute() if workers.remote else path
     if path.is_file():
-        with progress(f"reading {path}"):
+        with progress(_("reading {path}").format(path=path)):
             dump = _read_file(path, stats=stats, acl=acl, projections=projections)
     else:
         # Headers and tables cost less to read here than to hand over: threads would wait for Python's lock.
         executor = workers.executor if stats else None
-        with progress(f"reading {path}") as report:
+        with progress(_("reading {path}").format(path=path)) as report:
             dump = read_dump(
                 path,
                 stats=stats,
@@ -69,7 +70,9 @@ def read_source(
                 progress=report,
             )
     if not (dump.records or dump.problems or (overflow and dump.notes)):
-        raise DumpError(f"{path} holds no tensors" + "".join(f"; {note}" for note in dump.notes))
+        raise DumpError(
+            _("{path} holds no tensors").format(path=path) + "".join(f"; {note}" for note in dump.notes)
+        )
     return dump
 
 
@@ -82,7 +85,7 @@ def _read_file(path: Path, *, stats: bool, acl: bool = False, projections: bool 
     file = locate(path)
     format_ = BY_NAME[file.format]
     if format_.instead:
-        raise DumpError(f"{path} is {format_.instead.format(path=path)}")
+        raise DumpError(_("{path} is {what}").format(path=path, what=format_.instead.format(path=path)))
     executions, problems = read_job(Job(file), stats=stats, acl=acl, projections=projections)
     records, notes = records_of(executions)
     raw = bool(executions) and all(execution.raw for execution in executions)
@@ -107,15 +110,23 @@ def locate(path: Path) -> DumpFile:
         if format_ is None:
             problem = problem_of(path, start)
             if problem is not None:
-                raise DumpError(f"{path} cannot be read as a dump file: {problem.reason}")
-            raise DumpError(f"{path} is no dump file: neither its name nor its first bytes are those of one")
+                raise DumpError(
+                    _("{path} cannot be read as a dump file: {reason}").format(
+                        path=path, reason=problem.reason
+                    )
+                )
+            raise DumpError(
+                _("{path} is no dump file: neither its name nor its first bytes are those of one").format(
+                    path=path
+                )
+            )
     return DumpFile(path, place, name, format_.name)
 
 
 def report_problems(problems: Iterable[FormatError]) -> None:
     """Name every file that could not be read on standard error."""
     for problem in problems:
-        to_stderr(f"npudump: unreadable: {problem}")
+        to_stderr(_("npudump: unreadable: {problem}").format(problem=problem))
 
 
 def _start(path: Path) -> bytes:
@@ -123,4 +134,4 @@ def _start(path: Path) -> bytes:
         with open_regular(path) as file:
             return file.read(START_BYTES)
     except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror}") from error
+        raise FormatError(path, _("cannot be read: {error}").format(error=error.strerror)) from error

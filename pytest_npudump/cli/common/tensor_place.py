@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.doctor.pytest_config import locate, parse_options, words_of
 from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,7 @@ def tensor_place(folder: Path, url: str = "", cache: str = "") -> TensorStore:
     file, ini = locate(folder.absolute())
     root = file.parent if file is not None else folder.absolute()
     told = {name: str(ini.get(name, "")) for name in (_STORE, _CACHE)}
-    told |= _given(ini.get("addopts", ""), root, f"addopts of {file}")
+    told |= _given(ini.get("addopts", ""), root, _("addopts of {file}").format(file=file))
     told |= _given(os.environ.get("PYTEST_ADDOPTS", ""), root, "PYTEST_ADDOPTS")
     own = cache or (str(root / Path(told[_CACHE]).expanduser()) if told[_CACHE] else "")
     return TensorStore(url or told[_STORE], own)

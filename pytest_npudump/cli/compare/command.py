@@ -16,6 +16,7 @@ from pytest_npudump.cli.compare.what_if import Alternative, other_tolerances
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Rule
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare, print the verdict, and return 0, 1 or 2."""
     if arguments.golden.suffix == ".onnx":
         if arguments.what_if:
-            raise RequestError("--what-if: not with an ONNX model in place of GOLDEN")
+            raise RequestError(_("--what-if: not with an ONNX model in place of GOLDEN"))
         from pytest_npudump.cli.compare import onnx_reference  # noqa: PLC0415 - only for ONNX models
 
         return onnx_reference.run(arguments)
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         return kept_results.run(arguments, _rules(arguments))
     if arguments.inputs or arguments.map:
-        raise RequestError("--inputs and --map: only with an ONNX model in place of GOLDEN")
+        raise RequestError(_("--inputs and --map: only with an ONNX model in place of GOLDEN"))
     tolerances = chosen_tolerances(arguments).extended(_rules(arguments))
     others = {name: other_tolerances(name).under(arguments.numerics or SAME) for name in arguments.what_if}
     with open_workers(arguments.executor) as workers:
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         emit(lines(result, verbose=arguments.verbose))
         emit(what_if.lines(alternatives))
     for rule in tolerances.unmatched(result.comparison.golden, result.comparison.actual):
-        to_stderr(f"npudump: the rule {rule.describe()} matches no tensor of either side")
+        to_stderr(_("npudump: the rule {rule} matches no tensor of either side").format(rule=rule.describe()))
     report_problems(result.problems)
     if result.problems or result.comparison.nothing_judged:
         return 2
@@ -64,7 +65,9 @@ def _rules(arguments: argparse.Namespace) -> tuple[Rule, ...]:
     for name in ("rtol", "atol"):
         value = getattr(arguments, name)
         if value is not None and not 0 <= value < float("inf"):
-            raise RequestError(f"--{name} {value}: expected a finite number, 0 or greater")
+            raise RequestError(
+                _("--{name} {value}: expected a finite number, 0 or greater").format(name=name, value=value)
+            )
     if arguments.rtol is None and arguments.atol is None:
         return ()
     return (Rule(arguments.rtol or 0.0, arguments.atol or 0.0, source="command line"),)

@@ -18,6 +18,8 @@ from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.dump.table import shape_of
 from pytest_npudump.dump.unguarded import replace as changed
 from pytest_npudump.errors import DumpError
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +79,9 @@ def compare_sides(
     problems = [*golden.problems, *actual.problems]
     for side in (golden, actual):
         if not side.tensors:
-            raise DumpError("\n".join(f"unreadable: {problem}" for problem in side.problems))
+            raise DumpError(
+                "\n".join(_("unreadable: {problem}").format(problem=problem) for problem in side.problems)
+            )
     actual = _numbered(golden, actual)
     ours, theirs = golden.tensors, actual.tensors
     elements: dict[int, Elements] = {}
@@ -111,7 +115,7 @@ def _pictures(
     failing = {verdict.key for verdict in comparison.failing}
     rows = enumerate(aligned_keys(comparison.golden, comparison.actual, comparison.alignment))
     drawn: dict[int, Picture] = {}
-    for at, (key, _) in rows:
+    for at, (key, _other) in rows:
         if len(drawn) == most:
             break
         if key in failing and at in elements and (picture := draw_pair(pairs[at])) is not None:
@@ -130,7 +134,7 @@ def _patterns(
     failing = {verdict.key for verdict in comparison.failing}
     rows = enumerate(aligned_keys(comparison.golden, comparison.actual, comparison.alignment))
     return find_patterns(
-        (at, pairs[at], elements[at]) for at, (key, _) in rows if at in elements and key in failing
+        (at, pairs[at], elements[at]) for at, (key, _other) in rows if at in elements and key in failing
     )
 
 
@@ -151,9 +155,13 @@ def _other_layouts(
             found.append((one, other))
     if found:
         one, other = found[0]
-        yield (
-            f"the golden's layout is {one.format}, the dump's {other.format}, and statistics do not show the "
-            f"order of axes: {len(found)} tensors (first: {one.key})"
+        yield said(
+            "the golden's layout is {golden}, the dump's {dump}, and statistics do not show "
+            "the order of axes: {count} tensors (first: {first})",
+            golden=one.format,
+            dump=other.format,
+            count=len(found),
+            first=one.key,
         )
 
 
@@ -192,7 +200,7 @@ def _examine(
     ours, theirs, elements = into
     here, there = rows
     problems: list[FormatError] = []
-    with progress("comparing tensors") as report:
+    with progress(_("comparing tensors")) as report:
         work = run_together(
             compare_pairs, list(pairs.values()), workers, weight=lambda pair: pair.nbytes, progress=report
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_json
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import COLUMNS, row
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.result_pairs import Bounds, pair_results, shared_origins
@@ -55,43 +56,51 @@ def lines(pairs: Sequence[ResultPair], *, verbose: bool) -> Iterator[str]:
     if compared:
         yield from _origin_lines(shared, "")
         if not any(pair.origins for pair in compared):
-            yield "origin: nothing that is known of the two differs"
+            yield _("origin: nothing that is known of the two differs")
     for pair in pairs:
         yield from _test_lines(pair, shared, verbose=verbose)
     differing = sum(bool(pair.comparison and pair.comparison.failing) for pair in pairs)
     left = len(pairs) - len(compared)
-    words = f"{len(compared)} of {len(pairs)} tests compared, {differing} differ"
-    yield words + (f"; {left} could not be compared" if left else "")
+    words = _("{compared} of {count} tests compared, {differing} differ").format(
+        compared=len(compared), count=len(pairs), differing=differing
+    )
+    yield words + (_("; {left} could not be compared").format(left=left) if left else "")
 
 
 def _origin_lines(origins: Mapping[str, tuple[str, str]], indent: str) -> Iterator[str]:
     for name, (one, other) in origins.items():
-        yield f"{indent}origin: {name} {one} -> {other}"
+        yield indent + _("origin: {name} {one} -> {other}").format(name=name, one=one, other=other)
 
 
 def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verbose: bool) -> Iterator[str]:
     comparison = pair.comparison
     own = {name: both for name, both in pair.origins.items() if shared.get(name) != both}
     if comparison is None:
-        yield f"{pair.test}: not compared"
+        yield _("{test}: not compared").format(test=pair.test)
         yield from (f"  {problem}" for problem in pair.problems)
         return
     failing = comparison.failing
     if not (failing or pair.problems or own or comparison.changed or verbose):
         return
-    counted = f"{len(failing)} of {comparison.expected} tensors differ"
-    changed = f", {comparison.changed} changed within tolerance" if comparison.changed else ""
+    counted = _("{count} of {expected} tensors differ").format(
+        count=len(failing), expected=comparison.expected
+    )
+    changed = (
+        _(", {changed} changed within tolerance").format(changed=comparison.changed)
+        if comparison.changed
+        else ""
+    )
     yield f"{pair.test}: {counted}{changed}"
     yield from _origin_lines(own, "  ")
     yield from (f"  {problem}" for problem in pair.problems)
     if pair.numerics is not None and failing:
-        yield f"  bounds {pair.numerics.describe()}"
-    yield from (f"  note: {note}" for note in comparison.notes)
+        yield "  " + _("bounds {numerics}").format(numerics=pair.numerics.describe())
+    yield from ("  " + _("note: {note}").format(note=note) for note in comparison.notes)
     shown = failing if verbose else failing[:_SHOWN]
     if shown:
         yield from (f"  {line}" for line in columns([row(verdict) for verdict in shown], COLUMNS))
     if len(failing) > len(shown):
-        yield f"  ... and {len(failing) - len(shown)} more (-v lists all)"
+        yield "  " + _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
 
 
 def _bounds(arguments: argparse.Namespace, rules: Sequence[Rule]) -> Bounds:
@@ -115,4 +124,6 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
     }
     for flag, value in given.items():
         if value:
-            raise RequestError(f"{flag}: not with kept results, which hold statistics only; leave it out")
+            raise RequestError(
+                _("{flag}: not with kept results, which hold statistics only; leave it out").format(flag=flag)
+            )

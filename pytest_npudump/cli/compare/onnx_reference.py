@@ -14,6 +14,7 @@ from pytest_npudump.compare.tolerances.numerics import HF32
 from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.reference.tolerances import ReferenceTolerances
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != "-":
         emit(_lines(result, None if arguments.verbose else _ROWS))
     if result.comparison is None and not arguments.inputs:
-        to_stderr("npudump: --inputs FILE.npz says what the model was given")
+        to_stderr(_("npudump: --inputs FILE.npz says what the model was given"))
     report_problems(dump.problems)
     if dump.problems or result.problems:
         return 2
@@ -56,7 +57,9 @@ def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
     rtol, atol = arguments.rtol, arguments.atol
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not 0 <= value < float("inf"):
-            raise RequestError(f"--{name} {value}: expected a finite number, 0 or greater")
+            raise RequestError(
+                _("--{name} {value}: expected a finite number, 0 or greater").format(name=name, value=value)
+            )
     if rtol is not None or atol is not None:
         rules.append(Rule(rtol or 0.0, atol or 0.0, source="command line", against=REFERENCE))
     preset = Tolerances(arguments.preset or REFERENCE_PRESET).preset
@@ -71,20 +74,24 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             if not isinstance(found, np.ndarray):
                 return {name: found[name] for name in found.files}
     except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise RequestError(f"--inputs {path}: cannot be read: {error}") from error
-    raise RequestError(f"--inputs {path}: expected an npz file, an array for each input by its name")
+        raise RequestError(
+            _("--inputs {path}: cannot be read: {error}").format(path=path, error=error)
+        ) from error
+    raise RequestError(
+        _("--inputs {path}: expected an npz file, an array for each input by its name").format(path=path)
+    )
 
 
 def _lines(result: ReferenceResult, rows: int | None) -> Iterator[str]:
     for note in result.notes:
-        yield f"note: {note}"
+        yield _("note: {note}").format(note=note)
     for problem in result.problems:
-        yield f"problem: {problem}"
+        yield _("problem: {problem}").format(problem=problem)
     if result.good and result.comparison is not None:
-        counted = (
-            f"{result.comparison.compared} tensors of {result.compared} of {result.layers} layers compared"
+        counted = _("{compared} tensors of {layers} of {all} layers compared").format(
+            compared=result.comparison.compared, layers=result.compared, all=result.layers
         )
-        yield f"{counted}, all within tolerance"
+        yield _("{counted}, all within tolerance").format(counted=counted)
     if result.failing:
         yield reference_sentence(result)
     yield from reference_lines(result, rows)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import columns
 from pytest_npudump.cli.compare.words import cells, comparable, sentence
 from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark, spoken
 from pytest_npudump.report.verdicts import COLUMNS, number, row
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 _SHOWN = 20
 _NOTES = 5
 _DISTANCES = ("max_abs", "max_rel", "mean_rel", "cosine", "relative_l2")
-_MEASURES = ("max abs", "max rel", "cosine", "within", "compared in")
+_MEASURES = (mark("max abs"), mark("max rel"), mark("cosine"), mark("within"), mark("compared in"))
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -52,34 +54,52 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
     comparison = result.comparison
     failing = comparison.failing
     for note in (*result.notes, *comparison.notes, *_element_notes(result, None if verbose else _NOTES)):
-        yield f"note: {note}"
+        yield _("note: {note}").format(note=spoken(note))
     compared = _compared(result)
-    closely = f", {compared} of them element by element" if compared else ""
-    alone = f", {comparison.unjudged} of them without a value to judge" if comparison.unjudged else ""
-    counted = f"{comparison.compared} of {comparison.expected} tensors compared{closely}{alone}"
+    closely = _(", {compared} of them element by element").format(compared=compared) if compared else ""
+    alone = (
+        _(", {unjudged} of them without a value to judge").format(unjudged=comparison.unjudged)
+        if comparison.unjudged
+        else ""
+    )
+    counted = _("{compared} of {expected} tensors compared{closely}{alone}").format(
+        compared=comparison.compared, expected=comparison.expected, closely=closely, alone=alone
+    )
     if comparison.nothing_judged:
-        yield f"{counted}: nothing was judged"
+        yield _("{counted}: nothing was judged").format(counted=counted)
         return
     if not failing:
-        yield counted + (", the rest could not be read" if result.problems else ", all within tolerance")
+        yield counted + (
+            _(", the rest could not be read") if result.problems else _(", all within tolerance")
+        )
         if comparison.changed:
-            yield f"{comparison.changed} changed within tolerance, first {comparison.first_within}"
+            yield _("{changed} changed within tolerance, first {first}").format(
+                changed=comparison.changed, first=comparison.first_within
+            )
         return
-    yield f"{counted}: {len(failing)} differ"
+    yield _("{counted}: {count} differ").format(counted=counted, count=len(failing))
     elements = _by_key(result) if compared else {}
     patterns = _patterns(result)
     first = comparison.first.key if comparison.first is not None else None
     if comparison.first is not None:
-        yield f"first diverging layer: {sentence(comparison.first, elements.get(comparison.first.key))}"
+        yield _("first diverging layer: {sentence}").format(
+            sentence=sentence(comparison.first, elements.get(comparison.first.key))
+        )
         if comparison.first.key in patterns:
-            yield f"pattern: {patterns[comparison.first.key]}"
+            yield _("pattern: {pattern}").format(pattern=patterns[comparison.first.key])
         if comparison.first_change != comparison.first.key and comparison.differing:
-            yield f"first change: {comparison.first_change} is the first that is not equal digit for digit"
+            yield _("first change: {first_change} is the first that is not equal digit for digit").format(
+                first_change=comparison.first_change
+            )
     shown = failing if verbose else failing[:_SHOWN]
     yield from _table(shown, elements)
     if len(failing) > len(shown):
-        yield f"... and {len(failing) - len(shown)} more (-v lists all)"
-    yield from (f"pattern of {key}: {patterns[key]}" for key in patterns if key != first)
+        yield _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
+    yield from (
+        _("pattern of {key}: {pattern}").format(key=key, pattern=patterns[key])
+        for key in patterns
+        if key != first
+    )
 
 
 def _patterns(result: Result) -> dict[TensorKey, Pattern]:
@@ -129,4 +149,4 @@ def _element_notes(result: Result, limit: int | None) -> Iterator[str]:
     for key, note in noted[:limit]:
         yield f"{key}: {note}"
     if limit is not None and len(noted) > limit:
-        yield f"... and {len(noted) - limit} more such tensors (-v lists all)"
+        yield _("... and {left} more such tensors (-v lists all)").format(left=len(noted) - limit)

@@ -13,6 +13,8 @@ from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, RequestError
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import said
 from pytest_npudump.results.entry import LINES
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -94,8 +96,10 @@ def are_kept_results(first: Path, second: Path) -> bool:
     if any(kept) and not all(kept):
         one, other = (first, second) if kept[0] else (second, first)
         raise RequestError(
-            f"{one} holds kept results, and {other} does not: they are compared with each other only; "
-            f"npudump check {one} judges them by goldens"
+            _(
+                "{one} holds kept results, and {other} does not: they are compared with each other only; "
+                "npudump check {one} judges them by goldens"
+            ).format(one=one, other=other)
         )
     return all(kept)
 
@@ -114,7 +118,9 @@ def _unread(path: Path, records: Sequence[TensorRecord]) -> Iterator[str]:
     """Say which columns of statistics there is no place for in a record, once for all tensors."""
     notes = records.column("note") if isinstance(records, ColumnRecords) else [one.note for one in records]
     for note, count in Counter(note for note in notes if NOT_READ in note).items():
-        yield f"{path}: {note} ({count} of {len(records)} tensors)"
+        yield said(
+            "{path}: {note} ({count} of {all} tensors)", path=path, note=note, count=count, all=len(records)
+        )
 
 
 def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
@@ -127,12 +133,18 @@ def read_golden_side(path: Path, workers: Workers, *, latest: bool) -> Side:
     if path.is_dir():
         return read_dump_side(path, workers, latest=latest)
     if not path.exists():
-        raise DumpError(f"{path} is neither a golden file nor a dump directory: it does not exist")
+        raise DumpError(
+            _("{path} is neither a golden file nor a dump directory: it does not exist").format(path=path)
+        )
     if not _is_golden(path):
         try:
             return read_dump_side(path, workers, latest=latest)
         except DumpError as error:
-            raise DumpError(f"{path} is neither a golden file nor a dump directory: {error}") from error
+            raise DumpError(
+                _("{path} is neither a golden file nor a dump directory: {error}").format(
+                    path=path, error=error
+                )
+            ) from error
     return _golden_side(path)
 
 
@@ -143,7 +155,7 @@ def _golden_side(path: Path) -> Side:
 
     golden = read_golden(path.absolute())
     if not golden.table.keys:
-        raise DumpError(f"{path} holds no tensors")
+        raise DumpError(_("{path} holds no tensors").format(path=path))
     stored = stored_tensors(golden, foreign=True, store=_store_of(golden))
     keys = golden.table.keys
     # Where there are no tensors, the names of ten thousand rows need not be looked at.
@@ -167,5 +179,7 @@ def _is_golden(path: Path) -> bool:
         with open_regular(path) as file:
             head = file.read(_HEAD)
     except OSError as error:
-        raise GoldenError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise GoldenError(
+            _("{path} cannot be read: {error}").format(path=path, error=error.strerror or error)
+        ) from error
     return any(line.startswith(_MARK) for line in head.removeprefix(b"\xef\xbb\xbf").splitlines())

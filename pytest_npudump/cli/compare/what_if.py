@@ -10,6 +10,8 @@ from pytest_npudump.compare.tolerances.presets import PRESETS
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +66,9 @@ def other_tolerances(name: str) -> Tolerances:
         return Tolerances(name)
     if not Path(name).exists():
         raise RequestError(
-            f"--what-if {name}: neither a file nor a preset, expected one of {', '.join(PRESETS)}"
+            _("--what-if {name}: neither a file nor a preset, expected one of {presets}").format(
+                name=name, presets=", ".join(PRESETS)
+            )
         )
     from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
 
@@ -75,10 +79,10 @@ def lines(alternatives: Sequence[Alternative]) -> Iterator[str]:
     """Yield a line for each, in the order they were given."""
     for one in alternatives:
         found = [
-            f"{verb} {len(keys)} ({first_of(keys, _SHOWN)})"
-            for verb, keys in (("misses", one.missed), ("catches", one.caught))
+            f"{_(verb)} {len(keys)} ({first_of(keys, _SHOWN)})"
+            for verb, keys in ((mark("misses"), one.missed), (mark("catches"), one.caught))
             if keys
         ]
-        yield f"what if {one.name}: {one.failing} would differ" + (
-            f"; it {' and '.join(found)}" if found else ", the same ones"
+        yield _("what if {name}: {failing} would differ").format(name=one.name, failing=one.failing) + (
+            _("; it {found}").format(found=_(" and ").join(found)) if found else _(", the same ones")
         )

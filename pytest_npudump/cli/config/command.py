@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit
 from pytest_npudump.cli.config import show as config_show
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
@@ -40,21 +41,29 @@ def _check(args: argparse.Namespace) -> int:
 def _described(verdict: CheckerVerdict, target: str, version: str) -> str:
     reader = _TARGETS[target]
     if target == "acl":
-        reader += f" of CANN {version}"
+        reader += _(" of CANN {version}").format(version=version)
     elif target == "ge" and getattr(verdict, "code", 0) != 0:
-        reader = "aclmdlSetDump, so that GE never sees it"
-    lines = [f"{'accepted' if verdict.accepted else 'refused'} by {reader}: {_effect(verdict)}"]
-    lines += [f"error: {reason}" for reason in verdict.reasons]
-    lines += [f"warning: {warning}" for warning in verdict.warnings]
+        reader = _("aclmdlSetDump, so that GE never sees it")
+    lines = [
+        _("accepted by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))
+        if verdict.accepted
+        else _("refused by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))
+    ]
+    lines += [_("error: {reason}").format(reason=reason) for reason in verdict.reasons]
+    lines += [_("warning: {warning}").format(warning=warning) for warning in verdict.warnings]
     return "\n".join(lines)
 
 
 def _effect(verdict: CheckerVerdict) -> str:
     code = getattr(verdict, "code", 0)
     if not verdict.accepted or code:
-        return f"it returns {code}" if code else "see below"
+        return _("it returns {code}").format(code=code) if code else _("see below")
     if not verdict.need_dump:
-        return "nothing is switched on"
+        return _("nothing is switched on")
     place = getattr(verdict, "dump_path", "")
-    what = f"switches on {verdict.dump_type}" if verdict.dump_type else "switches the dump on"
-    return f"{what}, into {place}" if place else what
+    what = (
+        _("switches on {dump_type}").format(dump_type=verdict.dump_type)
+        if verdict.dump_type
+        else _("switches the dump on")
+    )
+    return _("{what}, into {place}").format(what=what, place=place) if place else what

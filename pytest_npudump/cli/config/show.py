@@ -12,6 +12,8 @@ from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.doctor.dump_path import default_place
 from pytest_npudump.errors import RequestError
 from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 
 _NAMED = 5
 _NUMBER = "/pytest-N/"
-_NOT_ISOLATED = (
-    "warning: TorchAir reads its dump setting with the first graph of a process: give the test "
-    "isolation='process'"
+_NOT_ISOLATED = mark(
+    "warning: TorchAir reads its dump setting with the first graph of a process: give the "
+    "test isolation='process'"
 )
 
 
@@ -36,9 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     found = _collect(arguments.test, arguments.target)
     test = _only_test(found, arguments.test)
     if "data_dump" in test and arguments.target not in {None, "mindspore"}:
-        raise RequestError("this project's runtime is mindspore, which reads no acl.json: leave --for out")
+        raise RequestError(_("this project's runtime is mindspore, which reads no acl.json: leave --for out"))
     if arguments.target == "torchair" and (refusal := _not_for_torchair(test, found["runtime"])):
-        to_stderr(f"error: npu_dump.torchair_config() refuses: {refusal}")
+        to_stderr(_("error: npu_dump.torchair_config() refuses: {refusal}").format(refusal=refusal))
         return 1
     emit([json.dumps(_shown(test, arguments.target), indent=2)])
     if "data_dump" in test:
@@ -48,8 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         errors = list(_errors(test["dump"]))
         warnings = list(_warnings(test, Path(found["rootdir"])))
     if arguments.target == "torchair" and not test["isolated"]:
-        warnings.append(_NOT_ISOLATED)
-    note = "note: N in the path is the number of pytest's run; the folder is made when the test runs"
+        warnings.append(_(_NOT_ISOLATED))
+    note = _("note: N in the path is the number of pytest's run; the folder is made when the test runs")
     for line in (*errors, *warnings, *([note] if _NUMBER in _path(test) else [])):
         to_stderr(line)
     return 1 if errors else 0
@@ -60,7 +62,7 @@ def _not_for_torchair(test: Mapping[str, Any], runtime: str) -> str:
     from pytest_npudump.runtime.pyacl.callback import NOT_RELEASED  # noqa: PLC0415 - only for this command
 
     if runtime == "mindspore":
-        return "this project's runtime is mindspore, which has no acl.json to hand on"
+        return _("this project's runtime is mindspore, which has no acl.json to hand on")
     return NOT_RELEASED if test["transport"] == "callback" else ""
 
 
@@ -89,23 +91,35 @@ def _only_test(found: Mapping[str, Any], test: str | None) -> dict[str, Any]:
         return tests[0]
     if tests:
         names = first_of((entry["nodeid"] for entry in tests), _NAMED)
-        raise RequestError(f"{len(tests)} tests with the marker npu_dump: name one of {names}")
+        raise RequestError(
+            _("{count} tests with the marker npu_dump: name one of {names}").format(
+                count=len(tests), names=names
+            )
+        )
     if found["unmarked"]:
-        raise RequestError(f"{_unmarked(found['unmarked'])} the marker npu_dump: add @pytest.mark.npu_dump")
+        raise RequestError(_unmarked(found["unmarked"]))
     if found["deselected"]:
-        raise RequestError(f"{found['deselected'][0]} is deselected, by -k, -m or a plugin (see addopts)")
-    raise RequestError(f"pytest collects no test {f'in {test}' if test else 'here'}; name one as FILE::TEST")
+        raise RequestError(
+            _("{test} is deselected, by -k, -m or a plugin (see addopts)").format(test=found["deselected"][0])
+        )
+    if test:
+        raise RequestError(_("pytest collects no test in {test}; name one as FILE::TEST").format(test=test))
+    raise RequestError(_("pytest collects no test here; name one as FILE::TEST"))
 
 
 def _unmarked(names: list[str]) -> str:
-    return f"{names[0]} is without" if len(names) == 1 else f"all {len(names)} tests are without"
+    if len(names) == 1:
+        return _("{test} is without the marker npu_dump: add @pytest.mark.npu_dump").format(test=names[0])
+    return _("all {count} tests are without the marker npu_dump: add @pytest.mark.npu_dump").format(
+        count=len(names)
+    )
 
 
 def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
     from pytest_npudump.config.acl.ge import validate_dump  # noqa: PLC0415 - only for this command
 
     for reason in validate_dump(dump).reasons:
-        yield f"error: no model is dumped, for GE refuses silently: {reason}"
+        yield _("error: no model is dumped, for GE refuses silently: {reason}").format(reason=reason)
 
 
 def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
@@ -117,24 +131,26 @@ def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
     # The folder of the dump is made when the test runs; any that exists stands in for it.
     text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()
     for warning in validate(text, version=rules_version(), cwd=rootdir).warnings:
-        yield f"warning: {warning}"
+        yield _("warning: {warning}").format(warning=warning)
     for warning in soc_warnings(test["dump"], ""):
-        yield f"warning: {warning}"
+        yield _("warning: {warning}").format(warning=warning)
     if refused := collecting_words(os.environ):
-        yield f"warning: {refused}"
+        yield _("warning: {warning}").format(warning=refused)
     if test["globs"]:
         globs = ", ".join(map(repr, test["globs"]))
-        yield f"warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards"
+        yield _("warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards").format(
+            globs=globs
+        )
 
 
 def _mindspore_errors(settings: Mapping[str, Any], device: str) -> Iterator[str]:
     for reason in _mindspore(settings, device).reasons:
-        yield f"error: MindSpore refuses it on {device}: {reason}"
+        yield _("error: MindSpore refuses it on {device}: {reason}").format(device=device, reason=reason)
 
 
 def _mindspore_warnings(settings: Mapping[str, Any], device: str) -> Iterator[str]:
     for warning in _mindspore(settings, device).warnings:
-        yield f"warning: {warning}"
+        yield _("warning: {warning}").format(warning=warning)
 
 
 def _mindspore(settings: Mapping[str, Any], device: str) -> CheckerVerdict:

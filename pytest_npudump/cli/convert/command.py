@@ -12,6 +12,8 @@ from pytest_npudump.cli.common.progress import Tally, progress
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.cli.convert.targets import plan_files, write_mappings
 from pytest_npudump.cli.convert.tasks import convert
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -32,18 +34,18 @@ def run(arguments: argparse.Namespace) -> int:
         layout = "" if arguments.raw else arguments.layout
         plan = plan_files(dump, output, arguments.to, layout)
         files += plan.files
-        with progress("converting") as report:
+        with progress(_("converting")) as report:
             results = [*plan.refused, *_converted(files, workers, report)]
         unmapped = write_mappings({path: name for path, name in plan.shortened.items() if path.exists()})
     if dump.records and not results:
         to_stderr(f"npudump: {_nothing(dump)}")
         report_problems(dump.problems)
         return 2
-    emit(f"note: {result.note}" for result in results if result.note)
+    emit(_("note: {note}").format(note=spoken(result.note)) for result in results if result.note)
     emit([_summary(dump, results, output)])
     failures = [*(text for result in results for text in result.failures), *unmapped]
     for text in failures:
-        to_stderr(f"npudump: not converted: {text}")
+        to_stderr(_("npudump: not converted: {text}").format(text=spoken(text)))
     report_problems(dump.problems)
     return 2 if failures or dump.problems else 0
 
@@ -83,19 +85,21 @@ def _nothing(dump: Dump) -> str:
     """Say why a dump of which no tensor holds data cannot be converted."""
     count = len(dump.records)
     if all(record.stats is not None for record in dump.records):
-        return (
-            f"nothing to convert: {dump.root} is a dump of statistics, and none of its {count} tensors has "
-            f"data; collect it with dump_data=tensor (MindSpore: saved_data tensor)"
-        )
+        return _(
+            "nothing to convert: {root} is a dump of statistics, and none of its {count} tensors has "
+            "data; collect it with dump_data=tensor (MindSpore: saved_data tensor)"
+        ).format(root=dump.root, count=count)
     notes = dict.fromkeys(record.note for record in dump.records if record.note)
     why = f" ({'; '.join(notes)})" if notes else ""
-    return (
-        f"nothing to convert: none of the {count} tensors of {dump.root} has data{why}; npudump ls lists them"
-    )
+    return _(
+        "nothing to convert: none of the {count} tensors of {root} has data{why}; npudump ls lists them"
+    ).format(count=count, root=dump.root, why=why)
 
 
 def _summary(dump: Dump, results: list[Converted], output: Path) -> str:
     written, nbytes = sum(r.tensors for r in results), sum(r.nbytes for r in results)
     bare = sum(record.payload is None for record in dump.records)
-    rest = f"; {bare} of the dump have no data to convert" if bare else ""
-    return f"{written} tensors ({byte_size(nbytes)}) written to {output}{rest}"
+    rest = _("; {bare} of the dump have no data to convert").format(bare=bare) if bare else ""
+    return _("{written} tensors ({size}) written to {output}{rest}").format(
+        written=written, size=byte_size(nbytes), output=output, rest=rest
+    )

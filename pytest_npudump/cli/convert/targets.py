@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.convert.tasks import Converted, OutputFile
 from pytest_npudump.dump.files.mapping import MAPPING, read_mapping
 from pytest_npudump.errors import FormatError
+from pytest_npudump.language.translation import said
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ def plan_files(dump: Dump, output: Path, kind: str, layout: str) -> Plan:
             path = _fitting(whole)
             refusal = _refusal(path, real[path.parent], real[output], sources, taken)
             if refusal := refusal or (_untellable(path, whole) if path != whole else ""):
-                plan.refused.append(Converted(failures=(f"{part[0].path}: {refusal}",)))
+                plan.refused.append(
+                    Converted(failures=(said("{path}: {reason}", path=part[0].path, reason=refusal),))
+                )
                 continue
             taken.add(path)
             if path != whole:
@@ -96,11 +99,18 @@ def _refusal(
         taken: where other tensors go.
     """
     if str(directory / path.name) in sources:
-        return f"{path} is a file of the dump itself, choose another directory for -o"
+        return said("{path} is a file of the dump itself, choose another directory for -o", path=path)
     if not directory.is_relative_to(output):
-        return f"{path} is in {directory}, by a symbolic link, which is not in {output}: remove the link"
+        return said(
+            "{path} is in {directory}, by a symbolic link, which is not in {output}: remove the link",
+            path=path,
+            directory=directory,
+            output=output,
+        )
     if path in taken:
-        return f"{path} is what another tensor of the dump becomes: convert the two files one by one"
+        return said(
+            "{path} is what another tensor of the dump becomes: convert the two files one by one", path=path
+        )
     return ""
 
 
@@ -109,7 +119,12 @@ def _untellable(path: Path, whole: Path) -> str:
     try:
         _earlier_names(path.with_name(MAPPING))
     except FormatError as error:
-        return f"{whole.name} is too long for a file's name, and {MAPPING} cannot tell it: {error}"
+        return said(
+            "{name} is too long for a file's name, and {mapping} cannot tell it: {error}",
+            name=whole.name,
+            mapping=MAPPING,
+            error=error,
+        )
     return ""
 
 
@@ -150,7 +165,7 @@ def write_mappings(shortened: Mapping[Path, str]) -> list[str]:
     Returns:
         Which files cannot be written, and why; the names that each would have told included.
     """
-    failures = []
+    failures: list[str] = []
     for directory in sorted({path.parent for path in shortened}):
         path = directory / MAPPING
         own = {short.name: long for short, long in shortened.items() if short.parent == directory}
@@ -160,7 +175,9 @@ def write_mappings(shortened: Mapping[Path, str]) -> list[str]:
         except (OSError, FormatError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             told = "; ".join(f"{short} is {long}" for short, long in own.items())
-            failures.append(f"{path}: cannot be written: {reason}: {told}")
+            failures.append(
+                said("{path}: cannot be written: {reason}: {told}", path=path, reason=reason, told=told)
+            )
     return failures
 
 

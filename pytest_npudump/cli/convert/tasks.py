@@ -16,6 +16,7 @@ from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
 from pytest_npudump.dump.bytes.chunks import c_order_chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.errors import DumpError, NpudumpError
+from pytest_npudump.language.translation import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +89,13 @@ def convert(file: OutputFile, reached: Reached | None = None) -> Converted:
         file.path.parent.mkdir(parents=True, exist_ok=True)
         return _safetensors(file, reached) if file.kind == "safetensors" else _npy(file, reached)
     except OSError as error:
-        return Converted(failures=(f"{file.path}: cannot be written: {error.strerror or error}",))
+        return Converted(
+            failures=(
+                said(
+                    "{path}: cannot be written: {reason}", path=file.path, reason=error.strerror or str(error)
+                ),
+            )
+        )
     finally:
         reached(file.path, file.nbytes)
 
@@ -140,7 +147,12 @@ def _safetensors(file: OutputFile, reached: Reached) -> Converted:
             file.temporary.replace(file.path)
         except NpudumpError as error:
             reason = getattr(error.__cause__, "strerror", None) or error.__cause__ or error
-            return Converted(failures=(*failures, f"{file.path}: cannot be written: {reason}"))
+            return Converted(
+                failures=(
+                    *failures,
+                    said("{path}: cannot be written: {reason}", path=file.path, reason=str(reason)),
+                )
+            )
         finally:
             file.temporary.unlink(missing_ok=True)
     nbytes = sum(array.nbytes for array, _ in arrays.values())
@@ -157,8 +169,15 @@ def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
 
 
 def _failure(record: TensorRecord, error: NpudumpError) -> str:
-    text, path = str(error), str(record.path)
-    return f"{record.key}: {text}" if path in text else f"{record.key} of {path}: {text}"
+    text, path = _reason(error), str(record.path)
+    if path in text:
+        return said("{path}: {reason}", path=str(record.key), reason=text)
+    return said("{key} of {path}: {reason}", key=str(record.key), path=path, reason=text)
+
+
+def _reason(error: NpudumpError) -> str:
+    """Return what an error says, which ``str`` would make a text that cannot be translated."""
+    return next((text for text in error.args if isinstance(text, str)), "")
 
 
 def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int, ...], Iterator[Array]]:
@@ -187,9 +206,9 @@ def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int,
 
 def _load(record: TensorRecord) -> Array:
     if record.payload is None:
-        raise DumpError("no data")
+        raise DumpError(said("no data"))
     if record.shape is None:
-        raise DumpError("the header has no shape: --raw writes the bytes")
+        raise DumpError(said("the header has no shape: --raw writes the bytes"))
     return load(record.payload, record.dtype, record.shape)
 
 
@@ -199,7 +218,9 @@ def _naming_ways_out(
     try:
         return function(record, layout)
     except LayoutError as error:
-        raise LayoutError(f"{error}; --layout names another host layout, --raw keeps the device's") from error
+        raise LayoutError(
+            said("{error}; --layout names another host layout, --raw keeps the device's", error=str(error))
+        ) from error
 
 
 def _raw_array(record: TensorRecord) -> Array:
@@ -209,7 +230,7 @@ def _raw_array(record: TensorRecord) -> Array:
         DumpError: the bytes cannot be read.
     """
     if record.payload is None:
-        raise DumpError("no data")
+        raise DumpError(said("no data"))
     if record.payload.kind == "raw" and (record.dtype not in VIEWED or record.shape is None):
         return raw_bytes(record.payload)
     array = load(record.payload, record.dtype, record.shape)

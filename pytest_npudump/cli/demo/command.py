@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import byte_size, emit, end_output, to_stderr
 from pytest_npudump.demo.project import CHANGED, LAYER, ORIGINAL, break_model, write_project
 from pytest_npudump.excerpt import cut
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark, spoken_language
 
 if TYPE_CHECKING:
     import argparse
@@ -25,10 +27,10 @@ _WIDTH = 78
 _GOLDEN_LINES = 10
 
 _LEGEND = (
-    'In its table "allowed" is the greatest difference that passes, and "off by" how',
-    "many times that difference it is: hundreds of times is a fault, not noise.",
-    '"(+2 more)" behind a statistic: two more of the same tensor are outside.',
-    f"The second run dumps whole tensors, up to {_LIMIT} here, to show where.",
+    mark('In its table "allowed" is the greatest difference that passes, and "off by" how'),
+    mark("many times that difference it is: hundreds of times is a fault, not noise."),
+    mark('"(+2 more)" behind a statistic: two more of the same tensor are outside.'),
+    mark("The second run dumps whole tensors, up to {limit} here, to show where."),
 )
 
 
@@ -36,21 +38,28 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demonstration; 0 where each step came out as it should."""
     folder: Path = arguments.folder.absolute()
     write_project(folder)
-    _say("1. A test project: a model, and a test with the marker npu_dump")
+    _say(_("1. A test project: a model, and a test with the marker npu_dump"))
     _print((folder / "test_angle_classifier.py").read_text(encoding="utf-8"))
-    _say("2. Record the golden, what every layer says now; it goes into the repository")
+    _say(_("2. Record the golden, what every layer says now; it goes into the repository"))
     recorded = _pytest(folder, "--npudump-update-golden")
     _show_golden(folder)
-    _say("3. The same model again: every layer is compared with the golden")
+    _say(_("3. The same model again: every layer is compared with the golden"))
     passed = _pytest(folder)
-    _say(f"4. A regression: {_AMOUNT} is added to the weights of {LAYER}")
-    _print("The test fails and names the first layer that differs.", *_LEGEND, "")
+    _say(
+        _("4. A regression: {amount} is added to the weights of {layer}").format(amount=_AMOUNT, layer=LAYER)
+    )
+    legend = [_(line).format(limit=_LIMIT) for line in _LEGEND]
+    _print(_("The test fails and names the first layer that differs."), *legend, "")
     break_model(folder, _AMOUNT)
     failed = _pytest(folder, f"--npudump-dump-dir={_DUMPS}", f"--npudump-dump-limit={_LIMIT}")
-    _say(f"5. The project is in {arguments.folder}")
+    _say(_("5. The project is in {folder}").format(folder=arguments.folder))
     _print(*_ending(folder, arguments.folder))
     if (recorded, passed, failed) != (0, 0, 1):
-        to_stderr(f"unexpected exit codes {recorded}, {passed}, {failed} instead of 0, 0, 1")
+        to_stderr(
+            _("unexpected exit codes {recorded}, {passed}, {failed} instead of 0, 0, 1").format(
+                recorded=recorded, passed=passed, failed=failed
+            )
+        )
         return 1
     return 0
 
@@ -58,8 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _ending(folder: Path, name: Path) -> list[str]:
     held = sum(path.stat().st_size for path in (folder / _DUMPS).rglob("*") if path.is_file())
     return [
-        f"{_DUMPS}/ has the report in full and the dumps of both runs ({byte_size(held)}).",
-        "The test fails now. Put the unchanged model back, and it passes:",
+        _("{dumps}/ has the report in full and the dumps of both runs ({size}).").format(
+            dumps=_DUMPS, size=byte_size(held)
+        ),
+        _("The test fails now. Put the unchanged model back, and it passes:"),
         f"$ cd {shlex.quote(str(name))}",
         f"$ cp {ORIGINAL} {CHANGED} && pytest",
     ]
@@ -80,7 +91,10 @@ def _pytest(folder: Path, *options: str) -> int:
     # The golden of this very project is being recorded, wherever the demonstration runs; and whatever other
     # plugins are installed here has no part in it.
     environment = {name: value for name, value in os.environ.items() if name not in {"CI", "PYTEST_ADDOPTS"}}
-    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment |= {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": f"--npudump-lang={spoken_language()}",
+    }
     command = [sys.executable, "-m", "pytest", "-p", "npudump", "-p", "no:cacheprovider", *options]
     return subprocess.run(command, cwd=folder, env=environment, check=False).returncode  # noqa: S603 - ourselves
 
@@ -88,7 +102,10 @@ def _pytest(folder: Path, *options: str) -> int:
 def _show_golden(folder: Path) -> None:
     for path in sorted((folder / "golden").rglob("*.yaml")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        more = len(lines) - _GOLDEN_LINES
-        _print("", f"The golden, {path.relative_to(folder)}, begins:", "")
+        left = len(lines) - _GOLDEN_LINES
+        _print("", _("The golden, {path}, begins:").format(path=path.relative_to(folder)), "")
         shown = [cut(line, _WIDTH) for line in lines[:_GOLDEN_LINES]]
-        _print(*shown, f"... and {more} lines more: one for each tensor, then what each layer reads")
+        _print(
+            *shown,
+            _("... and {left} lines more: one for each tensor, then what each layer reads").format(left=left),
+        )

@@ -11,6 +11,9 @@ from pytest_npudump.doctor.checks import examine
 from pytest_npudump.doctor.dump_path import DumpPlace, dump_place
 from pytest_npudump.doctor.finding import OK
 from pytest_npudump.doctor.system import System
+from pytest_npudump.language.text_width import width
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.doctor.finding import Report
 
-_HEADER = ("area", "what", "state", "found")
+_HEADER = (mark("area"), mark("what"), mark("state"), mark("found"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,7 +46,7 @@ def report_on(
 def _table(report: Report) -> Iterator[str]:
     rows = [(finding.area, finding.name, finding.state, finding.text) for finding in report.findings]
     lines = columns(rows, _HEADER)
-    indent = " " * lines[0].index(_HEADER[-1])
+    indent = " " * width(lines[0][: lines[0].rindex(_(_HEADER[-1]))])
     yield lines[0]
     for finding, line in zip(report.findings, lines[1:], strict=True):
         yield line
@@ -55,8 +58,8 @@ def _table(report: Report) -> Iterator[str]:
 
 def _conclusion(report: Report) -> str:
     if not report.runtimes:
-        return "No runtime works here: no test with the marker can run."
-    works = " and ".join(report.runtimes)
+        return _("No runtime works here: no test with the marker can run.")
+    works = _(" and ").join(report.runtimes)
     if not report.can_write:
-        return f"Runtimes that work: {works}; but a dump cannot be written."
-    return f"Runtimes that work: {works}; a dump can be written."
+        return _("Runtimes that work: {works}; but a dump cannot be written.").format(works=works)
+    return _("Runtimes that work: {works}; a dump can be written.").format(works=works)

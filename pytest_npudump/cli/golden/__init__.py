@@ -128,7 +128,9 @@ def _add_goldens(parser: argparse.ArgumentParser) -> None:
 
 def _remote(parser: argparse.ArgumentParser) -> None:
     actions = ("status", "push", "pull", "move")
-    parser.add_argument("action", choices=actions, metavar="ACTION", help=f"what to do: {', '.join(actions)}")
+    parser.add_argument(
+        "action", choices=actions, metavar="ACTION", help="what to do: status, push, pull, move"
+    )
     _add_goldens(parser)
     parser.add_argument(
         "--store", default="", metavar="URL", help="the store, whatever pytest's ini file says"

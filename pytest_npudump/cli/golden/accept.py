@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
 from pytest_npudump.errors import NpudumpError, RequestError
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.acceptance import approve
 from pytest_npudump.settings import in_ci
@@ -25,7 +26,13 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_in_ci(arguments)
     waiting = read_waiting(arguments)
     good = [accept(waiting.folder, one, arguments.layers, arguments.reason) for one in waiting.chosen]
-    emit([f"{sum(good)} of {len(good)} accepted" if good else "no run waits for a decision"])
+    emit(
+        [
+            _("{accepted} of {count} accepted").format(accepted=sum(good), count=len(good))
+            if good
+            else _("no run waits for a decision")
+        ]
+    )
     return 0 if waiting.is_readable and all(good) else 2
 
 
@@ -37,8 +44,11 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
     """
     if in_ci() and not arguments.allow_in_ci:
         raise RequestError(
-            "accept is refused because the variable CI is set: a gate must not approve what it checks; "
-            "accept on a machine of your own, with --results, or on purpose with --allow-in-ci"
+            _(
+                "accept is refused because the variable CI is set: a gate must not approve what it "
+                "checks; accept on a machine of your own, with --results, or on purpose with "
+                "--allow-in-ci"
+            )
         )
 
 
@@ -72,11 +82,13 @@ def accepted(folder: ResultsFolder, pending: Pending, layers: Sequence[str], rea
         approval = approve(pending, layers, reason)
     except NpudumpError as error:
         return Done(good=False, problem=f"npudump: {error}")
-    notes = (f"  note: {note}" for note in approval.notes)
-    lines = (f"accepted: {pending.entry.test}: {shown(pending.path)}", *notes)
+    notes = ("  " + _("note: {note}").format(note=note) for note in approval.notes)
+    lines = (_("accepted: {test}: {path}").format(test=pending.entry.test, path=shown(pending.path)), *notes)
     try:
         folder.update([approval.entry])
     except (OSError, NpudumpError) as error:  # the golden is written; the list finds that out by itself
-        problem = f"npudump: {folder.path}: it cannot be noted there: {error}"
+        problem = _("npudump: {path}: it cannot be noted there: {error}").format(
+            path=folder.path, error=error
+        )
         return Done(good=True, lines=lines, problem=problem)
     return Done(good=True, lines=lines)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.golden.accept import Done, accepted
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.results.acceptance import reject
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Decisions:
         pending = self.runs[number]
         self._folder.update([reject(pending)])
         self._made[number] = REJECTED
-        return Done(good=True, lines=(f"rejected: {pending.entry.test}",))
+        return Done(good=True, lines=(_("rejected: {test}").format(test=pending.entry.test),))
 
     def skip(self, number: int) -> Done:
         """Leave a run for later."""

@@ -8,6 +8,8 @@ from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.golden.pending import as_json, size
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
 from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
 from pytest_npudump.report.verdicts import COLUMNS, row, shown
 from pytest_npudump.request import matches_any
@@ -41,7 +43,7 @@ def lines(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
     """Yield what differs in one run; ``layers`` are names or globs of those that are shown, none for all."""
     yield f"{pending.entry.test} ({shown(pending.path)})"
     for refusal in pending.refusals:
-        yield f"  cannot be accepted: {refusal}"
+        yield "  " + _("cannot be accepted: {refusal}").format(refusal=spoken(refusal))
     result = pending.judged.result
     for problem in result.outcome.problems if result is not None else (pending.judged.why,):
         yield f"  {problem}"
@@ -49,7 +51,9 @@ def lines(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
     if comparison is None:
         return
     failing = _failing(pending, layers)
-    count = f"{len(comparison.failing)} of {comparison.expected} tensors differ"
+    count = _("{count} of {expected} tensors differ").format(
+        count=len(comparison.failing), expected=comparison.expected
+    )
     yield f"  {count}: {size(pending)}"
     yield from (f"  {line}" for line in source_lines(_sources(pending), brief=False))
     if failing:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.variant_files import fold
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
@@ -22,15 +23,27 @@ def run(arguments: argparse.Namespace) -> int:
 def _folded(path: Path, *, whole: bool, yes: bool) -> int:
     try:
         part = fold(path, whole=whole, dry=True)
-        count = f"{part.differing} of {part.tensors} tensors differ from {part.base.name}"
+        count = _("{differing} of {tensors} tensors differ from {name}").format(
+            differing=part.differing, tensors=part.tensors, name=part.base.name
+        )
         waits = bool(part.differing) and not (yes or whole)
         if waits:
-            emit([f"would be removed with --yes: {path}: {count}, with which its runs are compared then"])
+            emit(
+                [
+                    _(
+                        "would be removed with --yes: {path}: {count}, with which its runs are compared then"
+                    ).format(path=path, count=count)
+                ]
+            )
             return 1
         fold(path, whole=whole)
     except GoldenError as error:
         to_stderr(f"npudump: {error}")
         return 2
-    words = "a golden of its own" if whole else f"removed; its runs are compared with {part.base.name}"
-    emit([f"folded: {path}: {words} ({count})"])
+    words = (
+        _("a golden of its own")
+        if whole
+        else _("removed; its runs are compared with {name}").format(name=part.base.name)
+    )
+    emit([_("folded: {path}: {words} ({count})").format(path=path, words=words, count=count)])
     return 0

@@ -10,6 +10,7 @@ from pytest_npudump.compare.tolerances.tolerance import GOLDEN
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.language.translation import said
 
 if TYPE_CHECKING:
     from pytest_npudump.cli.golden.owners import Stock
@@ -49,6 +50,10 @@ def idle_rules(stock: Stock) -> IdleRules:
             unread.append(str(error))
     if rules and unread:
         return IdleRules(
-            unjudged=f"{len(rules)} rules match no golden, and not all are there: {first_of(unread, 3)}"
+            unjudged=said(
+                "{count} rules match no golden, and not all are there: {missing}",
+                count=len(rules),
+                missing=first_of(unread, 3),
+            )
         )
     return IdleRules(tuple(f"{stock.tolerances}: {rule.describe()}" for rule in rules))

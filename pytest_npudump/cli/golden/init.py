@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit
 from pytest_npudump.cli.init.additions import git_attributes
 from pytest_npudump.cli.init.attributes import DRIVER
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     emit([f"{addition.word}: {addition.path.name}", *(f"  {line}" for line in addition.lines)])
     emit(
         [
-            "in each clone:",
+            _("in each clone:"),
             *(f"  {line}" for line in (*DRIVER, *(["git lfs install"] if arguments.lfs else []))),
         ]
     )

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.golden.owners import take_stock
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
@@ -18,5 +20,5 @@ def run(arguments: argparse.Namespace) -> int:
         write_json([{"path": str(one.path), "test": one.why} for one in used], arguments.json)
     if arguments.json != "-":
         rows = [(one.why, str(one.path)) for one in used]
-        emit(columns(rows, ("test", "golden")) if rows else ["no test has a golden"])
+        emit(columns(rows, (mark("test"), mark("golden"))) if rows else [_("no test has a golden")])
     return 0

@@ -14,6 +14,7 @@ from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.content.text import REASON, parse
 from pytest_npudump.golden.revisions import Change, changes
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
@@ -46,8 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
     """
     told = [*_told(arguments.golden, arguments.layer)]
     if not told:
-        layers = f"; no revision touches {arguments.layer}" if arguments.layer else ""
-        raise RequestError(f"{arguments.golden}: no history{layers}: name a golden that is committed")
+        layers = _("; no revision touches {layer}").format(layer=arguments.layer) if arguments.layer else ""
+        raise RequestError(
+            _("{golden}: no history{layers}: name a golden that is committed").format(
+                golden=arguments.golden, layers=layers
+            )
+        )
     if arguments.json:
         write_json([_as_json(*one) for one in told], arguments.json)
     if arguments.json != "-":
@@ -96,20 +101,24 @@ def _git(path: Path, *words: str) -> str:
     ]
     done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8", errors="replace")  # noqa: S603 - the user's own git
     if done.returncode:
-        raise RequestError(f"{path}: git tells nothing of it: {done.stderr.strip() or done.returncode}")
+        raise RequestError(
+            _("{path}: git tells nothing of it: {error}").format(
+                path=path, error=done.stderr.strip() or done.returncode
+            )
+        )
     return done.stdout
 
 
 def _lines(revision: _Revision, found: tuple[Change, ...], limit: int) -> Iterator[str]:
     yield f"{revision.commit} {revision.date} {revision.author}: {revision.subject}"
     if revision.golden is None:
-        yield f"  cannot be read: {revision.why}"
+        yield "  " + _("cannot be read: {why}").format(why=revision.why)
     elif reason := revision.golden.extra.get(REASON):
-        yield f"  reason: {reason}"
+        yield "  " + _("reason: {reason}").format(reason=reason)
     for change in found[: limit or None]:
         yield f"  {change.key + ': ' if change.key else ''}{change.words}"
     if limit and len(found) > limit:
-        yield f"  ... and {len(found) - limit} more"
+        yield "  " + _("... and {left} more").format(left=len(found) - limit)
 
 
 def _as_json(revision: _Revision, found: tuple[Change, ...]) -> dict[str, Any]:

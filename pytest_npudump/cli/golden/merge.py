@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.merge.approval_merge import merge
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.atomic import write_whole
 from pytest_npudump.storage.regular_file import read_regular
 
@@ -33,14 +34,18 @@ def run(arguments: argparse.Namespace) -> int:
         merged = merge(name, *texts)
     except GoldenError as error:
         _merge_lines(arguments)
-        to_stderr(f"npudump: {error}; its lines are merged by git itself: look at all of it")
+        to_stderr(
+            _("npudump: {error}; its lines are merged by git itself: look at all of it").format(error=error)
+        )
         return 1
     write_whole(arguments.ours, [merged.text.encode()])
     if not merged.conflicts:
         return 0
     rest = len(merged.conflicts) - _SHOWN
-    shown = ", ".join(merged.conflicts[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-    to_stderr(f"npudump: {name}: both sides have changed {shown}")
+    shown = ", ".join(merged.conflicts[:_SHOWN]) + (
+        _(" and {left} more").format(left=rest) if rest > 0 else ""
+    )
+    to_stderr(_("npudump: {name}: both sides have changed {shown}").format(name=name, shown=shown))
     return 1
 
 
@@ -48,7 +53,9 @@ def _text(path: Path, name: Path) -> str:
     try:
         return read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise GoldenError(f"{name}: byte {error.start} is not UTF-8") from None
+        raise GoldenError(
+            _("{name}: byte {offset} is not UTF-8").format(name=name, offset=error.start)
+        ) from None
 
 
 def _merge_lines(arguments: argparse.Namespace) -> None:
@@ -57,4 +64,8 @@ def _merge_lines(arguments: argparse.Namespace) -> None:
     files = [str(path) for path in (arguments.ours, arguments.base, arguments.theirs)]
     done = subprocess.run([*command, "--", *files], check=False)  # noqa: S603 - the git that has called this
     if not 0 <= done.returncode < _FAILED:
-        raise RequestError(f"{arguments.ours}: git cannot merge it by lines: it is as it was; merge by hand")
+        raise RequestError(
+            _("{ours}: git cannot merge it by lines: it is as it was; merge by hand").format(
+                ours=arguments.ours
+            )
+        )

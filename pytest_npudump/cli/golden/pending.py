@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.results.pending_run import Pending
 
-_HEADER = ("test", "tensors", "differ", "largest", "first", "refused")
+_HEADER = (mark("test"), mark("tensors"), mark("differ"), mark("largest"), mark("first"), mark("refused"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,18 +32,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lines(pending: Sequence[Pending]) -> Iterator[str]:
     if not pending:
-        yield "no run waits for a decision"
+        yield _("no run waits for a decision")
         return
     yield from columns([_row(one) for one in pending], _HEADER)
-    yield "npudump golden diff TEST shows what differs; accept and reject decide"
+    yield _("npudump golden diff TEST shows what differs; accept and reject decide")
 
 
 def _row(pending: Pending) -> tuple[str, ...]:
     comparison = pending.comparison
-    refused = pending.refusals[0] if pending.refusals else ""
+    refused = spoken(pending.refusals[0]) if pending.refusals else ""
     count = str(pending.entry.data["tensors"])
     if comparison is None:
-        return (pending.entry.test, count, "-", "no golden" if pending.golden is None else "-", "", refused)
+        return (
+            pending.entry.test,
+            count,
+            "-",
+            _("no golden") if pending.golden is None else "-",
+            "",
+            refused,
+        )
     first = comparison.first
     return (
         *(pending.entry.test, count, str(len(comparison.failing)), size(pending)),
@@ -52,7 +61,7 @@ def _row(pending: Pending) -> tuple[str, ...]:
 def size(pending: Pending) -> str:
     """Return how far a run is off: its worst value in allowances, and what cannot be told so."""
     times = [f"{pending.largest:.3g}x"] if pending.largest else []
-    others = [f"{pending.incomparable} not comparable"] if pending.incomparable else []
+    others = [_("{count} not comparable").format(count=pending.incomparable)] if pending.incomparable else []
     return ", ".join(times + others) or "-"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.results.acceptance import reject
 
 if TYPE_CHECKING:
@@ -18,6 +19,6 @@ def run(arguments: argparse.Namespace) -> int:
     if not waiting.is_readable:
         return 2
     waiting.folder.update(map(reject, waiting.chosen))
-    emit(f"rejected: {one.entry.test}" for one in waiting.chosen)
-    emit([f"{len(waiting.chosen)} rejected"])
+    emit(_("rejected: {test}").format(test=one.entry.test) for one in waiting.chosen)
+    emit([_("{count} rejected").format(count=len(waiting.chosen))])
     return 0

@@ -11,6 +11,8 @@ from pytest_npudump.cli.golden.verify import golden_files
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.integrity import SUFFIX
 from pytest_npudump.golden.objects.named_objects import look, move, named_objects, pull, push
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
@@ -34,8 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     store = tensor_place(arguments.paths[0], arguments.store, arguments.cache)
     if not store.url and arguments.action != PULL:
         raise RequestError(
-            "no store of golden tensors is named: set npudump_tensor_store in pytest's ini file, or give "
-            "--store, such as s3://bucket/folder"
+            _(
+                "no store of golden tensors is named: set npudump_tensor_store in pytest's ini file, or "
+                "give --store, such as s3://bucket/folder"
+            )
         )
     files = [path for path in golden_files(arguments.paths) if path.suffix == SUFFIX]
     if arguments.action == MOVE:
@@ -48,18 +52,28 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespace) -> int:
-    with progress("looking at the store") as steps:
+    with progress(_("looking at the store")) as steps:
         states = look(named, store, steps, verify=arguments.verify)
     if arguments.json:
         write_json(_as_json(states, store), arguments.json)
     if arguments.json != "-":
         size = sum(one.pointer.size for one in named)
-        emit([f"store: {store.url}", f"cache: {store.cache.folder}"])
+        emit(
+            [_("store: {url}").format(url=store.url), _("cache: {folder}").format(folder=store.cache.folder)]
+        )
         emit(_lacking(states))
         stored, cached = (sum(getattr(state, name) for state in states) for name in ("stored", "cached"))
         tensors = sum(one.tensors for one in named)
-        told = f"{tensors} tensors, {len(named)} contents of {byte_size(size)}"
-        emit([f"{told}: {stored} in the store, {cached} cached"])
+        told = _("{tensors} tensors, {count} contents of {size}").format(
+            tensors=tensors, count=len(named), size=byte_size(size)
+        )
+        emit(
+            [
+                _("{told}: {stored} in the store, {cached} cached").format(
+                    told=told, stored=stored, cached=cached
+                )
+            ]
+        )
     return 0 if all(state.stored for state in states) else 1
 
 
@@ -68,8 +82,10 @@ def _lacking(states: Iterable[State]) -> Iterable[str]:
         if state.stored:
             continue
         push_here = f"npudump golden remote push{' --replace' if state.problem else ''}"
-        way_out = push_here if state.cached else "not cached here: push it where it is, or record it anew"
-        yield f"{state.problem or 'not'} in the store: {state.named.words}: {way_out}"
+        way_out = push_here if state.cached else _("not cached here: push it where it is, or record it anew")
+        yield _("{problem} in the store: {what}: {way_out}").format(
+            problem=state.problem or _("not"), what=state.named.words, way_out=way_out
+        )
 
 
 def _as_json(states: Sequence[State], store: TensorStore) -> dict[str, Any]:
@@ -94,26 +110,28 @@ def _as_json(states: Sequence[State], store: TensorStore) -> dict[str, Any]:
 
 def _push(named: list[Named], store: TensorStore, arguments: argparse.Namespace) -> int:
     store.objects.look()
-    with progress("putting tensors into the store") as steps:
-        return _told(push(named, store, steps, anew=arguments.replace), "put into the store", "there")
+    with progress(_("putting tensors into the store")) as steps:
+        results = push(named, store, steps, anew=arguments.replace)
+    return _told(results, mark("{count} put into the store, {before} there before"))
 
 
 def _pull(named: list[Named], store: TensorStore, _arguments: argparse.Namespace) -> int:
     if store.url:
         store.objects.look()
-    with progress("fetching tensors") as steps:
-        return _told(pull(named, store, steps), "fetched", "cached")
+    with progress(_("fetching tensors")) as steps:
+        results = pull(named, store, steps)
+    return _told(results, mark("{count} fetched, {before} cached before"))
 
 
-def _told(results: Sequence[bool | str], done: str, before: str) -> int:
+def _told(results: Sequence[bool | str], words: str) -> int:
     failed = [result for result in results if isinstance(result, str)]
     for reason in failed[:_SHOWN]:
         to_stderr(f"npudump: {reason}")
     if len(failed) > _SHOWN:
-        to_stderr(f"npudump: ... and {len(failed) - _SHOWN} more")
+        to_stderr(_("npudump: ... and {left} more").format(left=len(failed) - _SHOWN))
     count = sum(result is True for result in results)
-    rest = f", {len(failed)} failed" if failed else ""
-    emit([f"{count} {done}, {len(results) - count - len(failed)} {before} before{rest}"])
+    rest = _(", {count} failed").format(count=len(failed)) if failed else ""
+    emit([_(words).format(count=count, before=len(results) - count - len(failed)) + rest])
     return 1 if failed else 0
 
 
@@ -123,13 +141,14 @@ def _move(files: Sequence[Path], store: TensorStore) -> int:
         try:
             count = move(path, store)
         except (NpudumpError, OSError) as error:
-            to_stderr(f"npudump: {path}: its tensors are not moved: {error}")
+            to_stderr(_("npudump: {path}: its tensors are not moved: {error}").format(path=path, error=error))
             failed += 1
             continue
         moved += count
         if count:
-            emit([f"moved: {count} tensors of {path}"])
-    emit([f"{moved} tensors moved into the store{f', of {failed} goldens they are not' if failed else ''}"])
+            emit([_("moved: {count} tensors of {path}").format(count=count, path=path)])
+    rest = _(", of {failed} goldens they are not").format(failed=failed) if failed else ""
+    emit([_("{moved} tensors moved into the store").format(moved=moved) + rest])
     return 1 if failed else 0
 
 

@@ -11,6 +11,7 @@ from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.golden.accept import refuse_in_ci
 from pytest_npudump.cli.golden.decisions import Decisions
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_in_ci(arguments)
     waiting = read_waiting(arguments)
     if not waiting.chosen:
-        emit(["no run waits for a decision"])
+        emit([_("no run waits for a decision")])
         return 0 if waiting.is_readable else 2
     decisions = Decisions(waiting, arguments.reason)
     if _takes_a_screen(lines=arguments.lines):
@@ -33,7 +34,13 @@ def run(arguments: argparse.Namespace) -> int:
 
         review_by_lines(decisions)
     counts = decisions.counts
-    emit([f"{counts.accepted} accepted, {counts.rejected} rejected, {counts.left} skipped"])
+    emit(
+        [
+            _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
+                accepted=counts.accepted, rejected=counts.rejected, left=counts.left
+            )
+        ]
+    )
     if counts.refused or not waiting.is_readable:
         return 2
     return 1 if counts.left else 0
@@ -47,6 +54,6 @@ def _takes_a_screen(*, lines: bool) -> bool:
     if os.environ.get("TERM", "dumb") == "dumb":
         return False
     if importlib.util.find_spec("prompt_toolkit") is None:
-        to_stderr("npudump: by lines; a full screen takes: pip install 'pytest-npudump[review]'")
+        to_stderr(_("npudump: by lines; a full screen takes: pip install 'pytest-npudump[review]'"))
         return False
     return True

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, end_output, to_stderr
 from pytest_npudump.cli.golden import diff
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 _LINES = 15
 """Lines of what differs in a run, before the rest is asked for."""
-_QUESTION = "a accept, r reject, s skip, A/R/S all that follow, l PATTERN accept layers, d show all: "
+_QUESTION = mark("a accept, r reject, s skip, A/R/S all that follow, l PATTERN accept layers, d show all: ")
 _FOR_ALL = ("A", "R", "S")
 
 
@@ -25,7 +27,13 @@ def review_by_lines(decisions: Decisions) -> None:
     for number, pending in enumerate(decisions.runs):
         word, layers = standing, tuple[str, ...]()
         if not standing:
-            emit(["", f"{number + 1} of {len(decisions.runs)}: ", *_shown(pending)])
+            emit(
+                [
+                    "",
+                    _("{number} of {count}: ").format(number=number + 1, count=len(decisions.runs)),
+                    *_shown(pending),
+                ]
+            )
             word, layers = _answer(pending)
         standing = word if word in _FOR_ALL else ""
         _decide(decisions, number, word, layers)
@@ -54,7 +62,7 @@ def _answer(pending: Pending) -> tuple[str, tuple[str, ...]]:
         elif len(words) == 1 and words[0] in {"a", "r", "s", *_FOR_ALL}:
             return words[0], ()
         else:
-            emit(["that is none of the answers"])
+            emit([_("that is none of the answers")])
 
 
 def _asked() -> str:
@@ -69,4 +77,4 @@ def _shown(pending: Pending) -> Iterator[str]:
     lines = list(diff.lines(pending))
     yield from lines[:_LINES]
     if len(lines) > _LINES:
-        yield f"  ... and {len(lines) - _LINES} more lines (d shows all)"
+        yield "  " + _("... and {left} more lines (d shows all)").format(left=len(lines) - _LINES)

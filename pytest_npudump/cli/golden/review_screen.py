@@ -24,6 +24,8 @@ from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.golden import diff
 from pytest_npudump.cli.golden.decisions import ACCEPTED, OPEN, REFUSED, REJECTED, SKIPPED
 from pytest_npudump.cli.golden.pending import size
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import plain
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ _MOST_RUNS = 10
 """Rows of the list; more runs scroll."""
 _PAGE = 10
 _COLUMNS = 20
-_KEYS = "a accept  r reject  s skip  A/R/S all open  l layers  ↑↓ ←→ PgUp PgDn  q leave"
+_KEYS = mark("a accept  r reject  s skip  A/R/S all open  l layers  ↑↓ ←→ PgUp PgDn  q leave")
 _MARKS = {OPEN: " ", ACCEPTED: "a", REJECTED: "r", SKIPPED: "s", REFUSED: "!"}
 _STYLE = Style.from_dict(
     {
@@ -104,7 +106,9 @@ class _Review:
         asks = Condition(lambda: self._asks)
         question = VSplit(
             [
-                Window(FormattedTextControl("layers to accept (names or globs): "), dont_extend_width=True),
+                Window(
+                    FormattedTextControl(_("layers to accept (names or globs): ")), dont_extend_width=True
+                ),
                 Window(BufferControl(self._pattern)),
             ],
             height=1,
@@ -131,13 +135,17 @@ class _Review:
 
     def _head(self) -> Fragments:
         counts = self._decisions.counts
-        told = f"{counts.accepted} accepted, {counts.rejected} rejected"
+        told = _("{accepted} accepted, {rejected} rejected").format(
+            accepted=counts.accepted, rejected=counts.rejected
+        )
         if counts.refused:
-            told += f", {counts.refused} refused"
+            told += _(", {refused} refused").format(refused=counts.refused)
         return [
             (
                 "class:head",
-                f"npudump golden review: {counts.left} of {len(self._decisions.runs)} wait; {told}",
+                _("npudump golden review: {left} of {count} wait; {told}").format(
+                    left=counts.left, count=len(self._decisions.runs), told=told
+                ),
             )
         ]
 
@@ -152,9 +160,11 @@ class _Review:
                 found.append(("[SetCursorPosition]", ""))
             comparison = pending.comparison
             differ = (
-                "no golden"
+                _("no golden")
                 if comparison is None
-                else f"{len(comparison.failing)} of {comparison.expected} differ"
+                else _("{count} of {expected} differ").format(
+                    count=len(comparison.failing), expected=comparison.expected
+                )
             )
             first = comparison.first.key if comparison is not None and comparison.first is not None else ""
             told = (differ, size(pending), plain(str(first)))

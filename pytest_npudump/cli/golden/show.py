@@ -12,6 +12,8 @@ from pytest_npudump.golden.content.noise import MEASURABLE, calibration_of, repe
 from pytest_npudump.golden.objects.stored_golden import pointers_of
 from pytest_npudump.golden.overlay import differing
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.content.noise import Noise
     from pytest_npudump.golden.content.text import Golden
 
-_HEADER = ("tensor", "dtype", "repeats", *(f"{name} %" for name in MEASURABLE))
+_HEADER = (mark("tensor"), "dtype", mark("repeats"), *(f"{name} %" for name in MEASURABLE))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,29 +39,37 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> Iterator[str]:
     facts = ", ".join(f"{name} {value}" for name, value in golden.producer.items())
-    yield f"test:        {golden.test}"
-    yield f"producer:    {facts}"
-    yield f"tensors:     {len(golden.table)}"
+    yield _("test:        {test}").format(test=golden.test)
+    yield _("producer:    {facts}").format(facts=facts)
+    yield _("tensors:     {count}").format(count=len(golden.table))
     if pointers := pointers_of(golden):
-        yield f"stored:      {len(pointers)} of them, {byte_size(sum(one.size for one in pointers.values()))}"
+        yield _("stored:      {count} of them, {size}").format(
+            count=len(pointers), size=byte_size(sum(one.size for one in pointers.values()))
+        )
     if golden.base is not None:
         count = len(differing(golden, golden.base))
-        yield f"variant:     {count} of them differ from {golden.base.path.name}"
+        yield _("variant:     {count} of them differ from {name}").format(
+            count=count, name=golden.base.path.name
+        )
     for name, asked in variants_of(golden).items():
-        yield f"variant:     {name}, for {', '.join(f'{fact} {value}' for fact, value in asked.items())}"
-    yield f"repeats:     {_repeats(golden)}"
-    yield f"calibration: {_calibration(golden)}"
+        yield _("variant:     {name}, for {facts}").format(
+            name=name, facts=", ".join(f"{fact} {value}" for fact, value in asked.items())
+        )
+    yield _("repeats:     {words}").format(words=_repeats(golden))
+    yield _("calibration: {words}").format(words=_calibration(golden))
     if limit is None:
         return
     widest = _widest(golden, measured)
     if not widest or measured is None:
-        yield "no tensor has noise: all bounds are the preset's"
+        yield _("no tensor has noise: all bounds are the preset's")
         return
-    what = "bounds that were measured" if measured.widens else "differences that are no change"
-    yield f"{what} ({measured.source}), in % of each statistic's scale, widest first:"
+    what = _("bounds that were measured") if measured.widens else _("differences that are no change")
+    yield _("{what} ({source}), in % of each statistic's scale, widest first:").format(
+        what=what, source=measured.source
+    )
     yield from columns([_row(measured, row) for row in widest[: limit or None]], _HEADER)
     if limit and len(widest) > limit:
-        yield f"... and {len(widest) - limit} more"
+        yield _("... and {left} more").format(left=len(widest) - limit)
     if measured.widens and (blind := measured.describe_blind(key for key, _ in widest)):
         yield blind
 
@@ -67,20 +77,30 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
 def _repeats(golden: Golden) -> str:
     found = repeats_of(golden.extra, golden.path)
     if found is None or found.runs == 1:
-        return "not known: it was recorded from one run"
-    of = "all" if found.compared is None else f"{found.compared} of {len(golden.table)}"
+        return _("not known: it was recorded from one run")
+    of = (
+        _("all")
+        if found.compared is None
+        else _("{compared} of {count}").format(compared=found.compared, count=len(golden.table))
+    )
     varying = sum(cell.startswith("~") for cell in golden.table.noise)
-    words = f"{found.runs} runs, {of} tensors compared, {varying or 'none'} with other digits"
+    words = _("{runs} runs, {of} tensors compared, {varying} with other digits").format(
+        runs=found.runs, of=of, varying=varying or _("none")
+    )
     if not found.not_deterministic:
         return words
-    return f"{words}; not deterministic: {', '.join(found.not_deterministic)}"
+    return _("{words}; not deterministic: {operators}").format(
+        words=words, operators=", ".join(found.not_deterministic)
+    )
 
 
 def _calibration(golden: Golden) -> str:
     found = calibration_of(golden.extra, golden.path)
     if found is None:
-        return "none"
-    return f"{found.members} members, factor {found.factor:g}, varied: {', '.join(found.varied)}"
+        return _("none")
+    return _("{members} members, factor {factor:g}, varied: {varied}").format(
+        members=found.members, factor=found.factor, varied=", ".join(found.varied)
+    )
 
 
 def _widest(golden: Golden, measured: Calibrated | None) -> Sequence[tuple[str, str]]:
@@ -99,7 +119,7 @@ def _widest_of(noise: Noise) -> float:
 def _row(measured: Calibrated, row: tuple[str, str]) -> tuple[str, ...]:
     key, dtype = row
     bounds = [measured.factor * value for value in measured.noise[key].by_statistic.values()]
-    repeats = "no" if measured.varies(key) else "yes" if measured.repeats else "?"
+    repeats = _("no") if measured.varies(key) else _("yes") if measured.repeats else "?"
     return (key, dtype, repeats, *(f"{100 * bound:.3g}" if bound else "-" for bound in bounds))
 
 

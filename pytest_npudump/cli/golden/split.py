@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.variant_files import split
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
@@ -23,6 +24,14 @@ def run(arguments: argparse.Namespace) -> int:
             good = False
             continue
         facts = ", ".join(f"{name} {value}" for name, value in part.facts.items())
-        count = f"{part.differing} of {part.tensors} tensors differ from {part.base.name}"
-        emit([f"split: {path}: {count}, which names it for runs of {facts}"])
+        count = _("{differing} of {tensors} tensors differ from {name}").format(
+            differing=part.differing, tensors=part.tensors, name=part.base.name
+        )
+        emit(
+            [
+                _("split: {path}: {count}, which names it for runs of {facts}").format(
+                    path=path, count=count, facts=facts
+                )
+            ]
+        )
     return 0 if good else 2

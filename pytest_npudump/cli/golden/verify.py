@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.integrity import faults, files_below
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +27,12 @@ def run(arguments: argparse.Namespace) -> int:
         write_json([{"path": str(fault.path), "reason": fault.reason} for fault in found], arguments.json)
     if arguments.json != "-":
         bad = len({fault.path for fault in found})
-        emit([*(fault.reason for fault in found), f"{len(files) - bad} of {len(files)} files are sound"])
+        emit(
+            [
+                *(fault.reason for fault in found),
+                _("{left} of {count} files are sound").format(left=len(files) - bad, count=len(files)),
+            ]
+        )
     return 1 if found else 0
 
 
@@ -43,7 +49,11 @@ def _files(path: Path) -> Sequence[Path]:
     if not path.is_dir():
         if path.exists():
             return [path]
-        raise RequestError(f"{path}: no such file or folder: name the folder of the goldens, or golden files")
+        raise RequestError(
+            _("{path}: no such file or folder: name the folder of the goldens, or golden files").format(
+                path=path
+            )
+        )
     if found := files_below(path):
         return found
-    raise RequestError(f"{path}: holds no golden file: name the folder of the goldens")
+    raise RequestError(_("{path}: holds no golden file: name the folder of the goldens").format(path=path))

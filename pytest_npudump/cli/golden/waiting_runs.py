@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.request import matches_any
 from pytest_npudump.results.entry import LINES, ResultsError
 from pytest_npudump.results.folder import ResultsFolder
@@ -63,8 +64,10 @@ def _cached(start: Path) -> Path:
         if (folder / _CACHED / LINES).is_file():
             return folder / _CACHED
     raise ResultsError(
-        f"{start}: neither here nor in a folder above are results in {_CACHED}: run the tests, or name the "
-        f"folder of results with --results"
+        _(
+            "{start}: neither here nor in a folder above are results in {cached}: run the tests, or "
+            "name the folder of results with --results"
+        ).format(start=start, cached=_CACHED)
     )
 
 
@@ -74,7 +77,11 @@ def _chosen(pending: Sequence[Pending], names: Sequence[str]) -> tuple[Pending, 
     for name in names:
         if not any(_is_meant(name, one.entry.test) for one in pending):
             known = first_of(one.entry.test for one in pending) or "none"
-            raise ResultsError(f"{name}: names no run that waits for a decision; these do: {known}")
+            raise ResultsError(
+                _("{name}: names no run that waits for a decision; these do: {known}").format(
+                    name=name, known=known
+                )
+            )
     return tuple(one for one in pending if any(_is_meant(name, one.entry.test) for name in names))
 
 

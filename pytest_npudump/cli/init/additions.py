@@ -10,6 +10,8 @@ from pytest_npudump.cli.init.ci_job import ci_job
 from pytest_npudump.cli.init.first_test import FILE, first_test
 from pytest_npudump.cli.init.pytest_keys import with_keys
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
@@ -41,8 +43,8 @@ class Addition:
     def word(self) -> str:
         """What becomes of the file: ``new``, ``added to`` or ``as it is``."""
         if self.before is None:
-            return "new"
-        return "as it is" if self.before == self.after else "added to"
+            return mark("new")
+        return mark("as it is") if self.before == self.after else mark("added to")
 
     def write(self) -> None:
         """Write it, where anything is added, and nobody has written it since it was read.
@@ -54,11 +56,15 @@ class Addition:
             return
         try:
             if read(self.path) != self.before:
-                raise RequestError(f"{self.path}: was written meanwhile: it is as it is; run this again")
+                raise RequestError(
+                    _("{path}: was written meanwhile: it is as it is; run this again").format(path=self.path)
+                )
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.path, [self.after.encode()])
         except OSError as error:
-            raise RequestError(f"{self.path}: cannot be written: {error.strerror or error}") from error
+            raise RequestError(
+                _("{path}: cannot be written: {error}").format(path=self.path, error=error.strerror or error)
+            ) from error
 
 
 def read(path: Path) -> str | None:
@@ -72,7 +78,7 @@ def read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"{path}: cannot be read: {error}") from error
+        raise RequestError(_("{path}: cannot be read: {error}").format(path=path, error=error)) from error
 
 
 def git_attributes(root: Path, golden_dir: str = "golden", *, lfs: bool = False) -> Addition:

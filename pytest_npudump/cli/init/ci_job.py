@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -47,8 +50,8 @@ npudump:
     when: on_failure
     paths: [npudump-dumps, npudump-results]
 """
-_NPU = 'which label the runners with an NPU have: the job asks for "npu"'
-_EMULATED = "whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-require-npu"
+_NPU = mark('which label the runners with an NPU have: the job asks for "npu"')
+_EMULATED = mark("whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-require-npu")
 
 
 def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
@@ -56,11 +59,11 @@ def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
     device = bool(found.cann) and "acl" in found.packages
     options = "--npudump-require-npu " if device else "--npudump-runtime=emulator "
     extra = "" if device else "[emulator]"
-    unknown = (_NPU if device else _EMULATED,)
+    unknown = (_(_NPU if device else _EMULATED),)
     if (found.root / ".gitlab-ci.yml").is_file() and not (found.root / ".github").is_dir():
         path = found.root / "npudump.gitlab-ci.yml"
         tags = "  tags: [npu]\n" if device else "  image: python:3.11\n"
-        include = "left to you: add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml"
+        include = _("left to you: add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml")
         return path, _GITLAB.format(tags=tags, extra=extra, options=options), (*unknown, include)
     runner = "[self-hosted, npu]" if device else "ubuntu-latest"
     python = "" if device else _PYTHON

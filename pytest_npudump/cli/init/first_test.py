@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pprint import pformat
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.translation import gettext as _
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -109,17 +111,25 @@ def first_test(found: Survey) -> FirstTest:
     if onnx and "onnx" in found.packages:
         return _of_model(found, onnx[0])
     unknown: tuple[str, ...] = (
-        (f"{onnx[0]}: which inputs it has: pip install onnx, and run this again",) if onnx else ()
+        (_("{model}: which inputs it has: pip install onnx, and run this again").format(model=onnx[0]),)
+        if onnx
+        else ()
     )
     if offline:
-        unknown += (f"{offline[0]}: which inputs it has: write its test with npu_dump.load_model",)
+        unknown += (
+            _("{model}: which inputs it has: write its test with npu_dump.load_model").format(
+                model=offline[0]
+            ),
+        )
     if "torch_npu" in found.packages:
-        return FirstTest(_TORCH, (*unknown, "which of your modules to run: the test runs a layer of its own"))
+        return FirstTest(
+            _TORCH, (*unknown, _("which of your modules to run: the test runs a layer of its own"))
+        )
     if "mindspore" in found.packages:
-        return FirstTest(_MINDSPORE, (*unknown, "which of your cells to run: the test runs two operators"))
+        return FirstTest(_MINDSPORE, (*unknown, _("which of your cells to run: the test runs two operators")))
     if {"onnx", "onnxruntime"} <= found.packages:
-        return FirstTest(_OWN, (*unknown, "which model to run: the test makes one of two operators"))
-    none = (
+        return FirstTest(_OWN, (*unknown, _("which model to run: the test makes one of two operators")))
+    none = _(
         'what to run: no model, torch_npu, MindSpore or onnxruntime: pip install "pytest-npudump[emulator]"'
     )
     return FirstTest("", (*unknown, none))
@@ -130,15 +140,28 @@ def _of_model(found: Survey, model: Path) -> FirstTest:
         inputs, guessed = _inputs(found.root / model)
     except Exception as error:  # noqa: BLE001 - whatever the package says of a file that is no model
         first = str(error).splitlines()[:1]
-        return FirstTest("", (f"{model}: which inputs it has: it cannot be read: {' '.join(first)}",))
+        return FirstTest(
+            "",
+            (
+                _("{model}: which inputs it has: it cannot be read: {reason}").format(
+                    model=model, reason=" ".join(first)
+                ),
+            ),
+        )
     name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in model.stem.lower())
     path = os.path.relpath(found.root / model, found.tests).replace(os.sep, "/")
     text = _MODEL.format(inputs=pformat(inputs), name=name, path=path)
     others = len(found.models) - 1
-    unknown = tuple(f"{model}: the size of {axis}: the test takes 1" for axis in guessed)
-    unknown += ("what its inputs look like: the test feeds uniform random numbers with a seed",)
+    unknown = tuple(
+        _("{model}: the size of {axis}: the test takes 1").format(model=model, axis=axis) for axis in guessed
+    )
+    unknown += (_("what its inputs look like: the test feeds uniform random numbers with a seed"),)
     if others:
-        unknown += (f"which of {others + 1} models matter: the test runs the smallest ONNX model, {model}",)
+        unknown += (
+            _("which of {count} models matter: the test runs the smallest ONNX model, {model}").format(
+                count=others + 1, model=model
+            ),
+        )
     return FirstTest(text, unknown)
 
 
@@ -154,7 +177,11 @@ def _inputs(model: Path) -> tuple[list[tuple[tuple[int, ...], str]], list[str]]:
             continue
         tensor = value.type.tensor_type
         shape = [axis.dim_value for axis in tensor.shape.dim]
-        guessed += [f"axis {row} of the input {value.name!r}" for row, size in enumerate(shape) if size <= 0]
+        guessed += [
+            _("axis {axis} of the input {name!r}").format(axis=row, name=value.name)
+            for row, size in enumerate(shape)
+            if size <= 0
+        ]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         found.append((tuple(max(size, 1) for size in shape), str(dtype)))
     return found, guessed

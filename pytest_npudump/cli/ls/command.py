@@ -10,6 +10,8 @@ from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.common.listing import COLUMNS, cells, identity, write_listing
 from pytest_npudump.cli.common.output import byte_size, columns
 from pytest_npudump.cli.common.source import read_source
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import TensorRecord
 
-_COLUMNS = (*COLUMNS, "layout", "bytes", "holds", "file")
+_COLUMNS = (*COLUMNS, mark("layout"), mark("bytes"), mark("holds"), mark("file"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,7 +54,7 @@ def _row(record: TensorRecord, root: Path) -> tuple[str, ...]:
         *cells(record),
         record.format or "-",
         "-" if nbytes is None else str(nbytes),
-        _holds(record) + (f" ({record.note})" if record.note else ""),
+        "+".join(map(_, _holds(record).split("+"))) + (f" ({record.note})" if record.note else ""),
         _file(record, root),
     )
 
@@ -62,8 +64,10 @@ def _bytes(record: TensorRecord) -> int | None:
 
 
 def _holds(record: TensorRecord) -> str:
-    held = [name for name, what in (("tensor", record.payload), ("statistics", record.stats)) if what]
-    return "+".join(held) or "nothing"
+    held = [
+        name for name, what in ((mark("tensor"), record.payload), (mark("statistics"), record.stats)) if what
+    ]
+    return "+".join(held) or mark("nothing")
 
 
 def _file(record: TensorRecord, root: Path) -> str:
@@ -72,15 +76,16 @@ def _file(record: TensorRecord, root: Path) -> str:
 
 def _summary(records: Sequence[TensorRecord]) -> str:
     data = sum(record.payload.nbytes for record in records if record.payload is not None)
-    counts = {
-        "tensors": len(records),
-        "layers": len({record.key.layer for record in records}),
-        "files": len({record.path for record in records}),
-        "with statistics": sum(record.stats is not None for record in records),
-        "with data": sum(record.payload is not None for record in records),
-    }
+    counted = _(
+        "{tensors} tensors, {layers} layers, {files} files, {statistics} with statistics, {full} with data"
+    ).format(
+        tensors=len(records),
+        layers=len({record.key.layer for record in records}),
+        files=len({record.path for record in records}),
+        statistics=sum(record.stats is not None for record in records),
+        full=sum(record.payload is not None for record in records),
+    )
     steps = {(r.key.step, r.key.model, r.key.load, r.key.device, r.key.rank) for r in records}
-    parts = [f"{count} {what}" for what, count in counts.items()]
     if len(steps) > 1:
-        parts.append(f"{len(steps)} executions of models")
-    return f"{', '.join(parts)} ({byte_size(data)})"
+        counted += _(", {count} executions of models").format(count=len(steps))
+    return f"{counted} ({byte_size(data)})"

@@ -14,6 +14,8 @@ from pytest_npudump.dump.files.overflow.reader import read_overflow
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.dump.tree.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +24,17 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.files.overflow.reader import OverflowRecord, OverflowUnit
 
-_COLUMNS = ("unit", "overflow", "layer", "model", "stream", "task", "file")
+_COLUMNS = (
+    *(
+        mark("unit"),
+        mark("overflow"),
+        mark("layer"),
+        mark("model"),
+        mark("stream"),
+        mark("task"),
+        mark("file"),
+    ),
+)
 _RECORD_BYTES = 1 << 16
 """What reading a record, of some 2 KiB, costs, in bytes read of a large file."""
 
@@ -63,7 +75,10 @@ class Found:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the records, or write JSON; 1 where an overflow is reported."""
-    with open_workers(arguments.executor) as workers, progress(f"reading {arguments.dump}") as report:
+    with (
+        open_workers(arguments.executor) as workers,
+        progress(_("reading {path}").format(path=arguments.dump)) as report,
+    ):
         found, problems = _read_records(arguments.dump, workers, report)
         if arguments.json and arguments.json != "-":
             _write(found, arguments.json)
@@ -103,11 +118,13 @@ def _read_records(
         operators = DumpedOperators.of(path, tree.files)
         if not (paths or tree.files or tree.statistics or problems):
             raise DumpError(
-                f"{path} holds no dump file: was the dump switched on, and is this its dump_path?"
+                _("{path} holds no dump file: was the dump switched on, and is this its dump_path?").format(
+                    path=path
+                )
             )
     found: list[Found] = []
     readers = Workers() if workers.here else workers
-    work = run_tasks(_read, paths, readers, weight=lambda _: _RECORD_BYTES, progress=report)
+    work = run_tasks(_read, paths, readers, weight=lambda _path: _RECORD_BYTES, progress=report)
     for file, (records, problem) in zip(paths, work, strict=True):
         for record in records:
             layers = tuple(operators.meant_by(unit, file) for unit in record.units)
@@ -140,20 +157,26 @@ def _lines(found: Sequence[Found]) -> Iterator[str]:
     quiet = sum(not record.record.overflowed for record in found)
     if rows:
         yield from columns(rows, _COLUMNS)
-        yield "CANN records only the first overflow of a step; later ones are not listed"
+        yield _("CANN records only the first overflow of a step; later ones are not listed")
     yield from _notes(found)
     if quiet or not found:
-        yield f"{quiet} overflow records report no overflow" if quiet else "no overflow records"
+        yield (
+            _("{count} overflow records report no overflow").format(count=quiet)
+            if quiet
+            else _("no overflow records")
+        )
 
 
 def _notes(found: Sequence[Found]) -> Iterator[str]:
     """Say which layers may be another device's or model's."""
     for untold in dict.fromkeys(record.untold for record in found if record.untold):
         files = [record.path for record in found if record.untold == untold]
-        what = " and the ".join(untold)
+        what = _(" and the ").join(map(_, untold))
         yield (
-            f"note: the dump's directories do not tell the {what} for {len(files)} records "
-            f"(first: {files[0]}): their layers share stream and task, and may be another one's"
+            _(
+                "note: the dump's directories do not tell the {what} for {count} records (first: "
+                "{first}): their layers share stream and task, and may be another one's"
+            ).format(what=what, count=len(files), first=files[0])
         )
 
 

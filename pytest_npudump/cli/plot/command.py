@@ -10,6 +10,7 @@ from pytest_npudump.cli.common.output import emit
 from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.cli.compare.engine import compare_sides
 from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.plots import check_matplotlib, elements_figure, save, strip_figure
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.report.view.tensor_views import tensor_views
@@ -32,11 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
     comparison = result.comparison
     first = [comparison.first.key] if comparison.first is not None else []
     tensors = tensor_views(comparison, tolerances.with_measured(golden.measured), first)
-    title = f"{shown(arguments.golden)} against {shown(arguments.actual)}"
+    title = _("{golden} against {actual}").format(
+        golden=shown(arguments.golden), actual=shown(arguments.actual)
+    )
     written = save(strip_figure(tensors, title), arguments.output / "run")
     for number, (at, picture) in enumerate(result.pictures.items(), 1):
         figure = elements_figure(picture, str(tensors[at].key))
         written += save(figure, arguments.output / f"tensor-{number}")
-    emit(f"picture: {shown(path.absolute())}" for path in written)
+    emit(_("picture: {path}").format(path=shown(path.absolute())) for path in written)
     report_problems(result.problems)
     return 2 if result.problems else 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import ENGLISH, speaking
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.report.model_explorer import write_node_data
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.folder import ResultsFolder
@@ -21,19 +22,19 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> int:
     """Write what was asked for, say where, and return 0 or 2."""
     if arguments.output is None and arguments.node_data is None:
-        raise RequestError("nothing to write: name a folder for the page (-o DIR), or for --node-data")
+        raise RequestError(_("nothing to write: name a folder for the page (-o DIR), or for --node-data"))
     folder = ResultsFolder(arguments.results)
     results = folder.read()
     terms = terms_at(results.entries, arguments.root, arguments.golden_dir)
     if arguments.output is not None:
         view = session_view(folder, results.entries, terms, results.problems)
         write_page(view, arguments.output / INDEX)
-        emit([f"page: {shown(arguments.output.absolute() / INDEX)}"])
+        emit([_("page: {path}").format(path=shown(arguments.output.absolute() / INDEX))])
     if arguments.node_data is not None:
         with speaking(ENGLISH):
             view = session_view(folder, results.entries, terms, results.problems)
         for path in write_node_data(view, arguments.node_data):
-            emit([f"node data: {shown(path.absolute())}"])
+            emit([_("node data: {path}").format(path=shown(path.absolute()))])
     for problem in results.problems:
         to_stderr(f"npudump: {problem}")
     return 2 if results.problems else 0

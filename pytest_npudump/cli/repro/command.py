@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.reproduction.call_folder import CPU, of_call
 from pytest_npudump.reproduction.failure import read_failure
 from pytest_npudump.reproduction.make import of_operator, write_and_try
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         reproduction: Reproduction | CallReproduction = of_call(failure, drawn=arguments.synthetic)
     elif arguments.reduce:
         models = models_of(failure, arguments.model)
-        with progress("looking for the smallest piece that fails") as report:
+        with progress(_("looking for the smallest piece that fails")) as report:
             found = reduced(failure, models, arguments.inputs, arguments.runtime, report)
         reproduction = found.reproduction
     else:
@@ -57,40 +58,59 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.synthetic and (arguments.reduce or arguments.no_run):
         other = "--reduce" if arguments.reduce else "--no-run"
         raise RequestError(
-            f"--synthetic with {other}: drawn values are kept only where the operator's own test has been "
-            f"seen to fail on them"
+            _(
+                "--synthetic with {other}: drawn values are kept only where the operator's own test has "
+                "been seen to fail on them"
+            ).format(other=other)
         )
     if arguments.reduce and arguments.no_run:
-        raise RequestError("--reduce with --no-run: a piece is known to fail only by running it")
+        raise RequestError(_("--reduce with --no-run: a piece is known to fail only by running it"))
     if arguments.inputs and not arguments.reduce:
         raise RequestError(
-            "--inputs: only --reduce runs the whole model; an operator has its own in the dump"
+            _("--inputs: only --reduce runs the whole model; an operator has its own in the dump")
         )
 
 
 def _check_call(arguments: argparse.Namespace, failure: Failure) -> None:
     """Refuse what a call of torch cannot be."""
     if arguments.reduce:
-        raise RequestError(f"--reduce: {failure.key} is of a call of torch, which is one operator already")
+        raise RequestError(
+            _("--reduce: {key} is of a call of torch, which is one operator already").format(key=failure.key)
+        )
     if arguments.runtime not in ("", "auto", "torch_npu"):
         raise RequestError(
-            f"--runtime={arguments.runtime}: {failure.key} is of a call of torch: torch_npu runs it, or "
-            f"without --runtime the CPU where there is no NPU"
+            _(
+                "--runtime={runtime}: {key} is of a call of torch: torch_npu runs it, or without "
+                "--runtime the CPU where there is no NPU"
+            ).format(runtime=arguments.runtime, key=failure.key)
         )
 
 
 def _lines(folder: Path, made: Made, found: Reduction | None) -> Iterator[str]:
     reproduction, trial = made.reproduction, made.trial
     layers = reproduction.layers
-    what = layers[0] if len(layers) == 1 else f"{layers[0]} to {layers[-1]} ({len(layers)} operators)"
+    what = (
+        layers[0]
+        if len(layers) == 1
+        else _("{first} to {last} ({count} operators)").format(
+            first=layers[0], last=layers[-1], count=len(layers)
+        )
+    )
     if found is not None:
-        yield f"smallest piece: {what}, of {found.operators} that {reproduction.key.layer} follows from"
-        yield from (f"checked: {line}" for line in found.checks)
+        yield _("smallest piece: {what}, of {operators} that {layer} follows from").format(
+            what=what, operators=found.operators, layer=reproduction.key.layer
+        )
+        yield from (_("checked: {line}").format(line=line) for line in found.checks)
     if trial is None:
-        yield f"{what}: written to {folder}, not run: cd {folder} && {reproduction.command}"
+        yield _("{what}: written to {folder}, not run: cd {folder} && {command}").format(
+            what=what, folder=folder, command=reproduction.command
+        )
     elif trial.fails:
-        against = "the CPU" if reproduction.criterion == CPU else f"its {reproduction.criterion}"
-        yield f"{what}: fails by itself, held against {against}: cd {folder} && {reproduction.command}"
+        by_cpu = reproduction.criterion == CPU
+        against = _("the CPU") if by_cpu else _("its {criterion}").format(criterion=_(reproduction.criterion))
+        yield _("{what}: fails by itself, held against {against}: cd {folder} && {command}").format(
+            what=what, against=against, folder=folder, command=reproduction.command
+        )
 
 
 def _ended(arguments: argparse.Namespace, made: Made) -> int:
@@ -98,14 +118,25 @@ def _ended(arguments: argparse.Namespace, made: Made) -> int:
     if trial is None or trial.fails:
         return 0
     if trial.error:
-        to_stderr(f"npudump: {arguments.output}: its test cannot run here:\n{trial.error}")
+        to_stderr(
+            _("npudump: {output}: its test cannot run here:\n{error}").format(
+                output=arguments.output, error=trial.error
+            )
+        )
         return 2
     if arguments.synthetic:
-        to_stderr(f"npudump: {layer}: passes on drawn values, so nothing was written: leave out --synthetic")
+        to_stderr(
+            _(
+                "npudump: {layer}: passes on drawn values, so nothing was written: leave out --synthetic"
+            ).format(layer=layer)
+        )
     else:
         to_stderr(
-            f"npudump: {layer}: passes here by itself, what failed there is not in its inputs and weights: "
-            f"is it the device, its driver, the kernel? {arguments.output} is for the machine where it failed"
+            _(
+                "npudump: {layer}: passes here by itself, what failed there is not in its inputs and "
+                "weights: is it the device, its driver, the kernel? {output} is for the machine where it "
+                "failed"
+            ).format(layer=layer, output=arguments.output)
         )
     return 1
 

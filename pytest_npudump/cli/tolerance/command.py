@@ -13,6 +13,8 @@ from pytest_npudump.dump.selection import suggest
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.request import matches_any
 
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.golden.content.text import Golden
 
-_EACH = ("tensor", "dtype", "statistic", "golden", "allowed", "steps", "% of tensor", "rule")
-_RULES = ("tensors", "dtype", "statistic", "widest for", "allowed", "steps", "% of tensor", "rule")
+_WIDTH = (mark("allowed"), mark("steps"), mark("% of tensor"), mark("rule"))
+_EACH = (mark("tensor"), "dtype", mark("statistic"), mark("golden"), *_WIDTH)
+_RULES = (mark("tensors"), "dtype", mark("statistic"), mark("widest for"), *_WIDTH)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,7 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.layer and not found:
         layers = dict.fromkeys(map(layer_of, golden.table.keys))
         hint = suggest(arguments.layer, layers)
-        raise RequestError(f"{arguments.golden} has no layer {arguments.layer!r} with a finite value; {hint}")
+        raise RequestError(
+            _("{golden} has no layer {layer!r} with a finite value; {hint}").format(
+                golden=arguments.golden, layer=arguments.layer, hint=hint
+            )
+        )
     if arguments.json:
         write_json([_as_json(allowance) for allowance in found], arguments.json)
     if arguments.json != "-":
@@ -49,8 +56,10 @@ def _tolerances(arguments: argparse.Namespace, golden: Golden) -> Tolerances:
     tolerances = chosen_tolerances(arguments)
     for rule in tolerances.unmatched(golden.table):
         raise RequestError(
-            f"tolerance rule {rule.describe()} matches nothing in {arguments.golden}: correct its layer, "
-            f"dtype or statistic, or remove it"
+            _(
+                "tolerance rule {rule} matches nothing in {golden}: correct its layer, dtype or "
+                "statistic, or remove it"
+            ).format(rule=rule.describe(), golden=arguments.golden)
         )
     return tolerances
 
@@ -61,13 +70,15 @@ def _is_wanted(pattern: str, layer: str) -> bool:
 
 def _lines(found: list[Allowance], measured: Calibrated | None, *, each: bool) -> Iterator[str]:
     yield from columns([*map(_row, found)] if each else [*_by_rule(found)], _EACH if each else _RULES)
-    yield "counts of NaN and infinities, dtypes and shapes must be equal"
+    yield _("counts of NaN and infinities, dtypes and shapes must be equal")
     blind = list(dict.fromkeys(allowance.key for allowance in found if allowance.blind))
     if blind:
-        yield f"zeros would pass in a statistic of {len(blind)} tensors (first: {blind[0]})"
+        yield _("zeros would pass in a statistic of {count} tensors (first: {first})").format(
+            count=len(blind), first=blind[0]
+        )
     keys = dict.fromkeys(allowance.key for allowance in found)
     if measured is not None and (unseen := measured.describe_blind(keys)):
-        yield f"measured so wide that it {unseen}"
+        yield _("measured so wide that it {unseen}").format(unseen=unseen)
 
 
 def _by_rule(found: Iterable[Allowance]) -> Iterator[tuple[str, ...]]:
@@ -86,7 +97,9 @@ def _row(allowance: Allowance) -> tuple[str, ...]:
 
 def _width(allowance: Allowance) -> tuple[str, str, str]:
     steps, share = allowance.steps, allowance.share
-    printed = f" + {number(allowance.printed)} (digits)" if allowance.printed else ""
+    printed = (
+        _(" + {printed} (digits)").format(printed=number(allowance.printed)) if allowance.printed else ""
+    )
     percent = "-" if share is None else f"{100 * share:.3g}"
     return (number(allowance.allowed) + printed, "-" if steps is None else f"{steps:.3g}", percent)
 

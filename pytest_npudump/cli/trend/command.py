@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_json
 from pytest_npudump.cli.trend.sparkline import sparkline, terminal_bars
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import number
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.statistic_series import DEFAULT, trends_of
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.results.statistic_series import Run, Series, Trend
 
 _SHOWN = 20
-_HEADER = ("tensor", "statistic", "runs", "first", "last", "spread")
+_HEADER = (*(mark("tensor"), mark("statistic"), mark("runs"), mark("first"), mark("last"), mark("spread")),)
 _SHORT = 10
 """Digits of a commit's name that are shown."""
 
@@ -43,10 +45,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _refuse_nothing(arguments: argparse.Namespace, trends: Sequence[Trend]) -> None:
     if not trends:
-        raise RequestError(f"--test {' '.join(arguments.test)}: names no test of these results")
+        raise RequestError(
+            _("--test {test}: names no test of these results").format(test=" ".join(arguments.test))
+        )
     if not any(trend.series for trend in trends):
         asked = f"--layer {' '.join(arguments.layer)}: " if arguments.layer else ""
-        raise RequestError(f"{asked}none of these results has such a statistic of such a layer")
+        raise RequestError(
+            _("{asked}none of these results has such a statistic of such a layer").format(asked=asked)
+        )
 
 
 def _as_json(trend: Trend) -> dict[str, Any]:
@@ -67,16 +73,22 @@ def _lines(trend: Trend, bars: str, *, verbose: bool) -> Iterator[str]:
         chosen = sorted(moving, key=lambda one: one.spread, reverse=True)[:_SHOWN]
     if chosen:
         yield from (f"  {line}" for line in columns([_row(one, bars) for one in chosen], _HEADER))
-    words = f"{len(moving)} of {len(trend.series)} statistics are not the same in all runs"
-    yield f"  {words}" + ("" if len(chosen) >= len(moving) else f"; the {len(chosen)} widest (-v shows all)")
+    words = _("{moving} of {count} statistics are not the same in all runs").format(
+        moving=len(moving), count=len(trend.series)
+    )
+    yield f"  {words}" + (
+        ""
+        if len(chosen) >= len(moving)
+        else _("; the {count} widest (-v shows all)").format(count=len(chosen))
+    )
 
 
 def _described(run: Run) -> str:
     if run.entry is None:
-        return f"{run.folder}: has no result of it"
+        return _("{folder}: has no result of it").format(folder=run.folder)
     data = run.entry.data
     parts = [str(run.folder), data["time"], (data["revision"] or "")[:_SHORT], data["status"]]
-    left = "" if run.table is not None else " (no statistics)"
+    left = "" if run.table is not None else _(" (no statistics)")
     return ", ".join(filter(None, parts)) + left
 
 

@@ -38,6 +38,18 @@ def test_accept_makes_the_run_the_golden(waiting: Repository, golden_command: Ve
     assert golden_command("pending").code == 0
 
 
+def test_a_golden_accepted_in_chinese_is_the_same(waiting: Repository, golden_command: Verb) -> None:
+    before, kept = waiting.golden("test_one").read_bytes(), waiting.decisions()
+    golden_command("accept", "--reason", "retrained")
+    english = waiting.golden("test_one").read_bytes()
+    waiting.golden("test_one").write_bytes(before)
+    waiting.keep("test_one", AFTER)
+    assert waiting.decisions() == kept
+    done = golden_command("accept", "--reason", "retrained", "--lang", "zh")
+    assert done.out.splitlines()[-1] == "接受了 1 个中的 1 个"
+    assert waiting.golden("test_one").read_bytes() == english
+
+
 def test_the_reason_of_an_earlier_change_does_not_stay(waiting: Repository, golden_command: Verb) -> None:
     golden_command("accept")
     assert "reason" not in read_golden(waiting.golden("test_one")).extra

@@ -1,0 +1,106 @@
+"""Commands in Chinese: people read it, and programs read the same as in English."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TWO_WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}")
+FACTS = re.compile(r"Type output|\(preset \w+\)|环境: .*|规律：.*|npudump: |npudump golden diff TEST")
+"""Rules, facts of producers, patterns and commands, which are English everywhere."""
+
+
+@pytest.fixture
+def folder(
+    tmp_path: Path, dump_file: Callable[..., Path], kept: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Dumps ``a`` and ``b``, kept results ``one`` and ``two``, and the golden of their test."""
+    for root, last in (("a", 1.0), ("b", 9.0)):
+        dump_file(tmp_path / root, "conv", np.array([1.0, 2.0], np.float32), number=1)
+        dump_file(tmp_path / root, "relu", np.array([0.5, last, np.nan], np.float32), number=2)
+    for name, value in (("one", 1.0), ("two", 2.0)):
+        status = "passed" if name == "one" else "failed"
+        folder = kept(name, {"conv": 1.0, "relu": value}, status=status, outcome=status)
+        record = next((folder / "records").rglob("*.yaml"))
+        if name == "one":
+            (tmp_path / "golden" / "test_a").mkdir(parents=True)
+            shutil.copy(record, tmp_path / "golden" / "test_a" / "test_x.yaml")
+    (tmp_path / "test_a.py").touch()
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+GOLDEN = "golden/test_a/test_x.yaml"
+LISTINGS = (
+    ("ls", "a"),
+    ("stats", "a"),
+    ("compare", "a", "b", "--what-if", "exact"),
+    ("compare", "a", "a"),
+    ("compare", "one", "two"),
+    ("check", "two", "--root", "."),
+    ("trend", "one", "two", "-v"),
+    ("tolerance", "explain", GOLDEN),
+    ("golden", "show", GOLDEN),
+    ("golden", "verify", "golden"),
+    ("golden", "pending", "--results", "two", "--root", "."),
+    ("golden", "diff", "--results", "two", "--root", "."),
+)
+
+
+@pytest.mark.parametrize("words", LISTINGS, ids=" ".join)
+def test_what_people_read_is_chinese_and_what_programs_read_stays(
+    words: tuple[str, ...], folder: Path, run: Callable[..., Any]
+) -> None:
+    assert folder.is_dir()
+    english = run(*words)
+    chinese = run("--lang", "zh", *words)
+    assert chinese.code == english.code
+    assert re.search("[\u4e00-\u9fff]", chinese.out)
+    assert TWO_WORDS.findall(FACTS.sub("", chinese.out)) == []
+    assert run("--lang", "zh", *words, "--json", "-").json == run(*words, "--json", "-").json
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("ls", "none"), "none"),
+        (("compare", "none", "a"), "npudump: none 既不是标杆文件也不是 dump 目录：它不存在\n"),
+        (("compare", "a", "b", "--rtol", "nan"), "npudump: --rtol nan：应为不小于 0 的有限数\n"),
+        (("golden", "verify", "none"), "npudump: none：没有这个文件或文件夹："),
+        (("report", "one"), "npudump: 没有可写的内容："),
+    ],
+)
+def test_what_is_wrong_is_told_in_chinese(
+    words: tuple[str, ...], says: str, folder: Path, run: Callable[..., Any]
+) -> None:
+    assert folder.is_dir()
+    done = run("--lang", "zh", *words)
+    assert done.code == 2
+    assert says in done.err
+
+
+def test_what_a_worker_says_of_a_tensor_is_chinese_too(folder: Path, run: Callable[..., Any]) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "Type.conv.1.3.1795228705872230.output.0.npy").mkdir()
+    done = run("--lang", "zh", "convert", "a", "-o", "out", "--executor", "threads:2")
+    assert done.code == 2
+    assert "npudump: 没有转换：" in done.err
+    assert "无法写入" in done.err
+
+
+def test_node_data_are_the_same_in_both_languages(folder: Path, run: Callable[..., Any]) -> None:
+    written = []
+    for language in ("en", "zh"):
+        assert run("--lang", language, "report", "two", "--root", ".", "--node-data", language).code == 0
+        written.append({path.name: path.read_bytes() for path in (folder / language).iterdir()})
+    assert written[0] == written[1]
+    assert len(written[0]) == 1
