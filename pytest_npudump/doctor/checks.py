@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.doctor import devices, dump_path, environment, gate, software
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, Finding, Report
+from pytest_npudump.language.translation import mark, said
 from pytest_npudump.runtime.registry import OURS, Examined, provider_of
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_npudump.doctor.system import System
     from pytest_npudump.runtime.registry import Probe
 
-_OTHERS_REMEDY = "ask the package that offers it"
+_OTHERS_REMEDY = said("ask the package that offers it")
 
 
 def examine(system: System, directory: Path, origin: str = "", tests: Path | None = None) -> Report:
@@ -36,7 +37,7 @@ def examine(system: System, directory: Path, origin: str = "", tests: Path | Non
         (devices.AREA, lambda: devices.check_container(system)),
         (devices.AREA, lambda: devices.check_driver(system)),
         (devices.AREA, lambda: devices.check_npu_smi(system)),
-        ("runtimes", lambda: _runtimes(system, probes)),
+        (mark("runtimes"), lambda: _runtimes(system, probes)),
         (devices.AREA, lambda: devices.check_device_files(system, answers=_works(probes, "acl"))),
         (environment.AREA, lambda: environment.check_environment(system)),
         (gate.AREA, lambda: gate.check_gate(system, tests) if tests is not None else ()),
@@ -47,7 +48,7 @@ def examine(system: System, directory: Path, origin: str = "", tests: Path | Non
     areas = list(dict.fromkeys(area for area, _ in checks))
     findings.sort(key=lambda finding: areas.index(finding.area))
     dumping = [finding for finding in findings if finding.area == dump_path.AREA]
-    working = [f.name for f in findings if f.area == "runtimes" and f.state == OK]
+    working = [f.name for f in findings if f.area == mark("runtimes") and f.state == OK]
     return Report(
         tuple(findings), tuple(working), can_write=all(finding.state != PROBLEM for finding in dumping)
     )
@@ -58,8 +59,8 @@ def _guarded(area: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]
     try:
         found += check()
     except Exception as error:  # noqa: BLE001 - whatever a broken machine does, the other lines count
-        text = f"this check failed: {type(error).__name__}: {error}"
-        found.append(Finding(area, "check", PROBLEM, text, "report it, with this line"))
+        text = said("this check failed: {kind}: {error}", kind=type(error).__name__, error=error)
+        found.append(Finding(area, mark("check"), PROBLEM, text, said("report it, with this line")))
     return found
 
 
@@ -77,12 +78,13 @@ def _runtime(system: System, name: str, probe: Probe) -> Finding:
     provider = provider_of(name) if name in OURS else None
     ours = provider if isinstance(provider, Examined) else None
     if not probe.works:
-        return Finding("runtimes", name, ABSENT, probe.why, ours.REMEDY if ours else _OTHERS_REMEDY)
+        return Finding(mark("runtimes"), name, ABSENT, probe.why, ours.REMEDY if ours else _OTHERS_REMEDY)
     on_npu = ours is not None and ours.NPU
-    chip = f": {probe.soc or 'the SoC is not known'}" if on_npu or probe.soc else ""
-    text = f"{probe.why}{chip}"
+    text = probe.why
+    if on_npu or probe.soc:
+        text = said("{why}: {soc}", why=text, soc=probe.soc or said("the SoC is not known"))
     blocking = [variable for variable in environment.BLOCKING if system.environ.get(variable)]
     if name == "acl" and blocking:
-        text += f", but models dump nothing while {blocking[0]} is set"
-        return Finding("runtimes", name, PROBLEM, text, f"unset {blocking[0]}")
-    return Finding("runtimes", name, OK, text)
+        text = said("{text}, but models dump nothing while {name} is set", text=text, name=blocking[0])
+        return Finding(mark("runtimes"), name, PROBLEM, text, f"unset {blocking[0]}")
+    return Finding(mark("runtimes"), name, OK, text)

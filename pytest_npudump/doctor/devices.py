@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl.installed import driver_version
 from pytest_npudump.devices.npu_smi import parse_npu_smi
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
+from pytest_npudump.language.translation import mark, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.doctor.system import System
 
-AREA = "devices"
+AREA = mark("devices")
 _MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 _NPU = re.compile(r"davinci[0-9]+")
 _CONTAINER_CGROUP = re.compile(r"docker|kubepods|containerd|libpod|lxc", re.IGNORECASE)
@@ -37,23 +38,25 @@ def container(system: System) -> str:
 def check_container(system: System) -> Iterator[Finding]:
     """Say whether this is a container: device files and the driver are handed into one."""
     sign = container(system)
-    yield Finding(AREA, "container", OK, f"yes ({sign})" if sign else "no")
+    yield Finding(AREA, mark("container"), OK, said("yes ({sign})", sign=sign) if sign else said("no"))
 
 
 def check_driver(system: System) -> Iterator[Finding]:
     """Look for the driver where ``/etc/ascend_install.info`` says, else in ``/usr/local/Ascend``."""
     file, version = driver_version(system.read)
     if version:
-        yield Finding(AREA, "driver", OK, f"{version} ({file})")
+        yield Finding(AREA, mark("driver"), OK, f"{version} ({file})")
         return
     folder = file.removesuffix("/version.info")
-    remedy = "install the NPU driver and firmware, to use an NPU"
+    remedy = said("install the NPU driver and firmware, to use an NPU")
     if container(system):
-        remedy = f"start the container with -v {folder}:{folder}:ro"
+        remedy = said("start the container with -v {folder}:{folder}:ro", folder=folder)
     if system.at(file).exists():
-        yield Finding(AREA, "driver", WARNING, f"{file} has no version or cannot be read", remedy)
+        yield Finding(
+            AREA, mark("driver"), WARNING, said("{file} has no version or cannot be read", file=file), remedy
+        )
     else:
-        yield Finding(AREA, "driver", ABSENT, f"there is no {file}", remedy)
+        yield Finding(AREA, mark("driver"), ABSENT, said("there is no {file}", file=file), remedy)
 
 
 def check_npu_smi(system: System) -> Iterator[Finding]:
@@ -61,24 +64,30 @@ def check_npu_smi(system: System) -> Iterator[Finding]:
     try:
         output = system.npu_smi()
     except OSError as error:
-        remedy = "run npu-smi info by hand; the driver or the right to use it is missing"
-        yield Finding(AREA, "npu-smi", WARNING, f"npu-smi info fails: {error}", remedy)
+        remedy = said("run npu-smi info by hand; the driver or the right to use it is missing")
+        yield Finding(AREA, "npu-smi", WARNING, said("npu-smi info fails: {error}", error=error), remedy)
         return
     if output is None:
-        remedy = "it comes with the driver; in a container mount /usr/local/bin/npu-smi and /usr/local/dcmi"
-        yield Finding(AREA, "npu-smi", ABSENT, "not on PATH", remedy)
+        remedy = said(
+            "it comes with the driver; in a container mount /usr/local/bin/npu-smi and /usr/local/dcmi"
+        )
+        yield Finding(AREA, "npu-smi", ABSENT, said("not on PATH"), remedy)
         return
     npus = parse_npu_smi(output)
     if not npus:
-        yield Finding(AREA, "npu-smi", WARNING, "npu-smi info lists no NPU", "run npu-smi info by hand")
+        yield Finding(
+            AREA, "npu-smi", WARNING, said("npu-smi info lists no NPU"), said("run npu-smi info by hand")
+        )
         return
     ill = sorted({npu.health for npu in npus if npu.health != "OK"})
-    text = f"{len(npus)} NPUs: {', '.join(sorted({npu.name for npu in npus}))}"
+    text = said("{count} NPUs: {names}", count=len(npus), names=", ".join(sorted({npu.name for npu in npus})))
     if ill:
-        remedy = "see npu-smi info -t health -i ID; results of an ill NPU cannot be trusted"
-        yield Finding(AREA, "npu-smi", WARNING, f"{text}; health {', '.join(ill)}", remedy)
+        remedy = said("see npu-smi info -t health -i ID; results of an ill NPU cannot be trusted")
+        yield Finding(
+            AREA, "npu-smi", WARNING, said("{text}; health {ill}", text=text, ill=", ".join(ill)), remedy
+        )
         return
-    yield Finding(AREA, "npu-smi", OK, f"{text}; health OK")
+    yield Finding(AREA, "npu-smi", OK, said("{text}; health OK", text=text))
 
 
 def check_device_files(system: System, *, answers: bool) -> Iterator[Finding]:
@@ -93,11 +102,16 @@ def check_device_files(system: System, *, answers: bool) -> Iterator[Finding]:
     names = [*npus, *_MANAGERS] if npus else ["davinci0", *_MANAGERS]
     wrong = {name: trouble for name in names if (trouble := _trouble(system, system.at(f"/dev/{name}")))}
     if not wrong or answers:
-        missing = f"; a device answers without {', '.join(wrong)}" if wrong else ""
-        yield Finding(AREA, "device files", OK, f"{', '.join(npus) or 'no /dev/davinci*'}{missing}")
+        missing = said("; a device answers without {wrong}", wrong=", ".join(wrong)) if wrong else ""
+        yield Finding(
+            AREA,
+            mark("device files"),
+            OK,
+            said("{files}{missing}", files=", ".join(npus) or "no /dev/davinci*", missing=missing),
+        )
     elif len(wrong) == len(names) and set(wrong.values()) == {"missing"}:
-        text = "no /dev/davinci*, no /dev/davinci_manager: no NPU is visible here"
-        yield Finding(AREA, "device files", ABSENT, text, _hand_in(system, names))
+        text = said("no /dev/davinci*, no /dev/davinci_manager: no NPU is visible here")
+        yield Finding(AREA, mark("device files"), ABSENT, text, _hand_in(system, names))
     else:
         yield from (_device_file(system, name, trouble) for name, trouble in wrong.items())
 
@@ -114,17 +128,19 @@ def _trouble(system: System, path: Path) -> str:
     if not path.exists():
         return "missing"
     if path.is_dir():
-        return "a directory, not a device"  # what docker -v makes of a path that the host does not have
+        return said("a directory, not a device")  # what docker -v makes of a path that the host does not have
     if not system.access(path, os.R_OK | os.W_OK):
-        return "not readable and writable for this user"
+        return said("not readable and writable for this user")
     return ""
 
 
 def _device_file(system: System, name: str, trouble: str) -> Finding:
     if trouble.startswith("not readable"):
-        remedy = "add the user to the group of the file: usermod -aG HwHiAiUser USER, then log in again"
+        remedy = said("add the user to the group of the file: usermod -aG HwHiAiUser USER, then log in again")
         if container(system):
-            remedy = f"start the container with --device /dev/{name} and a user of the group HwHiAiUser"
+            remedy = said(
+                "start the container with --device /dev/{name} and a user of the group HwHiAiUser", name=name
+            )
     else:
         remedy = _hand_in(system, [name])
     return Finding(AREA, f"/dev/{name}", PROBLEM, trouble, remedy)
@@ -132,5 +148,7 @@ def _device_file(system: System, name: str, trouble: str) -> Finding:
 
 def _hand_in(system: System, names: list[str]) -> str:
     if container(system):
-        return "start the container with " + " ".join(f"--device /dev/{name}" for name in names)
-    return "load the NPU driver (npu-smi info says whether it is), to use an NPU"
+        return said(
+            "start the container with {options}", options=" ".join(f"--device /dev/{name}" for name in names)
+        )
+    return said("load the NPU driver (npu-smi info says whether it is), to use an NPU")

@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING
 from pytest_npudump.config.acl.adump_path import MAX_BYTES, PATH_CHARACTERS
 from pytest_npudump.doctor.finding import OK, PROBLEM, WARNING, Finding
 from pytest_npudump.doctor.pytest_config import locate, parse_options, words_of
+from pytest_npudump.language.translation import mark, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.doctor.system import System
 
-AREA = "dumping"
+AREA = mark("dumping")
 _INI_KEY = "npudump_dump_dir"
 _BELOW = 200
 """Bytes that the folders of a test add to the place: its name, a digest, the run, a capture."""
 
 _WANTED_BYTES = 1 << 30
 _WANTED_FILES = 20_000
-_ELSEWHERE = "choose another folder with --npudump-dump-dir (and --dump-dir here), or --basetemp"
+_ELSEWHERE = said("choose another folder with --npudump-dump-dir (and --dump-dir here), or --basetemp")
 
 
 def default_place(environ: Mapping[str, str] | None = None) -> Path:
@@ -68,17 +69,21 @@ def dump_place(folder: Path, environ: Mapping[str, str], *, pytest_major: int | 
         ConfigError: the configuration file, or ``PYTEST_ADDOPTS``, cannot be read.
     """
     file, ini = locate(folder, pytest_major)
-    given = _options(ini.get("addopts", ""), folder, f"addopts of {file}")
+    given = _options(ini.get("addopts", ""), folder, said("addopts of {file}", file=file))
     given |= _options(environ.get("PYTEST_ADDOPTS", ""), folder, "PYTEST_ADDOPTS")
     if given.get("dump_dir"):
         value, origin = given["dump_dir"]
-        return DumpPlace(folder / value, f"--npudump-dump-dir in {origin}")
+        return DumpPlace(
+            folder / value, said("{option} in {origin}", option="--npudump-dump-dir", origin=origin)
+        )
     value, origin = given.get(_INI_KEY, (str(ini.get(_INI_KEY, "")), str(file)))
     if value:
-        return DumpPlace(folder / value, f"{_INI_KEY} in {origin}")
+        return DumpPlace(folder / value, said("{option} in {origin}", option=_INI_KEY, origin=origin))
     if given.get("basetemp"):
         value, origin = given["basetemp"]
-        return DumpPlace(folder / value / "npudump", f"--basetemp in {origin}")
+        return DumpPlace(
+            folder / value / "npudump", said("{option} in {origin}", option="--basetemp", origin=origin)
+        )
     return DumpPlace(default_place(environ))
 
 
@@ -110,30 +115,44 @@ def check_place(system: System, place: Path, origin: str = "") -> Iterator[Findi
 
 def _named(place: Path, origin: str) -> Finding:
     name = os.fsencode(place)
-    shown = f"{place} ({origin})" if origin else str(place)
+    shown = said("{place} ({origin})", place=place, origin=origin) if origin else str(place)
     if not PATH_CHARACTERS.fullmatch(name):
         allowed = "letters, digits and -=[];\\,./!@#$%^&*()_+{}:?"
-        text = f"{shown}: GE dumps nothing into a path that has more than {allowed}"
-        return Finding(AREA, "dump path", PROBLEM, text, _ELSEWHERE)
+        text = said(
+            "{shown}: GE dumps nothing into a path that has more than {allowed}", shown=shown, allowed=allowed
+        )
+        return Finding(AREA, mark("dump path"), PROBLEM, text, _ELSEWHERE)
     if len(name) > MAX_BYTES - _BELOW:
-        text = f"{shown}: {len(name)} bytes, and CANN takes {MAX_BYTES} for the whole path of a dump"
-        return Finding(AREA, "dump path", PROBLEM, text, _ELSEWHERE)
-    return Finding(AREA, "dump path", OK, shown)
+        text = said(
+            "{shown}: {count} bytes, and CANN takes {most} for the whole path of a dump",
+            shown=shown,
+            count=len(name),
+            most=MAX_BYTES,
+        )
+        return Finding(AREA, mark("dump path"), PROBLEM, text, _ELSEWHERE)
+    return Finding(AREA, mark("dump path"), OK, shown)
 
 
 def _writable(system: System, place: Path, existing: Path) -> Finding:
     if not existing.is_dir():
-        return Finding(AREA, "write", PROBLEM, f"{existing} is not a directory", _ELSEWHERE)
+        return Finding(
+            AREA, mark("write"), PROBLEM, said("{existing} is not a directory", existing=existing), _ELSEWHERE
+        )
     if not system.access(existing, os.R_OK | os.W_OK | os.X_OK):
-        text = f"{existing} may not be read and written by this user"
-        return Finding(AREA, "write", PROBLEM, text, _ELSEWHERE)
+        text = said("{existing} may not be read and written by this user", existing=existing)
+        return Finding(AREA, mark("write"), PROBLEM, text, _ELSEWHERE)
     try:
         _write(existing)
     except OSError as error:
         text = f"{existing}: {error.strerror or error}"
-        return Finding(AREA, "write", PROBLEM, text, _ELSEWHERE)
-    made = "" if existing == place else f"; {place.name} will be made"
-    return Finding(AREA, "write", OK, f"a file could be written in {existing}{made}")
+        return Finding(AREA, mark("write"), PROBLEM, text, _ELSEWHERE)
+    made = "" if existing == place else said("; {name} will be made", name=place.name)
+    return Finding(
+        AREA,
+        mark("write"),
+        OK,
+        said("a file could be written in {existing}{made}", existing=existing, made=made),
+    )
 
 
 def _write(directory: Path) -> None:
@@ -151,12 +170,20 @@ def _space(system: System, existing: Path) -> Finding:
     try:
         nbytes, files = system.free(existing)
     except OSError as error:
-        return Finding(AREA, "space", WARNING, f"not known: {error}", "look with df")
-    text = f"{nbytes / (1 << 30):.1f} GiB free"
+        return Finding(
+            AREA, mark("space"), WARNING, said("not known: {error}", error=error), said("look with df")
+        )
+    text = said("{size:.1f} GiB free", size=nbytes / (1 << 30))
     if nbytes < _WANTED_BYTES:
-        remedy = "free some, or lower --npudump-dump-limit (1GiB: the tensors of one failing test)"
-        return Finding(AREA, "space", WARNING, text, remedy)
+        remedy = said("free some, or lower --npudump-dump-limit (1GiB: the tensors of one failing test)")
+        return Finding(AREA, mark("space"), WARNING, text, remedy)
     if files is not None and files < _WANTED_FILES:
-        remedy = "free some (df -i): a dump has one file for each operator"
-        return Finding(AREA, "space", WARNING, f"{text}, but only {files} more files", remedy)
-    return Finding(AREA, "space", OK, text)
+        remedy = said("free some (df -i): a dump has one file for each operator")
+        return Finding(
+            AREA,
+            "space",
+            WARNING,
+            said("{text}, but only {files} more files", text=text, files=files),
+            remedy,
+        )
+    return Finding(AREA, mark("space"), OK, text)

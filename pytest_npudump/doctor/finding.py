@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-OK = "ok"
-ABSENT = "absent"
-WARNING = "warning"
-PROBLEM = "problem"
+from pytest_npudump.language.translation import mark
+
+OK = mark("ok")
+ABSENT = mark("absent")
+WARNING = mark("warning")
+PROBLEM = mark("problem")
 
 
 @dataclass(frozen=True, slots=True)

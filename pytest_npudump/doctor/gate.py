@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.doctor.pytest_config import locate, parse_options, words_of
+from pytest_npudump.language.translation import mark, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 
     from pytest_npudump.doctor.system import System
 
-AREA = "pytest"
+AREA = mark("pytest")
 _NAME = "required_plugins"
 _DISTRIBUTION = "pytest-npudump"
 _BLOCK = "no:npudump"
 _NO_AUTOLOAD = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 _NO_AUTOLOAD_OPTION = "--disable-plugin-autoload"
-_UNSEEN = "where the plugin is not loaded, marked tests that take no fixture pass without a comparison"
-_REMEDY = "add required_plugins = pytest-npudump to pytest's configuration file"
+_UNSEEN = said("where the plugin is not loaded, marked tests that take no fixture pass without a comparison")
+_REMEDY = said("add required_plugins = pytest-npudump to pytest's configuration file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +52,45 @@ def check_gate(system: System, folder: Path) -> Iterator[Finding]:
     """
     found = _loading(folder, system.environ)
     if found.blocked:
-        text = f"pytest does not load the plugin: {found.blocked}"
-        yield Finding(AREA, "plugin", PROBLEM, text, "take that out")
+        text = said("pytest does not load the plugin: {blocked}", blocked=found.blocked)
+        yield Finding(AREA, mark("plugin"), PROBLEM, text, said("take that out"))
     if found.required:
-        yield Finding(AREA, _NAME, OK, f"{found.required} in {found.file}")
+        yield Finding(AREA, _NAME, OK, said("{option} in {origin}", option=found.required, origin=found.file))
     elif found.file is None:
-        yield Finding(AREA, _NAME, ABSENT, f"no configuration file of pytest here: {_UNSEEN}", _REMEDY)
+        yield Finding(
+            AREA,
+            _NAME,
+            ABSENT,
+            said("no configuration file of pytest here: {unseen}", unseen=_UNSEEN),
+            _REMEDY,
+        )
     else:
-        yield Finding(AREA, _NAME, WARNING, f"{found.file} does not name it: {_UNSEEN}", _REMEDY)
+        yield Finding(
+            AREA,
+            _NAME,
+            WARNING,
+            said("{file} does not name it: {unseen}", file=found.file, unseen=_UNSEEN),
+            _REMEDY,
+        )
 
 
 def _loading(folder: Path, environ: Mapping[str, str]) -> _Loading:
     file, ini = locate(folder)
     wanted: set[str] = set()
     blocked = ""
-    unloaded = f"{_NO_AUTOLOAD} is set" if environ.get(_NO_AUTOLOAD) else ""
+    unloaded = said("{name} is set", name=_NO_AUTOLOAD) if environ.get(_NO_AUTOLOAD) else ""
     for given, origin in (
-        (ini.get("addopts", ""), f"addopts of {file}"),
+        (ini.get("addopts", ""), said("addopts of {file}", file=file)),
         (environ.get("PYTEST_ADDOPTS", ""), "PYTEST_ADDOPTS"),
     ):
         plugins, autoload = _plugins(given, folder, origin)
         if not autoload:
-            unloaded = f"{_NO_AUTOLOAD_OPTION} in {origin}"
+            unloaded = said("{option} in {origin}", option=_NO_AUTOLOAD_OPTION, origin=origin)
         wanted.update(plugins)
         if _BLOCK in plugins:
-            blocked = f"-p {_BLOCK} in {origin}"
+            blocked = said("{option} in {origin}", option=f"-p {_BLOCK}", origin=origin)
     if not blocked and unloaded and not wanted & {"npudump", "pytest_npudump.plugin"}:
-        blocked = f"{unloaded}, and no option -p npudump"
+        blocked = said("{unloaded}, and no option -p npudump", unloaded=unloaded)
     return _Loading(file, _required(ini.get("required_plugins", "")), blocked)
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.language.translation import said
 from pytest_npudump.runtime.registry import Examined, Probe, provider_of
 
 SECONDS = 60
@@ -30,24 +31,31 @@ def probe_runtime(name: str, *, seconds: float = SECONDS) -> Probe:
             timeout=seconds,
         )
     except subprocess.TimeoutExpired:
-        return Probe(works=False, why=f"no answer within {seconds:g} seconds")
+        return Probe(works=False, why=said("no answer within {seconds:g} seconds", seconds=seconds))
     except OSError as error:
-        return Probe(works=False, why=f"no process could be started to ask: {error}")
+        return Probe(works=False, why=said("no process could be started to ask: {error}", error=error))
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         with suppress(ValueError, TypeError):
             return Probe(**json.loads(lines[-1]))
-    reason = next(reversed(done.stderr.strip().splitlines()), "it printed nothing")
-    return Probe(works=False, why=f"the process that asked {_ended(done.returncode)}: {reason[:300]}")
+    reason = next(reversed(done.stderr.strip().splitlines()), said("it printed nothing"))
+    return Probe(
+        works=False,
+        why=said(
+            "the process that asked {ended}: {reason}",
+            ended=_ended(done.returncode),
+            reason=reason[:300],
+        ),
+    )
 
 
 def _ended(code: int) -> str:
     if code >= 0:
-        return f"ended with {code}"
+        return said("ended with {code}", code=code)
     try:
-        return f"was killed by {signal.Signals(-code).name}"
+        return said("was killed by {name}", name=signal.Signals(-code).name)
     except ValueError:
-        return f"was killed by signal {-code}"
+        return said("was killed by signal {number}", number=-code)
 
 
 def ask(name: str) -> Probe:
@@ -61,7 +69,7 @@ def ask(name: str) -> Probe:
         facts = load(choose(name), 0).producer()
     except RuntimeUnavailableError as error:
         return Probe(works=False, why=str(error))
-    return Probe(works=True, why="it can be loaded", soc=facts.get("soc", ""))
+    return Probe(works=True, why=said("it can be loaded"), soc=facts.get("soc", ""))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.language.translation import said
 from pytest_npudump.storage.regular_file import read_regular, with_argument_files
 
 if TYPE_CHECKING:
@@ -90,7 +91,11 @@ def _ini(file: Path) -> Mapping[str, Any] | None:
 def _unreadable(file: Path, error: Exception) -> ConfigError:
     words = " ".join(str(error).split())
     return ConfigError(
-        f"{file}: pytest's configuration cannot be read: {words}; mend it, or name --dump-dir outside"
+        said(
+            "{file}: pytest's configuration cannot be read: {words}; mend it, or name --dump-dir outside",
+            file=file,
+            words=words,
+        )
     )
 
 
@@ -107,7 +112,9 @@ def words_of(given: str | Sequence[str], origin: str) -> list[str]:
     try:
         return shlex.split(given) if isinstance(given, str) else list(map(str, given))
     except ValueError as error:
-        raise ConfigError(f"{origin}: {given!r} cannot be read: {error}") from error
+        raise ConfigError(
+            said("{origin}: {given!r} cannot be read: {error}", origin=origin, given=given, error=error)
+        ) from error
 
 
 def parse_options(
@@ -127,5 +134,12 @@ def parse_options(
     try:
         options, _ = parser.parse_known_args([*with_argument_files(words, folder)])
     except (OSError, argparse.ArgumentError) as error:
-        raise ConfigError(f"{origin}: {' '.join(words)!r} cannot be read: {error}") from error
+        raise ConfigError(
+            said(
+                "{origin}: {words!r} cannot be read: {error}",
+                origin=origin,
+                words=" ".join(words),
+                error=error,
+            )
+        ) from error
     return options

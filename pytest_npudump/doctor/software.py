@@ -14,13 +14,14 @@ from pytest_npudump.config.acl.installed import installed_cann
 from pytest_npudump.config.acl.profile import DEFAULT_VERSION, profile_for, profile_warnings
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
 from pytest_npudump.errors import ConfigError
+from pytest_npudump.language.translation import mark, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_npudump.doctor.system import System
 
-AREA = "software"
+AREA = mark("software")
 _ROOTS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_HOME")
 _PLACES = ("/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit")
 _DISTRIBUTION = "pytest-npudump"
@@ -38,9 +39,15 @@ def check_cann(system: System) -> Iterator[Finding]:
     home = system.environ[variable]
     version = installed_cann({variable: str(system.at(home))})
     if version is None:
-        gone = "does not exist" if not system.at(home).is_dir() else "has no version file"
-        remedy = "source set_env.sh of an installed CANN, or unset the variable"
-        yield Finding(AREA, "CANN", WARNING, f"{variable}={home} {gone}", remedy)
+        gone = said("does not exist") if not system.at(home).is_dir() else said("has no version file")
+        remedy = said("source set_env.sh of an installed CANN, or unset the variable")
+        yield Finding(
+            AREA,
+            "CANN",
+            WARNING,
+            said("{variable}={home} {gone}", variable=variable, home=home, gone=gone),
+            remedy,
+        )
         return
     yield _release(version, f"{version} ({variable}={home})")
 
@@ -49,23 +56,33 @@ def _unset(system: System) -> Finding:
     for place in _PLACES:
         script = f"{place}/set_env.sh"
         if system.at(script).is_file():
-            text = f"installed at {place}, but none of {', '.join(_ROOTS)} is set"
+            text = said(
+                "installed at {place}, but none of {names} is set", place=place, names=", ".join(_ROOTS)
+            )
             return Finding(AREA, "CANN", WARNING, text, f"source {script}")
-    remedy = f"install the CANN toolkit to use an NPU; without it the rules of {DEFAULT_VERSION} count"
-    return Finding(AREA, "CANN", ABSENT, f"none of {', '.join(_ROOTS)} is set", remedy)
+    remedy = said(
+        "install the CANN toolkit to use an NPU; without it the rules of {version} count",
+        version=DEFAULT_VERSION,
+    )
+    return Finding(AREA, "CANN", ABSENT, said("none of {names} is set", names=", ".join(_ROOTS)), remedy)
 
 
 def _release(version: str, text: str) -> Finding:
     try:
         profile = profile_for(version)
     except ConfigError as error:
-        remedy = "the rules of the newest release count; say --cann to npudump config check for others"
+        remedy = said("the rules of the newest release count; say --cann to npudump config check for others")
         return Finding(AREA, "CANN", WARNING, f"{text}: {error}", remedy)
     warnings = profile_warnings(version)
     if warnings:
-        remedy = "check a configuration on the device before relying on it"
+        remedy = said("check a configuration on the device before relying on it")
         return Finding(AREA, "CANN", WARNING, f"{text}; {'; '.join(warnings)}", remedy)
-    return Finding(AREA, "CANN", OK, f"{text}; acl.json is judged by the rules of {profile}")
+    return Finding(
+        AREA,
+        "CANN",
+        OK,
+        said("{text}; acl.json is judged by the rules of {profile}", text=text, profile=profile),
+    )
 
 
 def check_frameworks(system: System) -> Iterator[Finding]:
@@ -80,8 +97,8 @@ def check_frameworks(system: System) -> Iterator[Finding]:
 def _framework(name: str, version: str | None, package: str) -> Finding:
     if version is not None:
         return Finding(AREA, name, OK, version)
-    remedy = f"pip install {package}, if the tests use it"
-    return Finding(AREA, name, ABSENT, "not installed in this Python", remedy)
+    remedy = said("pip install {package}, if the tests use it", package=package)
+    return Finding(AREA, name, ABSENT, said("not installed in this Python"), remedy)
 
 
 def _torch_npu(version: str | None, torch: str | None) -> Finding:
@@ -89,11 +106,19 @@ def _torch_npu(version: str | None, torch: str | None) -> Finding:
         return _framework("torch_npu", None, "torch-npu")
     if torch is None:
         remedy = f"pip install torch=={_release_of(version)}"
-        return Finding(AREA, "torch_npu", PROBLEM, f"{version}, but torch is not installed", remedy)
+        return Finding(
+            AREA, "torch_npu", PROBLEM, said("{version}, but torch is not installed", version=version), remedy
+        )
     if _release_of(version) != _release_of(torch):
-        remedy = "install the two of one release: torch_npu 2.5.1.post1 goes with torch 2.5.1"
-        return Finding(AREA, "torch_npu", PROBLEM, f"{version} does not go with torch {torch}", remedy)
-    return Finding(AREA, "torch_npu", OK, f"{version}, with torch {torch}")
+        remedy = said("install the two of one release: torch_npu 2.5.1.post1 goes with torch 2.5.1")
+        return Finding(
+            AREA,
+            "torch_npu",
+            PROBLEM,
+            said("{version} does not go with torch {torch}", version=version, torch=torch),
+            remedy,
+        )
+    return Finding(AREA, "torch_npu", OK, said("{version}, with torch {torch}", version=version, torch=torch))
 
 
 def _release_of(version: str) -> str:
@@ -103,7 +128,9 @@ def _release_of(version: str) -> str:
 
 def _torchair(version: str | None, torch_npu: str | None) -> Finding:
     if version is None and torch_npu is not None:
-        return Finding(AREA, "TorchAir", OK, f"the one inside torch_npu {torch_npu}")
+        return Finding(
+            AREA, "TorchAir", OK, said("the one inside torch_npu {torch_npu}", torch_npu=torch_npu)
+        )
     return _framework("TorchAir", version, "torch-npu")
 
 
@@ -112,9 +139,13 @@ def check_extras(system: System) -> Iterator[Finding]:
     try:
         lines = metadata.requires(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
-        remedy = f"pip install {_DISTRIBUTION}, so that pytest finds the plugin"
+        remedy = said("pip install {package}, so that pytest finds the plugin", package=_DISTRIBUTION)
         yield Finding(
-            AREA, _DISTRIBUTION, PROBLEM, f"runs from {Path(__file__).parents[1]}, not installed", remedy
+            AREA,
+            _DISTRIBUTION,
+            PROBLEM,
+            said("runs from {folder}, not installed", folder=Path(__file__).parents[1]),
+            remedy,
         )
         return
     wanted = [Requirement(line) for line in lines]
@@ -130,17 +161,26 @@ def _belongs(requirement: Requirement, extra: str) -> bool:
 
 
 def _extra(system: System, requirement: Requirement, extra: str) -> Finding:
-    remedy = f"pip install '{_DISTRIBUTION}[{extra}]'"
+    remedy = said("pip install '{package}[{extra}]'", package=_DISTRIBUTION, extra=extra)
     for name in (requirement.name, *_STANDS_IN.get(requirement.name, ())):
         version = system.version(name)
         if version is None:
             continue
         shown = version if name == requirement.name else f"{version} ({name})"
         if _too_old(version, requirement):
-            text = f"{shown}, the extra {extra} needs {requirement.specifier}"
+            text = said(
+                "{shown}, the extra {extra} needs {version}",
+                shown=shown,
+                extra=extra,
+                version=requirement.specifier,
+            )
             return Finding(AREA, requirement.name, WARNING, text, remedy)
-        return Finding(AREA, requirement.name, OK, f"{shown}, for the extra {extra}")
-    return Finding(AREA, requirement.name, ABSENT, "not installed", f"{remedy}, to use it")
+        return Finding(
+            AREA, requirement.name, OK, said("{shown}, for the extra {extra}", shown=shown, extra=extra)
+        )
+    return Finding(
+        AREA, requirement.name, ABSENT, said("not installed"), said("{remedy}, to use it", remedy=remedy)
+    )
 
 
 def _too_old(version: str, requirement: Requirement) -> bool:

@@ -91,7 +91,7 @@ class Said(str):
     values: Mapping[str, object]
 
 
-def said(message: str, **values: object) -> Said:
+def said(message: str, **values: object) -> str:
     """Return a message in English, with its placeholders filled; :func:`spoken` translates it."""
     text = Said(message.format(**values))
     text.message, text.values = message, values
@@ -104,3 +104,8 @@ def spoken(text: str) -> str:
         return text
     told = {name: spoken(one) if isinstance(one, str) else one for name, one in text.values.items()}
     return gettext(text.message).format(**told)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what an error says, which can be :func:`spoken`; ``str`` makes plain English of it."""
+    return next((text for text in error.args if isinstance(text, str)), "")

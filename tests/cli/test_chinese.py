@@ -104,3 +104,13 @@ def test_node_data_are_the_same_in_both_languages(folder: Path, run: Callable[..
         written.append({path.name: path.read_bytes() for path in (folder / language).iterdir()})
     assert written[0] == written[1]
     assert len(written[0]) == 1
+
+
+def test_what_doctor_found_is_chinese_and_its_data_english(run: Callable[..., Any]) -> None:
+    english, chinese = run("doctor", "--json", "-"), run("--lang", "zh", "doctor", "--json", "-")
+    names = [(one["area"], one["name"], one["state"]) for one in english.json["findings"]]
+    assert [(one["area"], one["name"], one["state"]) for one in chinese.json["findings"]] == names
+    assert not re.search("[\u4e00-\u9fff]", chinese.out)
+    lines = run("--lang", "zh", "doctor").out.splitlines()
+    assert lines[0].split() == ["类别", "项目", "状态", "结果"]
+    assert all(re.search("[\u4e00-\u9fff]", line) for line in lines if line)

@@ -16,7 +16,7 @@ from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
 from pytest_npudump.dump.bytes.chunks import c_order_chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.errors import DumpError, NpudumpError
-from pytest_npudump.language.translation import said
+from pytest_npudump.language.translation import reason_of, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -169,15 +169,10 @@ def _try_array(record: TensorRecord, layout: str) -> tuple[Array | None, str]:
 
 
 def _failure(record: TensorRecord, error: NpudumpError) -> str:
-    text, path = _reason(error), str(record.path)
+    text, path = reason_of(error), str(record.path)
     if path in text:
         return said("{path}: {reason}", path=str(record.key), reason=text)
     return said("{key} of {path}: {reason}", key=str(record.key), path=path, reason=text)
-
-
-def _reason(error: NpudumpError) -> str:
-    """Return what an error says, which ``str`` would make a text that cannot be translated."""
-    return next((text for text in error.args if isinstance(text, str)), "")
 
 
 def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int, ...], Iterator[Array]]:

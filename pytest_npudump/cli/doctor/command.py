@@ -13,7 +13,7 @@ from pytest_npudump.doctor.finding import OK
 from pytest_npudump.doctor.system import System
 from pytest_npudump.language.text_width import width
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -44,14 +44,17 @@ def report_on(
 
 
 def _table(report: Report) -> Iterator[str]:
-    rows = [(finding.area, finding.name, finding.state, finding.text) for finding in report.findings]
+    rows = [
+        (_(finding.area), _(finding.name), _(finding.state), spoken(finding.text))
+        for finding in report.findings
+    ]
     lines = columns(rows, _HEADER)
     indent = " " * width(lines[0][: lines[0].rindex(_(_HEADER[-1]))])
     yield lines[0]
     for finding, line in zip(report.findings, lines[1:], strict=True):
         yield line
         if finding.state != OK:
-            yield f"{indent}-> {finding.remedy}"
+            yield f"{indent}-> {spoken(finding.remedy)}"
     yield ""
     yield _conclusion(report)
 

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.language.translation import said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 NPU = False
-REMEDY = "pip install 'pytest-npudump[emulator]', to run tests without an NPU"
+REMEDY = said("pip install 'pytest-npudump[emulator]', to run tests without an NPU")
 
 
 def find(option: str) -> str:

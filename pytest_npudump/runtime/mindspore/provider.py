@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
+from pytest_npudump.language.translation import said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 NPU = False
-REMEDY = "pip install 'pytest-npudump[mindspore]', if the tests use it"
+REMEDY = said("pip install 'pytest-npudump[mindspore]', if the tests use it")
 
 
 def find(option: str) -> str:

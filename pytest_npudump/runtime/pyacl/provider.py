@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.language.translation import said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _PROBED: set[str] = set()
 
 
 NPU = True
-REMEDY = "source set_env.sh of CANN on a machine with an NPU; until then use the emulator"
+REMEDY = said("source set_env.sh of CANN on a machine with an NPU; until then use the emulator")
 
 
 def find(option: str) -> str:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.language.translation import said
 from pytest_npudump.runtime.registry import Probe
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 NPU = True
-REMEDY = "install it with CANN on a machine with an NPU, if the tests use it"
+REMEDY = said("install it with CANN on a machine with an NPU, if the tests use it")
 
 
 def find(option: str) -> str:
