@@ -32,7 +32,8 @@ class Scene:
         data_dump: its keys of MindSpore's data_dump.json; None where MindSpore takes an acl.json for it.
         not_in_mindspore: why MindSpore cannot do it; "" where it can.
         only_on_ascend: why MindSpore can do it on no other device; "" where it can, or nowhere.
-        of_failures: whether what it looks for makes the test's body fail, so that such a run is judged, too.
+        of_failures: where what it looks for makes the test's body fail, so that such a run is judged, too:
+            what is said of one in which it was not found; "" elsewhere.
         own_process: whether each run of a test has to have a process of its own.
         in_environment: whether its dumps are looked for where variables of the environment send them.
     """
@@ -46,7 +47,7 @@ class Scene:
     data_dump: Mapping[str, int] | None = field(default_factory=lambda: MappingProxyType({}))
     not_in_mindspore: str = ""
     only_on_ascend: str = ""
-    of_failures: bool = False
+    of_failures: str = ""
     own_process: bool = False
     in_environment: bool = False
 
@@ -127,7 +128,7 @@ _SCENES = (
         },
         not_in_mindspore="npu_dump.check_op runs an operator through acl.op, or a call of torch_npu; take "
         "--npudump-runtime=acl, torch_npu or emulator",
-        of_failures=True,
+        of_failures="no operator was wrong",
     ),
     Scene(
         "overflow",  # operators that overflow, of any model
@@ -155,7 +156,7 @@ _SCENES = (
         acl_json=lambda request: {"dump_scene": request.dump_scene or EXCEPTION_SCENES[0]},
         not_in_mindspore="an operator that fails raises in the test, and the exception dump that MindSpore "
         "2.9 and later leave by themselves is CANN's; leave scene out",
-        of_failures=True,
+        of_failures="no exception dump was left",
         own_process=True,
         in_environment=True,
     ),

@@ -12,6 +12,7 @@ from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.arrays.host import host_array
 from pytest_npudump.dump.arrays.layouts import LayoutError
 from pytest_npudump.dump.records import sanitise
+from pytest_npudump.dump.table import squeezed
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.onnxmodels.random_operators import draws_random
 from pytest_npudump.reference.counterparts import MAPPED, NAME
@@ -191,7 +192,7 @@ def _fed(record: TensorRecord, dtype: str, shape: tuple[int, ...]) -> Array:
     """
     array = host_of(record, len(shape))
     if shape and -1 not in shape:
-        if [size for size in array.shape if size != 1] != [size for size in shape if size != 1]:
+        if squeezed(array.shape) != squeezed(shape):
             raise NotAtHandError(f"{record.key} is {list(array.shape)}, the model has {list(shape)} there")
         array = array.reshape(shape)
     if shape and array.ndim != len(shape):

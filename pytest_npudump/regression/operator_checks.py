@@ -37,23 +37,23 @@ class WrongOperator:
         operator: its type.
         example: which check of the test it was, from 1 on.
         inputs: what it was given.
+        dump: the example's directory.
         output: which of its outputs it is about; None where it is about none.
         dtype: of that output; "" without one.
         shape: of it; None without one.
         fault: what is wrong with its values; None where it never came to these.
         problem: what is wrong besides values, in words; "" for nothing.
-        dump: the example's directory.
     """
 
     operator: str
     example: int
     inputs: tuple[GivenTensor, ...]
+    dump: Path
     output: int | None = None
     dtype: str = ""
     shape: tuple[int, ...] | None = None
     fault: OutputFault | None = None
     problem: str = ""
-    dump: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the operator as plain JSON data; numbers that are not finite as text."""
@@ -94,11 +94,11 @@ class OperatorChecks:
         self.begun += 1
         return self.begun
 
-    def end(self, wrong: WrongOperator | None) -> WrongOperator | None:
-        """Count a verdict, and return the bad one whose dump is to be deleted, as there are enough."""
+    def end(self, wrong: WrongOperator | None) -> Path | None:
+        """Count a verdict, and return the dump of a bad one that is to be deleted, as there are enough."""
         self.ended += 1
         if wrong is None:
             return None
         self.failures += 1
         self.wrong.append(wrong)
-        return self.wrong.pop(0) if len(self.wrong) > KEPT else None
+        return self.wrong.pop(0).dump if len(self.wrong) > KEPT else None

@@ -13,7 +13,7 @@ from pytest_npudump.golden.content.text import EMPTY, REASON, UNWRITTEN
 from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.kept_layers import layers_to_keep
+from pytest_npudump.regression.kept_layers import KeptLayers, layers_to_keep
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
 from pytest_npudump.regression.reference_outcome import with_reference
 from pytest_npudump.regression.run.dataflow import edges_to_keep
@@ -29,7 +29,7 @@ from pytest_npudump.regression.run.unwritten import (
 from pytest_npudump.request import is_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorRecord
@@ -183,15 +183,24 @@ def record_with_tensors(
     Returns:
         The first run with the outcome of the recording, and what became of the second one.
     """
-    problem = _why_not(case, first, second, disagreements)
-    if problem:
-        return _not_recorded(first, second, problem)
-    left_out, _ = _not_dumped(case, first, second)
+    if disagreements:
+        return _not_recorded(first, second, _disagreement_words(first, disagreements))
     golden = golden_to_start_from(case)
+    kept = KeptLayers(())
+    if first.dump is not None and case.request.golden_tensors:
+        kept = layers_to_keep(case, golden, first.dump)
+    left_out, lost = _not_dumped(case, first, second, kept)
+    if lost or (case.request.golden_tensors and not second.records):
+        problem = (
+            f"the second run has no tensor of {first_of(lost or left_out, _SHOWN)}, or cannot tell it from a "
+            f"layer whose name is the same in file names"
+        )
+        return _not_recorded(first, second, problem)
+    tensors = None
     try:
         table = StatsTable.from_records(first.dump.records if first.dump is not None else ())
-        tensors = _kept(case, golden, first, second, left_out) if case.request.golden_tensors else None
-        if tensors is not None:
+        if case.request.golden_tensors:
+            tensors = KeptTensors.of(second.records.values(), left_out, kept.sources)
             tensors.refuse_beyond(case.settings.tensor_budget)
     except DumpError as error:
         return _not_recorded(first, second, f"the golden tensors cannot be written: {error}")
@@ -205,32 +214,11 @@ def record_with_tensors(
     return run, second.escalation()
 
 
-def _kept(
-    case: Case, golden: Golden | None, first: FirstRun, second: SecondRun, left_out: Sequence[str]
-) -> KeptTensors:
-    sources = layers_to_keep(case, golden, first.dump).sources if first.dump is not None else ()
-    return KeptTensors.of(second.records.values(), left_out, sources)
-
-
-def _why_not(
-    case: Case,
-    first: FirstRun,
-    second: SecondRun,
-    disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
-) -> str:
-    """Say why two runs are not to be recorded; "" where they agree and the second has what is wanted."""
-    if disagreements:
-        dumped = first.dump.records if first.dump is not None else ()
-        names = {str(record.key.sanitised): str(record.key) for record in dumped}
-        keys = first_of((names.get(key, key) for key in disagreements), _SHOWN)
-        return f"two runs of the test disagree in {keys}; make it deterministic first"
-    left_out, lost = _not_dumped(case, first, second)
-    if not lost and (second.records or not case.request.golden_tensors):
-        return ""
-    return (
-        f"the second run has no tensor of {first_of(lost or left_out, _SHOWN)}, or cannot tell it from a "
-        f"layer whose name is the same in file names"
-    )
+def _disagreement_words(first: FirstRun, disagreements: Iterable[str]) -> str:
+    dumped = first.dump.records if first.dump is not None else ()
+    names = {str(record.key.sanitised): str(record.key) for record in dumped}
+    keys = first_of((names.get(key, key) for key in disagreements), _SHOWN)
+    return f"two runs of the test disagree in {keys}; make it deterministic first"
 
 
 def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
@@ -244,13 +232,14 @@ def left_out_notes(layers: Sequence[str]) -> tuple[str, ...]:
     return (note,)
 
 
-def _not_dumped(case: Case, first: FirstRun, second: SecondRun) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _not_dumped(
+    case: Case, first: FirstRun, second: SecondRun, kept: KeptLayers
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return layers that globs want and that cannot be told apart, and keys that the second run lacks."""
-    patterns = case.request.golden_tensors
-    if first.dump is None or not patterns:
+    if first.dump is None or not kept.layers:
         return (), ()
-    wanted = {*layers_to_keep(case, golden_to_start_from(case), first.dump).layers}
-    named = {sanitise(pattern) for pattern in patterns if not is_glob(pattern)}
+    wanted = {*kept.layers}
+    named = {sanitise(pattern) for pattern in case.request.golden_tensors if not is_glob(pattern)}
     held = {key for key, record in second.records.items() if record.payload is not None}
     keys = [record.key for record in first.dump.records if record.key.layer in wanted]
     missing = [key for key in keys if str(key.sanitised) not in held]

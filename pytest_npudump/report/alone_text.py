@@ -37,16 +37,14 @@ def _call_sentence(one: Isolated, apart: str) -> str:
     if alone.verdict == ACQUITTED:
         return _(
             "is acquitted: {call} gives it on the CPU too, from the same inputs ({apart}): the change came "
-            "in "
-            "with them"
+            "in with them"
         ).format(call=one.call, apart=apart)
     off = alone.why or _("{apart} (relative L2), and a healthy operator no more than {allowed:.2g}").format(
         apart=apart, allowed=alone.allowed
     )
     return _(
         "is CONVICTED: {call} gives something else on the CPU, from the same inputs: {off}; a kernel that "
-        "this "
-        "call ran did it"
+        "this call ran did it"
     ).format(call=one.call, off=off)
 
 

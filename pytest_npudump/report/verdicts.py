@@ -29,6 +29,8 @@ COLUMNS = (
 _STRUCTURE = ("dtype", "shape", "count")
 _DISTANCES = ("max_abs", "relative_l2")
 """Reasons of a comparison element by element: the golden's side is a distance of 0."""
+_WIDTH = 60
+"""Characters of a cell."""
 _STATISTIC_WORDS = {"nan": mark("NaN count"), "neg_inf": mark("-inf count"), "pos_inf": mark("+inf count")}
 
 
@@ -170,8 +172,8 @@ def table(rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = COLUMNS) -
     return [f"  {line.rstrip()}" for line in lines]
 
 
-def _shorten(text: str, limit: int = 60) -> str:
-    if len(text) <= limit:
+def _shorten(text: str) -> str:
+    if len(text) <= _WIDTH:
         return text
-    half = (limit - 3) // 2
+    half = (_WIDTH - 3) // 2
     return f"{text[:half]}...{text[-half:]}"

@@ -243,7 +243,8 @@ def run_tasks(
         weight: bytes that an item makes a task read: small ones travel together.
         progress: called with (items done, items in all).
     """
-    yield from _run(partial(_run_batch, task), items, workers, weight if workers.executor else None, progress)
+    weigh = weight if workers.executor else None
+    yield from run_together(partial(_run_batch, task), items, workers, weight=weigh, progress=progress)
 
 
 def run_together(
@@ -251,20 +252,13 @@ def run_together(
     items: Sequence[Item],
     workers: Workers,
     *,
-    weight: Callable[[Item], int],
-    progress: Callable[[int, int], None],
-) -> Iterator[Result]:
-    """As :func:`run_tasks`, where ``work`` gives the results of several items: small ones go together."""
-    yield from _run(work, items, workers, weight, progress)
-
-
-def _run(
-    work: Callable[[Sequence[Item]], Sequence[Result]],
-    items: Sequence[Item],
-    workers: Workers,
     weight: Callable[[Item], int] | None,
     progress: Callable[[int, int], None],
 ) -> Iterator[Result]:
+    """As :func:`run_tasks`, where ``work`` gives the results of several items: small ones go together.
+
+    Without ``weight`` each item goes by itself, in this thread.
+    """
     done = 0
     weights = [] if weight is None else list(map(weight, items))
     for _at, batch in run_batches(work, items, weights, workers.executor, workers.count):

@@ -92,9 +92,8 @@ def body_failed(
             lines = [text, *_line_of(item, error), *_said_of(error)]
             raise pytest.fail.Exception("\n".join(lines), pytrace=False) from None
         if test.case.request.scene == "check_op":
-            item.stash[RESULT].pop(
-                "short", None
-            )  # what the body raised says more than the last wrong operator
+            # What the body raised says more than the last wrong operator.
+            item.stash[RESULT].pop("short", None)
         item.add_report_section("call", "npudump", text)
         return False
     _compat.forget_failure(item)
@@ -124,13 +123,11 @@ def _notes(test: CaseSession) -> list[str]:
 
 def _after_failed_body(item: pytest.Item, test: CaseSession) -> str:
     """Return what the dump says of a failed body: which operator failed, where the scene asks for it."""
-    if not SCENES[test.case.request.scene].of_failures:
+    not_found = SCENES[test.case.request.scene].of_failures
+    if not not_found:
         return _not_compared(test)
     if not test.judge_failed_body():
-        left = (
-            "no operator was wrong" if test.case.request.scene == "check_op" else "no exception dump was left"
-        )
-        return f"the test's body did not pass, and {left}"
+        return f"the test's body did not pass, and {not_found}"
     return _recorded_failure(item, test)
 
 

@@ -119,7 +119,8 @@ class Reporter:
         if self._results:
             self._tidy_results()
         if self._settings.report:
-            self._write_report(rank.number if rank is not None else None)
+            with speaking(self._settings.lang):
+                self._write_report(rank.number if rank is not None else None)
         if not self._results:
             return
         memory = session_notes.Memory(self._config, rank.variant if rank is not None else "")

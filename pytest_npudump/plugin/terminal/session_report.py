@@ -38,15 +38,6 @@ def write_report(
         unkept: why not all results are kept; "" where they are.
         rank: of a distributed run, each of which writes a page of its own.
     """
-    from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - only where asked for
-
-    with speaking(settings.lang):
-        return _written(config, settings, tests, unkept, rank)
-
-
-def _written(
-    config: pytest.Config, settings: Settings, tests: Collection[str], unkept: str, rank: int | None
-) -> str:
     from pytest_npudump.report.view.overview import SessionView  # noqa: PLC0415 - only where asked for
     from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
     from pytest_npudump.results.session_page import INDEX, page_of_tests, write_page  # noqa: PLC0415 - the same

@@ -40,17 +40,11 @@ _OPEN = 3
 """Failing tests that are unfolded when the page opens."""
 
 
-def check_jinja2() -> None:
-    """Raise MissingExtraError where jinja2 is not installed."""
-    _jinja2()
-
-
-def page(session: SessionView, *, title: str = "") -> str:
+def page(session: SessionView) -> str:
     """Return the page, complete in itself: style, script and data are inside of it.
 
     Args:
         session: what it shows.
-        title: of the page; "" for one that says what it is.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -74,7 +68,7 @@ def page(session: SessionView, *, title: str = "") -> str:
         differing = sum(one.state != STATES[-1] for one in test.tensors)
         statistics, pictures = max(0, statistics - differing), max(0, pictures - len(test.elements))
     text: str = environment.get_template("page.html.j2").render(
-        title=title or _("npudump report"),
+        title=_("npudump report"),
         session=session,
         tests=tests,
         words=WORDS,

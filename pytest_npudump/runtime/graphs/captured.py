@@ -27,6 +27,7 @@ from pytest_npudump.runtime.graphs.capture_rules import (
     IMPORTED_UNDER_DUMP,
 )
 from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
+from pytest_npudump.runtime.graphs.lowest_mode import leaves_graphs_alone
 from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -120,12 +121,10 @@ class CapturedGraphs:
             self._tell(f"{name}: {rules.refused}")
         result = original(graph, *arguments, **named)
         found = _Graph(name, self._dump, rules.tensors)
-        if not rules.refused:
-            # Libraries capture graphs without operators too, to reserve memory, and never replay them.
-            operators = DispatchedOperators("npu")
-            if operators.leaves_graphs_alone:
-                operators.start()
-                found.operators = operators
+        # Libraries capture graphs without operators too, to reserve memory, and never replay them.
+        if not rules.refused and leaves_graphs_alone():
+            found.operators = DispatchedOperators("npu")
+            found.operators.start()
         self._graphs[graph] = found
         self._captured.append(found)
         return result

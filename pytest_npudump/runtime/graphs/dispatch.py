@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.runtime.graphs.lowest_mode import LowestMode, leaves_graphs_alone
+from pytest_npudump.runtime.graphs.lowest_mode import LowestMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -61,11 +61,6 @@ class DispatchedOperators:
     def stop(self) -> None:
         """Look no more; nothing happens where nobody looks."""
         self._mode.stop()
-
-    @property
-    def leaves_graphs_alone(self) -> bool:
-        """Whether this torch still compiles functions while operators are looked at; torch 2.13 does."""
-        return leaves_graphs_alone()
 
     def _run(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         result = function(*arguments, **named)

@@ -10,6 +10,7 @@ from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
+from pytest_npudump.runtime.graphs.lowest_mode import leaves_graphs_alone
 from pytest_npudump.runtime.replaced import Replaced
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class ThreadsOfTest:
     def watch(self) -> None:
         """Look at threads that are started from now on."""
         self.stop()
-        if DispatchedOperators(self._device).leaves_graphs_alone:
+        if leaves_graphs_alone():
             self._replaced.put(Thread, "start", self._start)
 
     def stop(self, evidence: Evidence | None = None) -> None:

@@ -28,6 +28,7 @@ from pytest_npudump.runtime.external.run import origin_of_program
 from pytest_npudump.runtime.graphs.capture_rules import GraphRules
 from pytest_npudump.runtime.graphs.captured import CapturedGraphs
 from pytest_npudump.runtime.graphs.dispatch import DispatchedOperators
+from pytest_npudump.runtime.graphs.lowest_mode import leaves_graphs_alone
 from pytest_npudump.runtime.graphs.threads import ThreadsOfTest
 from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
 from pytest_npudump.runtime.torch_npu.activity import TorchNpuActivity
@@ -174,7 +175,7 @@ class TorchNpuRuntime(AclJson):
         evidence = self.activity.evidence
         if operators.first:
             evidence.shown.append(f"{operators.first} ran on the NPU")
-        if not operators.leaves_graphs_alone:
+        if not leaves_graphs_alone():
             evidence.notes.append(_EAGER)
 
     def _synchronize(self) -> None:

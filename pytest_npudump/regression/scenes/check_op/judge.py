@@ -55,6 +55,6 @@ def examine(case: Case, attempt: Attempt | None) -> Outcome:
         return Outcome(status.PASSED, None, tensors=checks.ended)
     last = checks.wrong[-1]
     notes = [f"{checks.failures} of {checks.ended} checks failed; this is the last one"]
-    if others := [one.dump.name for one in reversed(checks.wrong[:-1]) if one.dump is not None]:
+    if others := [one.dump.name for one in reversed(checks.wrong[:-1])]:
         notes.append(f"the dumps of failures before lie beside: {first_of(others, 3)}")
     return Outcome(status.FAILED, None, notes=tuple(notes), tensors=checks.ended, findings=(last,))

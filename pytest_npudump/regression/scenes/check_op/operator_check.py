@@ -45,14 +45,10 @@ def check_operator(case: Case, attempt: Attempt, question: Question) -> WrongOpe
         outputs = arrays_of(_run(case, question, expected), "operator")
     wrong = _Example(number, directory, question, outputs).judged(expected, bounds)
     dropped = attempt.checks.end(wrong)
-    if case.settings.keep_dumps != "all":
-        _delete(directory if wrong is None else dropped.dump if dropped is not None else None)
+    spare = directory if wrong is None else dropped
+    if spare is not None and case.settings.keep_dumps != "all":
+        shutil.rmtree(spare, ignore_errors=True)
     return wrong
-
-
-def _delete(directory: Path | None) -> None:
-    if directory is not None:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _run(case: Case, question: Question, expected: Sequence[Expected]) -> Any:
