@@ -30,8 +30,13 @@ def _messages() -> Any:
 
 
 MESSAGES = _messages()
-MARKED: dict[str, tuple[str, ...]] = MESSAGES.marked()
 PATH = MESSAGES.PACKAGE / "language" / "catalogues" / "zh.po"
+
+
+@pytest.fixture(scope="module")
+def marked() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = MESSAGES.marked()
+    return found
 
 
 def entries() -> Iterator[tuple[str, str, bool]]:
@@ -43,23 +48,23 @@ def entries() -> Iterator[tuple[str, str, bool]]:
             yield str(english), str(message.string[0] if plural else message.string), message.fuzzy
 
 
-def test_the_catalogue_has_every_marked_message_and_no_other() -> None:
+def test_the_catalogue_has_every_marked_message_and_no_other(marked: dict[str, tuple[str, ...]]) -> None:
     known = {english for english, _, _ in entries()}
     lacking = "".join(
-        f'\n\n#: {MARKED[one][0]}\nmsgid "{one}"\nmsgstr ""' for one in MARKED if one not in known
+        f'\n\n#: {marked[one][0]}\nmsgid "{one}"\nmsgstr ""' for one in marked if one not in known
     )
     assert not lacking, f"entries to add to {PATH.name}:{lacking}"
-    assert sorted(known - MARKED.keys()) == [], f"entries to remove from {PATH.name}"
+    assert sorted(known - marked.keys()) == [], f"entries to remove from {PATH.name}"
 
 
 def test_no_message_is_fuzzy_or_empty() -> None:
     assert [english for english, chinese, fuzzy in entries() if fuzzy or not chinese.strip()] == []
 
 
-def test_a_translation_has_the_placeholders_of_its_message() -> None:
+def test_a_translation_has_the_placeholders_of_its_message(marked: dict[str, tuple[str, ...]]) -> None:
     differ = []
     for english, chinese, _ in entries():
-        plural = MARKED.get(english, ("",))[1:]
+        plural = marked.get(english, ("",))[1:]
         wanted = {tuple(MESSAGES.placeholders(text)) for text in plural or (english,)}
         if tuple(MESSAGES.placeholders(chinese)) not in wanted:
             differ.append((english, chinese))
@@ -79,8 +84,8 @@ def test_no_message_is_translated_before_the_language_is_known() -> None:
     assert MESSAGES.frozen() == []
 
 
-def test_the_command_has_no_sentence_that_is_not_marked() -> None:
-    known = frozenset(MARKED)
+def test_the_command_has_no_sentence_that_is_not_marked(marked: dict[str, tuple[str, ...]]) -> None:
+    known = frozenset(marked)
     found = {
         str(path.relative_to(MESSAGES.PACKAGE)): sentences
         for path in sorted((MESSAGES.PACKAGE / "cli").rglob("*.py"))

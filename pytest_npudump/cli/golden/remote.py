@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.objects.tensor_store import TensorStore
 
 _SHOWN = 5
-PULL, PUSH, MOVE = "pull", "push", "move"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         NpudumpError: the store cannot be asked.
     """
     store = tensor_place(arguments.paths[0], arguments.store, arguments.cache)
-    if not store.url and arguments.action != PULL:
+    if not store.url and arguments.action != "pull":
         raise RequestError(
             _(
                 "no store of golden tensors is named: set npudump_tensor_store in pytest's ini file, or "
@@ -42,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         )
     files = [path for path in golden_files(arguments.paths) if path.suffix == SUFFIX]
-    if arguments.action == MOVE:
+    if arguments.action == "move":
         return _move(files, store)
     named, unread = named_objects(files)
     for problem in unread:
@@ -152,4 +151,4 @@ def _move(files: Sequence[Path], store: TensorStore) -> int:
     return 1 if failed else 0
 
 
-_ACTIONS = {"status": _status, PUSH: _push, PULL: _pull}
+_ACTIONS = {"status": _status, "push": _push, "pull": _pull}

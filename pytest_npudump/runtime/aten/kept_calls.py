@@ -104,10 +104,12 @@ class KeptCalls:
         return Kept(tuple(self._kept), self._why_none)
 
     def _run(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        wanted = [one for one in self._wanted if may_run(name_of(function), one.api)]
-        if wanted and self._recording():
+        name = name_of(function)
+        wanted = [one for one in self._wanted if may_run(name, one.api)]
+        if not wanted or is_view(function):
+            return function(*arguments, **named)
+        if self._recording():
             self._why_none = "it may have been captured into a graph, in which nothing can be kept"
-        if not wanted or is_view(function) or self._recording():
             return function(*arguments, **named)
         before: Copy | None = None
         try:
