@@ -7,5 +7,6 @@ one; ``content/`` is what it holds, ``origin`` the facts it records. ``tensors``
 makes and removes it.
 
 Beside a run: ``census`` says which files are whose, ``integrity`` what is wrong with them, ``revisions`` what
-changed between two; ``merge/`` makes one of two approvals. ``objects/`` are tensors that lie in a store.
+changed between two; ``merge/`` makes one of two approvals. ``objects/`` are tensors that lie in a store,
+``named_objects`` what all goldens name of them, for whoever looks after one.
 """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from pytest_npudump.reproduction.written_files import Reproduction
+    from pytest_npudump.reproduction.failing_piece import FailingPiece
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -45,12 +45,12 @@ $ pytest --npudump-runtime=acl
 """
 
 
-def readme_text(made: Reproduction) -> str:
+def readme_text(made: FailingPiece) -> str:
     """Return the file, Markdown."""
     return "\n".join((*_head(made), *_findings(made), *_files(made), *_versions(made), ""))
 
 
-def _head(made: Reproduction) -> Iterator[str]:
+def _head(made: FailingPiece) -> Iterator[str]:
     several = f"{len(made.layers)} operators, of which the last is {made.key.layer}"
     yield f"# {code(several if len(made.layers) > 1 else made.key.layer)} by itself"
     given = "the inputs that it had"
@@ -64,7 +64,7 @@ def _head(made: Reproduction) -> Iterator[str]:
     yield _COMMANDS.format(name=made.name, soc=soc or "SOC")
 
 
-def _findings(made: Reproduction) -> Iterator[str]:
+def _findings(made: FailingPiece) -> Iterator[str]:
     yield "## What fails\n"
     if made.failure.reasons:
         yield f"In {code(made.failure.test)}, {code(str(made.key))} was not what it is to be:\n"
@@ -99,7 +99,7 @@ def _statistics(array: Array) -> Iterator[str]:
         yield "-" if value is None else f"{value:.6g}"
 
 
-def _files(made: Reproduction) -> Iterator[str]:
+def _files(made: FailingPiece) -> Iterator[str]:
     yield "## Files\n"
     yield f"* `{made.name}.onnx`: {', '.join(map(code, made.layers))}, with the weights"
     if made.reference is not None:
@@ -110,7 +110,7 @@ def _files(made: Reproduction) -> Iterator[str]:
     yield ""
 
 
-def _versions(made: Reproduction) -> Iterator[str]:
+def _versions(made: FailingPiece) -> Iterator[str]:
     golden = made.golden.producer if made.golden is not None else {}
     return versions_table(made.failure.producer, golden, _PACKAGES)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.golden.content.text import Golden, render
+from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.reproduction import readme, test_file
+from pytest_npudump.reproduction.failing_piece import FailingPiece
 from pytest_npudump.reproduction.golden_excerpt import excerpt_of
 from pytest_npudump.reproduction.operands import GOLDEN
 from pytest_npudump.reproduction.trial import run_trial
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_npudump.dump.records import TensorKey
-    from pytest_npudump.reference.operator_alone import Alone
-    from pytest_npudump.reproduction.failure import Failure
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.reproduction.trial import Trial
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -34,49 +34,8 @@ _INI = "[pytest]\nnpudump_golden_dir = golden\n"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reproduction:
-    """What a folder that reproduces a failure holds.
-
-    Attributes:
-        failure: what the report knows of it.
-        key: the tensor that fails.
-        name: of the model, without a suffix; that of the one that failed, so that dumps are alike.
-        origin: the model's file.
-        layers: names of the operators.
-        model: the ONNX file.
-        inputs: an array for each input, in order.
-        criterion: what the output is held against.
-        reference: the ONNX file that says what is right; None where it is ``model``.
-        golden: the golden that decides; None where the reference does.
-        expected: what onnxruntime makes of the inputs, by name.
-        got: what the device made of them.
-        alone: how far the two are apart; None where it was not measured.
-        computed: whether the inputs are onnxruntime's, and not the dump's.
-        drawn: whether inputs, and weights, are drawn.
-        remarks: what a reader should know.
-    """
-
-    failure: Failure
-    key: TensorKey
-    name: str
-    origin: str
-    layers: tuple[str, ...]
-    model: bytes
-    inputs: Mapping[str, Array]
-    criterion: str
-    reference: bytes | None = None
-    golden: Golden | None = None
-    expected: Mapping[str, Array] = field(default_factory=dict)
-    got: Mapping[str, Array] = field(default_factory=dict)
-    alone: Alone | None = None
-    computed: bool = False
-    drawn: bool = False
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def reference_file(self) -> str:
-        """The name of the model that says what is right."""
-        return f"{self.name}.onnx" if self.reference is None else f"{self.name}.reference.onnx"
+class Reproduction(FailingPiece):
+    """A piece of a model that fails, as a folder that stands by itself."""
 
     @property
     def command(self) -> str:
@@ -109,7 +68,7 @@ def golden_of(path: Path, key: TensorKey) -> Golden:
     return excerpt_of(path, key, test_file.NODEID, _GOLDEN)
 
 
-def _files(made: Reproduction) -> Iterator[tuple[str, bytes]]:
+def _files(made: FailingPiece) -> Iterator[tuple[str, bytes]]:
     yield f"{made.name}.onnx", made.model
     if made.reference is not None:
         yield made.reference_file, made.reference
@@ -126,7 +85,7 @@ def _files(made: Reproduction) -> Iterator[tuple[str, bytes]]:
     yield readme.FILE, readme.readme_text(made).encode()
 
 
-def _arguments(made: Reproduction) -> dict[str, object]:
+def _arguments(made: FailingPiece) -> dict[str, object]:
     if made.golden is not None and made.criterion == GOLDEN:
         found: dict[str, object] = {"layers": [made.key.layer]}
         tensors = not made.golden.table.digits.any()
@@ -137,7 +96,7 @@ def _arguments(made: Reproduction) -> dict[str, object]:
     return found | ({"numerics": "hf32"} if made.failure.bounds == "hf32" else {})
 
 
-def _title(made: Reproduction) -> str:
+def _title(made: FailingPiece) -> str:
     count = f"{made.key.layer} alone" if len(made.layers) == 1 else f"{made.layers[0]} to {made.layers[-1]}"
     return f"{count}, of {made.origin}: see {readme.FILE}."
 

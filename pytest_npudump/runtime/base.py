@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_npudump.emulator.dumps.recorder import Execution
     from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.request import RunRequest
-    from pytest_npudump.runtime.aten.call_copies import Kept, WantedOutput
 
 
 @dataclass(slots=True)
@@ -192,22 +191,6 @@ class VaryingRuntime(Protocol):
     @property
     def varying(self) -> Varying:
         """What varies, and which inputs the last variation has reached."""
-
-
-@runtime_checkable
-class CallKeepingRuntime(Protocol):
-    """A runtime that can keep what its operators are given, in this process, to recompute them on the CPU."""
-
-    def keep_calls(self, wanted: Sequence[WantedOutput], limit: int) -> None:
-        """Keep the calls that may give these outputs, from the next :meth:`Runtime.start` on.
-
-        Args:
-            wanted: none ends it, and gives back what was kept.
-            limit: most bytes of arguments.
-        """
-
-    def kept_calls(self) -> Kept:
-        """Return the calls that were kept."""
 
 
 class Activity(Protocol):

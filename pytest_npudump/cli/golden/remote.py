@@ -10,7 +10,7 @@ from pytest_npudump.cli.common.tensor_place import tensor_place
 from pytest_npudump.cli.golden.verify import golden_files
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.integrity import SUFFIX
-from pytest_npudump.golden.objects.named_objects import look, move, named_objects, pull, push
+from pytest_npudump.golden.named_objects import look, move, named_objects, pull, push
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pytest_npudump.golden.objects.named_objects import Named, State
+    from pytest_npudump.golden.named_objects import Named, State
     from pytest_npudump.golden.objects.tensor_store import TensorStore
 
 _SHOWN = 5

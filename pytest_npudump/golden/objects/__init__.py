@@ -2,5 +2,4 @@
 
 ``object_cache`` is the folder of this machine, ``object_store`` the place that all share, through fsspec;
 ``tensor_store`` is both as a test sees them, and ``stored_golden`` what a golden says of its tensors there.
-``named_objects`` are what all goldens name, for whoever looks after a store.
 """

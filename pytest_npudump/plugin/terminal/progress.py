@@ -46,7 +46,6 @@ class Progress:
     def __init__(self, reporter: Any) -> None:
         self._reporter = reporter
         self._what = ""
-        self._started = 0.0
         self._next = 0.0
         self._shown = False
 
@@ -54,7 +53,7 @@ class Progress:
         """Take note that ``done`` of ``total`` steps of ``what`` are done; 0 of them: it begins."""
         now = monotonic()
         if what != self._what:
-            self._what, self._started = what, now
+            self._what = what
             self._next = now + (PATIENCE if self._reporter.isatty else SILENCE)
         if now >= self._next:
             self._show(f"npudump: {what}, {done} of {total}")

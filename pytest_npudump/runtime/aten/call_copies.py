@@ -1,10 +1,10 @@
-"""A call with a copy of what it was given, and what it gave: values that outlive the run."""
+"""A call with a copy of what it was given, and what it gave: values that outlive the run that keeps them."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pytest_npudump.dump.table import squeezed
 from pytest_npudump.runtime.aten.aclnn_names import may_run
@@ -12,6 +12,8 @@ from pytest_npudump.runtime.aten.host_copy import array_of
 from pytest_npudump.runtime.aten.recompute import NotRecomputedError, recompute
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from pytest_npudump.runtime.aten.host_copy import HostCopy
@@ -104,6 +106,22 @@ class Kept:
 
     calls: tuple[KeptCall, ...] = ()
     why_none: str = ""
+
+
+@runtime_checkable
+class CallKeepingRuntime(Protocol):
+    """A runtime that can keep what its operators are given, in this process, to recompute them on the CPU."""
+
+    def keep_calls(self, wanted: Sequence[WantedOutput], limit: int) -> None:
+        """Keep the calls that may give these outputs, from the next start of a dump on.
+
+        Args:
+            wanted: none ends it, and gives back what was kept.
+            limit: most bytes of arguments.
+        """
+
+    def kept_calls(self) -> Kept:
+        """Return the calls that were kept."""
 
 
 def digest_of(array: Array) -> str:
