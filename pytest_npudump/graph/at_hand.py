@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from pytest_npudump.config.torchair.graph_dump import GRAPHS, OPTIMISED
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import NpudumpError
@@ -39,7 +40,7 @@ def edges_at_hand(
         models: files of models that ran. Of each, the file with its name that knows most of the layers
             counts: the om itself, ATC's JSON of it (``.json``), GE's graph (``.txt``) or the ONNX model.
             What feeds a layer that more models have than such files know is unknown.
-        root: the dump path, where MindSpore leaves its graphs.
+        root: the dump path, where MindSpore leaves its graphs, and beside which TorchAir does.
         table: the run's tensors.
         named: a file that a person says to be the graph of what ran, which goes before all others.
     """
@@ -55,6 +56,14 @@ def edges_at_hand(
         edges = edges.joined(found)
         told.update(found.feeds.keys())
         notes += failed
+    for path in _of_torchair(root):
+        try:
+            found = read_ge_text(path)
+        except NpudumpError as error:
+            notes.append(_unread(error))
+            continue
+        edges = edges.joined(found)
+        told.update(found.feeds.keys())
     if named is not None:
         found, failed = _of_named(named, layers)
         edges = found.completed(edges)
@@ -64,6 +73,11 @@ def edges_at_hand(
         {layer for layer, models in _models_by_layer(table).items() if len(models) > told[layer]}
     )
     return edges.completed(same_values(table)), tuple(notes)
+
+
+def _of_torchair(root: Path) -> list[Path]:
+    """Return the graphs that TorchAir has written beside a dump, or in the folder of several."""
+    return [path for at in (root, root.parent) for path in sorted(at.glob(f"{GRAPHS}/{OPTIMISED}"))]
 
 
 def _of_named(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:

@@ -2,7 +2,8 @@
 
 Both hold the message ``ModelDef`` of ``ge_ir.proto``. The text dumps (``ge_proto_*.txt``, written where
 ``DUMP_GE_GRAPH`` is set) come one a pass of the compiler: the last, ``..._Build.txt``, has the operators that
-run and are dumped.
+run and are dumped. TorchAir writes the graph that it hands to GE, before GE fuses operators: as text of the
+message ``GraphDef``, with the operators outermost, or (``.pbtxt``) as TensorFlow has nodes.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ _CALLING = re.compile(r"(?:Stateful)?PartitionedCall|(?:Stateless)?(?:If|Case|Wh
 """Types of operators that run graphs of their own, whose operators feed what reads them."""
 _DATA = "Data"
 _LARGEST = 1 << 28
-_FIELD = re.compile(rb'\s*(name|type|input): "((?:[^"\\]|\\.)*)"')
+_FIELD = re.compile(rb'\s*(name|type|op|input): "((?:[^"\\]|\\.)*)"')
+_OPERATORS = ([b"graph", b"op"], [b"op"], [b"node"])
+"""Where operators are: in a graph of GE's, in TorchAir's, and in TorchAir's for TensorBoard."""
 _CONTROL = "-1"
+_CONTROL_NODE = "^"
 
 
 def ge_edges(graphs: Iterable[Iterable[tuple[str, str, tuple[str, ...]]]], told_by: str) -> Edges:
@@ -43,10 +47,14 @@ def ge_edges(graphs: Iterable[Iterable[tuple[str, str, tuple[str, ...]]]], told_
         listed = list(operators)
         constants = {name for name, op_type, _ in listed if op_type in CONSTANTS}
         for name, op_type, inputs in listed:
-            ports = [_port(text, constants) for text in inputs if not text.endswith(f":{_CONTROL}")]
+            ports = [_port(text, constants) for text in inputs if not _is_control(text)]
             outer = [UNKNOWN] if _CALLING.fullmatch(op_type) or (number and op_type == _DATA) else []
             nodes.append(Node(name, op_type, (*ports, *outer)))
     return Edges.of(nodes, told_by)
+
+
+def _is_control(text: str) -> bool:
+    return text.endswith(f":{_CONTROL}") or text.startswith(_CONTROL_NODE)
 
 
 def _port(text: str, constants: set[str]) -> Port | None:
@@ -85,7 +93,7 @@ def _json_operators(graph: dict[str, Any], path: Path) -> Iterator[tuple[str, st
 
 
 def read_ge_text(path: Path) -> Edges:
-    """Return the edges of a text dump of GE, line by line: with weights it may have gigabytes.
+    """Return the edges of a text dump of GE or TorchAir, line by line: with weights it may have gigabytes.
 
     Raises:
         FormatError: it is no such file.
@@ -96,7 +104,10 @@ def read_ge_text(path: Path) -> Edges:
     except OSError as error:
         raise FormatError(path, f"cannot be read: {error.strerror}") from error
     if not any(graphs):
-        raise FormatError(path, "holds no operator, expected protobuf text: graph { op { ...")
+        raise FormatError(
+            path,
+            "holds no operator, expected protobuf text: graph { op {, or op { or node { of TorchAir",
+        )
     return ge_edges(graphs, path.name)
 
 
@@ -108,20 +119,20 @@ def _text_graphs(lines: Iterable[bytes], path: Path) -> list[list[tuple[str, str
         word = line.strip()
         if word.endswith(b"{") and not word.startswith(b'"') and b": " not in word:
             within.append(word[:-1].strip())
-            if within == [b"graph"]:
+            if within == [b"graph"] or (within in _OPERATORS[1:] and not graphs):
                 graphs.append([])
-            elif within == [b"graph", b"op"]:
-                found = {"name": [], "type": [], "input": []}
+            if within in _OPERATORS:
+                found = {"name": [], "type": [], "op": [], "input": []}
         elif word == b"}":
             if not within:
                 raise FormatError(path, "closes a brace that it did not open")
-            if within == [b"graph", b"op"]:
-                names, types = found["name"], found["type"]
+            if within in _OPERATORS:
+                names, types = found["name"], found["type"] or found["op"]
                 graphs[-1].append(
                     (names[0] if names else "", types[0] if types else "", tuple(found["input"]))
                 )
             within.pop()
-        elif within == [b"graph", b"op"] and (match := _FIELD.match(line)):
+        elif within in _OPERATORS and (match := _FIELD.match(line)):
             found[match[1].decode()].append(_unescaped(match[2]))
     if within:
         raise FormatError(path, f"ends within {b' '.join(within).decode('utf-8', 'replace')}: it is cut off")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pytest_npudump.graph.at_hand import _READERS, edges_at_hand
 from pytest_npudump.graph.edges import UNKNOWN, Port
 from pytest_npudump.request import GRAPH_SUFFIXES
@@ -94,3 +96,19 @@ def test_a_named_graph_of_other_layers_or_none_at_all_is_said(
 
 def test_every_kind_of_file_that_a_marker_may_name_has_a_reader() -> None:
     assert {suffix for suffix, _ in _READERS} == {*GRAPH_SUFFIXES}
+
+
+@pytest.mark.parametrize("root", ["", "dump"])
+def test_graphs_of_torchair_lie_beside_the_dump_or_in_the_folder_of_several(
+    tmp_path: Path, make_table: Callable[..., StatsTable], root: str
+) -> None:
+    table = make_table(*[(f"{layer}:output.0", "float32", (4,), BASE) for layer in ("MatMul_1", "Relu_2")])
+    (tmp_path / "torchair").mkdir()
+    graph = tmp_path / "torchair" / "dynamo_optimized_graph_1_rank_0_pid_1_ts_2.txt"
+    graph.write_text('op {\n  name: "MatMul_1"\n}\nop {\n  name: "Relu_2"\n  input: "MatMul_1:0"\n}\n')
+    edges, notes = edges_at_hand([], tmp_path / root, table)
+    assert (edges.feeds, notes) == ({"MatMul_1": (), "Relu_2": (Port("MatMul_1"),)}, ())
+    graph.write_text("op {")
+    edges, (note,) = edges_at_hand([], tmp_path / root, table)
+    assert not edges.feeds
+    assert "it is cut off" in note

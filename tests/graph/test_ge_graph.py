@@ -70,6 +70,81 @@ def test_text_has_operators_with_their_inputs(tmp_path: Path) -> None:
     }
 
 
+TORCHAIR = r"""name: "graph_1"
+op {
+  name: "arg0_1"
+  type: "Data"
+}
+op {
+  name: "Const"
+  type: "Const"
+  attr {
+    key: "value"
+    value {
+      s: "op {\n"
+    }
+  }
+}
+op {
+  name: "MatMul_1"
+  type: "MatMul"
+  input: "arg0_1:0"
+  input: "Const:0"
+  input_desc {
+    name: "x1"
+  }
+}
+op {
+  name: "Relu_2"
+  type: "Relu"
+  input: "MatMul_1:0"
+  input: "MatMul_1:-1"
+}
+"""
+"""Text of the real ``GraphDef`` of TorchAir's ``ge_ir``, as its ``dump_graph`` writes it."""
+
+TENSORBOARD = """node {
+    name: "arg0_1"
+    op: "Data"
+}
+node {
+    name: "Const"
+    op: "Const"
+    attr {
+        key: "value"
+        value {
+            s: 's: "op {\\\\n"\\n'
+        }
+    }
+}
+node {
+    name: "MatMul_1"
+    op: "MatMul"
+    input: "arg0_1:0"
+    input: "Const:0"
+}
+node {
+    name: "Relu_2"
+    op: "Relu"
+    input: "MatMul_1:0"
+    input: "^MatMul_1"
+}
+"""
+"""The same as its ``_GraphPbtxt`` writes it."""
+
+
+@pytest.mark.parametrize("text", [TORCHAIR, TENSORBOARD])
+def test_graphs_of_torchair_have_operators_outermost(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "dynamo_optimized_graph_1_rank_0_pid_1_ts_2.txt"
+    path.write_text(text, encoding="utf-8")
+    assert read_ge_text(path).feeds == {
+        "arg0_1": (),
+        "Const": (),
+        "MatMul_1": (Port("arg0_1"), None),
+        "Relu_2": (Port("MatMul_1"),),
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl.soc import STATISTICS
 from pytest_npudump.config.torchair.checker import validate_options
+from pytest_npudump.config.torchair.graph_dump import ask_for_graphs
 from pytest_npudump.errors import ConfigError, RuntimeUnavailableError
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def fill(config: Any | None, acl_json: Path, *, scope: bool = False) -> Any:
         raise ConfigError(f"TorchAir refuses this dump: {verdict.message}")
     for name, value in wanted.items():
         _set(options, name, value)
+    ask_for_graphs(filled, acl_json.parent)
     return filled
 
 

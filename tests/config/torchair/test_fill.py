@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -224,3 +224,37 @@ def test_without_torchair_the_way_out_is_named(
         RuntimeUnavailableError, match=r"give npu_dump\.torchair_config\(\) the configuration"
     ):
         fill(None, acl_json())
+
+
+class GraphDump:
+    """``_Dump`` of TorchAir's ``debug_config.py``."""
+
+    def __init__(self, kind: str | None = None, path: str | None = None) -> None:
+        self.type = one_of(kind, "txt", "pbtxt", "py")
+        self.path = path
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "type" and "type" in self.__dict__:
+            self.type.value = value
+        else:
+            self.__dict__[name] = value
+
+
+def test_graphs_are_asked_for_beside_the_dump_and_again_by_each_test(
+    acl_json: Callable[..., Path], tmp_path: Path
+) -> None:
+    config = CompilerConfig()
+    config.debug = SimpleNamespace(graph_dump=GraphDump())  # type: ignore[attr-defined]
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        fill(config, acl_json().rename(tmp_path / folder / "acl.json"))
+        dump = config.debug.graph_dump  # type: ignore[attr-defined]
+        assert (dump.type.value, dump.path) == ("txt", str(tmp_path / folder / "torchair"))
+
+
+def test_graphs_that_the_user_wants_elsewhere_stay_there(acl_json: Callable[..., Path]) -> None:
+    config = CompilerConfig()
+    config.debug = SimpleNamespace(graph_dump=GraphDump("pbtxt", "/mine"))  # type: ignore[attr-defined]
+    fill(config, acl_json())
+    dump = config.debug.graph_dump  # type: ignore[attr-defined]
+    assert (dump.type.value, dump.path) == ("pbtxt", "/mine")

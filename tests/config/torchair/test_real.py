@@ -18,6 +18,7 @@ import pytest
 
 from pytest_npudump.config.acl.acl_json import dump_section, write_acl_json
 from pytest_npudump.config.torchair.checker import validate_options
+from pytest_npudump.config.torchair.graph_dump import GRAPHS, OPTIMISED
 from pytest_npudump.request import DumpRequest, RunRequest
 
 FOLDER = os.environ.get("NPUDUMP_TORCHAIR", "")
@@ -67,6 +68,10 @@ def test_the_real_object_asks_for_the_dump_of_a_request(tmp_path: Path) -> None:
         write_acl_json(tmp_path / f"{name}.json", dump_section(RunRequest(request, dump_path)))
         paths.append((str(tmp_path / f"{name}.json"), scope))
     plain, scope, tensor, beyond = ask(paths, [])["filled"]
+    for filled in (plain, scope, tensor):
+        written = Path(filled.pop("graphs"))
+        assert written.parent == tmp_path / GRAPHS
+        assert written.match(OPTIMISED)
     assert plain == {"ge_dump_with_acl_config": str(tmp_path / "plain.json")}
     assert scope == {
         "ge.exec.enableDump": "1",

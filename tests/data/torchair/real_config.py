@@ -32,7 +32,8 @@ def filled(make: object, acl_json: Path, *, scope: bool) -> object:
         config = fill(make(), acl_json, scope=scope)
     except ConfigError as error:
         return {"refused": str(error)}
-    return config.dump_config.as_dict()[1]
+    graphs = config.debug.graph_dump
+    return config.dump_config.as_dict()[1] | {"graphs": graphs.full_path("dynamo_optimized_graph_1")}
 
 
 def taken(make: object, options: dict[str, object]) -> str:
