@@ -95,19 +95,25 @@ def once(reason: str) -> Measured:
     return Measured((), {REPEATS: Repeats(1).to_head()}, (words,) if reason else ())
 
 
-def repeated(alike: Sequence[Deviations]) -> Measured:
+def repeated(alike: Sequence[Deviations], *, filtered: bool = False) -> Measured:
     """Return what runs alike have shown.
 
     Args:
         alike: the later runs against the first, one or more; they need not have all of its tensors.
+        filtered: whether some layers are not dumped.
     """
     cells = columns_text(_noise(alike, alike))
-    repeats = _repeats(alike)
-    return Measured(cells, {REPEATS: repeats.to_head()}, _repeat_notes(alike, repeats))
+    repeats = _repeats(alike, filtered=filtered)
+    return Measured(cells, {REPEATS: repeats.to_head()}, _repeat_notes(alike, repeats, _unseeded(alike)))
 
 
 def calibrated(
-    members: Sequence[Deviations], alike: Sequence[Deviations], factor: float, varied: tuple[str, ...]
+    members: Sequence[Deviations],
+    alike: Sequence[Deviations],
+    factor: float,
+    varied: tuple[str, ...],
+    *,
+    filtered: bool = False,
 ) -> Measured:
     """Return what the members of a calibration have shown.
 
@@ -116,12 +122,13 @@ def calibrated(
         alike: those in which nothing was varied.
         factor: what their largest deviations are to be multiplied by.
         varied: what differed between them.
+        filtered: whether some layers are not dumped.
     """
     cells = columns_text(_noise(members, alike))
-    repeats = _repeats(alike)
+    repeats = _repeats(alike, filtered=filtered)
     calibration = Calibration(len(members), factor, varied)
     head = {REPEATS: repeats.to_head(), CALIBRATION: calibration.to_head()}
-    return Measured(cells, head, _repeat_notes(alike, repeats))
+    return Measured(cells, head, _repeat_notes(alike, repeats, "the bounds measured here allow for it"))
 
 
 def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[Noise]:
@@ -134,17 +141,22 @@ def _noise(members: Sequence[Deviations], alike: Sequence[Deviations]) -> list[N
     ]
 
 
-def _repeats(alike: Sequence[Deviations]) -> Repeats:
+def _repeats(alike: Sequence[Deviations], *, filtered: bool) -> Repeats:
     compared = np.all([run.compared for run in alike], axis=0)
     part = None if compared.all() else int(compared.sum())
-    return Repeats(1 + len(alike), culprits(alike), part)
+    return Repeats(1 + len(alike), culprits(alike, filtered=filtered), part)
 
 
-def culprits(alike: Sequence[Deviations]) -> tuple[str, ...]:
+def culprits(alike: Sequence[Deviations], *, filtered: bool = False) -> tuple[str, ...]:
     """Return the layers that are not deterministic, in the order of execution.
 
     The first layer that runs alike disagree in is one, as all before it agreed. So is any other that strays
-    further than its tolerance while all of its inputs are dumped and agree.
+    further than its tolerance while all of its inputs are dumped and agree. Where some layers are not
+    dumped, one of these may be what the first got its values from: then its inputs have to agree as well.
+
+    Args:
+        alike: the later runs against the first.
+        filtered: whether some layers are not dumped.
     """
     keys = [TensorKey.parse(key) for key in alike[0].keys]
     differs: NDArray[np.bool_] = np.any([run.differs for run in alike], axis=0)
@@ -160,27 +172,45 @@ def culprits(alike: Sequence[Deviations]) -> tuple[str, ...]:
         if strays and key.io != _INPUT and inputs.get(place, False)
     ]
     first = int(differs.argmax()) if differs.any() else None
-    if first is not None and keys[first].io != _INPUT:
+    if first is not None and keys[first].io != _INPUT and inputs.get(places[first], not filtered):
         found.insert(0, keys[first].layer)
     order = {key.layer: row for row, key in reversed([*enumerate(keys)])}
     return tuple(sorted(dict.fromkeys(found), key=order.__getitem__))
 
 
-def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats) -> tuple[str, ...]:
+def _unseeded(alike: Sequence[Deviations]) -> str:
+    """Say what becomes of tensors that stray further than they may; "" where there are none."""
+    if not _beyond(alike, exact=False).any():
+        return ""
+    return (
+        "later runs will fail for it: give the test a seed, or measure its bounds with "
+        "--npudump-update-golden --npudump-calibrate N"
+    )
+
+
+def _beyond(alike: Sequence[Deviations], *, exact: bool) -> NDArray[np.bool_]:
+    """Tensors, (n,), that stray by more than they may; of exact types, that stray at all."""
+    found: NDArray[np.bool_] = np.any([run.differs & run.outside for run in alike], axis=0)
+    return np.asarray(found & (alike[0].exact == exact))
+
+
+def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats, way_out: str) -> tuple[str, ...]:
     differs: NDArray[np.bool_] = np.any([run.differs for run in alike], axis=0)
     if not differs.any():
         return ()
-    outside: NDArray[np.bool_] = differs & np.any([run.outside for run in alike], axis=0)
-    layers = first_of(repeats.not_deterministic)
-    culprit = f"not deterministic: {layers}" if layers else "what the test feeds its model differs already"
-    beyond = f", {int(outside.sum())} of them by more than their tolerance" if outside.any() else ""
-    way_out = (
-        "no run is changed that differs as much"
-        if not beyond
-        else "later runs will fail for it: give the test a seed, or measure with --npudump-calibrate"
-    )
+    first = TensorKey.parse(alike[0].keys[int(differs.argmax())])
+    if layers := first_of(repeats.not_deterministic):
+        culprit = f"not deterministic: {layers}"
+    elif first.io == _INPUT:
+        culprit = "what the test feeds its model differs already"
+    else:
+        culprit = f"first seen at {first.layer}, whose inputs are not dumped"
+    beyond, exact = int(_beyond(alike, exact=False).sum()), int(_beyond(alike, exact=True).sum())
+    parts = [f", {beyond} of them by more than their tolerance" if beyond else ""]
+    parts += [f", {exact} of them of types that are otherwise judged as exact" if exact else ""]
     note = (
         f"{int(differs.sum())} of {len(differs)} tensors are not the same in {repeats.runs} runs alike"
-        f"{beyond} ({culprit}): their spread is in the golden's column noise; {way_out}"
+        f"{''.join(parts)} ({culprit}): their spread is in the golden's column noise; "
+        f"{way_out or 'no run is changed that differs as much'}"
     )
     return (note,)

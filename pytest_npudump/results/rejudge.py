@@ -53,6 +53,8 @@ class Rejudged:
             told = result_json(self.result, None)
             return told | {"status": UNJUDGED} if self.is_doubtful else told
         data = self.entry.data
+        if self.word == UNJUDGED and data["status"] in status.GOOD:
+            data = {**data, "status": UNJUDGED}
         return {name: data[name] for name in ("test", "status", "runtime")} | {"notes": data["notes"]}
 
 

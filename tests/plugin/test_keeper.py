@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -219,6 +220,19 @@ def test_what_agrees_and_is_not_judged_counts_as_no_good_test(
     assert told.splitlines()[0] == "test_small.py::test_small: unjudged"
     assert "npudump: 0 of 1 tests good, 5 of 5 tensors compared, 1 unjudged (emulator)" in told
     assert "  npudump: " not in told
+
+
+def test_a_pass_whose_record_is_gone_counts_as_no_good_test(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked()
+    project.record()
+    project.run(KEEP).assert_outcomes(passed=1)
+    shutil.rmtree(project.path / "kept/records")
+    told = text(capsys)
+    assert told.splitlines()[0] == "test_small.py::test_small: unjudged"
+    assert "npudump: 0 of 1 tests good" in told
+    assert "1 unjudged" in told
 
 
 def test_results_of_earlier_sessions_are_told(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

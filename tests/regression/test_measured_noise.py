@@ -32,7 +32,7 @@ def run(strayed: dict[str, float], *, column: int = 0, lacks: tuple[str, ...] = 
     differs = np.array([key in strayed for key in KEYS])
     compared = np.array([key not in lacks for key in KEYS])
     none = np.zeros(len(KEYS), np.bool_)
-    return Deviations(KEYS, largest, np.full((len(KEYS), 5), 1e-3), differs, none, compared)
+    return Deviations(KEYS, largest, np.full((len(KEYS), 5), 1e-3), differs, none, compared, none)
 
 
 def table(*values: float) -> StatsTable:
@@ -90,6 +90,35 @@ def test_a_layer_is_not_deterministic_where_all_before_it_agrees(
     strayed: dict[str, float], expected: tuple[str, ...]
 ) -> None:
     assert culprits([run(strayed)]) == expected
+
+
+def test_the_first_of_some_layers_is_named_only_where_its_inputs_are_dumped_and_agree() -> None:
+    assert culprits([run({"a:output.0": 1e-5})], filtered=True) == ()
+    assert culprits([run({"b:output.0": 1e-5})], filtered=True) == ("b",)
+    found = repeated([run({"a:output.0": 1e-5})], filtered=True)
+    assert found.head == {"repeats": {"runs": 2}}
+    assert "(first seen at a, whose inputs are not dumped)" in found.notes[0]
+
+
+def test_what_later_runs_fail_for_is_told_with_the_options_that_measure_it() -> None:
+    (note,) = repeated([run({"c:output.0": 0.5})]).notes
+    assert "1 of them by more than their tolerance" in note
+    assert "later runs will fail for it: " in note
+    assert "--npudump-update-golden --npudump-calibrate N" in note
+
+
+def test_integers_that_differ_fail_no_later_run_for_it() -> None:
+    strayed = run({"c:output.0": 0.5})
+    (note,) = repeated([replace(strayed, exact=np.ones(len(KEYS), np.bool_))]).notes
+    assert "1 of them of types that are otherwise judged as exact" in note
+    assert "will fail" not in note
+
+
+def test_a_calibration_advises_no_calibration() -> None:
+    strayed = run({"c:output.0": 0.5})
+    (note,) = calibrated([strayed], [strayed], 5.0, ("repeats",)).notes
+    assert "the bounds measured here allow for it" in note
+    assert "will fail" not in note
 
 
 def test_a_run_of_its_own_says_why_only_where_somebody_wanted_another() -> None:

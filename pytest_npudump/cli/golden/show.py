@@ -6,7 +6,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import byte_size, columns, emit, write_json
+from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.golden.applicable import variants_of
 from pytest_npudump.golden.content.noise import MEASURABLE, calibration_of, repeats_of
 from pytest_npudump.golden.objects.stored_golden import pointers_of
@@ -70,7 +72,7 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
     yield from columns([_row(measured, row) for row in widest[: limit or None]], _HEADER)
     if limit and len(widest) > limit:
         yield _("... and {left} more").format(left=len(widest) - limit)
-    if measured.widens and (blind := measured.describe_blind(key for key, _ in widest)):
+    if blind := describe_blind(_blind(golden, measured)):
         yield blind
 
 
@@ -112,6 +114,10 @@ def _widest(golden: Golden, measured: Calibrated | None) -> Sequence[tuple[str, 
     return [(key, dtypes[key]) for key in noisy]
 
 
+def _blind(golden: Golden, measured: Calibrated) -> Sequence[str]:
+    return blind_keys(golden.table, Tolerances().with_measured(measured))
+
+
 def _widest_of(noise: Noise) -> float:
     return max(noise.by_statistic.values())
 
@@ -134,11 +140,12 @@ def _as_json(golden: Golden, measured: Calibrated | None, *, noise: bool) -> dic
         "calibration": None if calibration is None else calibration.to_head(),
     }
     if noise:
-        told["noise"] = [_noise_json(measured, *row) for row in _widest(golden, measured) if measured]
+        blind = _blind(golden, measured) if measured is not None else ()
+        told["noise"] = [_noise_json(measured, *row, blind) for row in _widest(golden, measured) if measured]
     return told
 
 
-def _noise_json(measured: Calibrated, key: str, dtype: str) -> dict[str, Any]:
+def _noise_json(measured: Calibrated, key: str, dtype: str, blind: Sequence[str]) -> dict[str, Any]:
     found = measured.noise[key]
     return {
         "key": key,
@@ -146,5 +153,5 @@ def _noise_json(measured: Calibrated, key: str, dtype: str) -> dict[str, Any]:
         "varies": found.varies,
         "largest": {name: value if isfinite(value) else None for name, value in found.by_statistic.items()},
         "factor": measured.factor,
-        "sees_nothing": measured.sees_nothing(key),
+        "sees_nothing": key in blind,
     }

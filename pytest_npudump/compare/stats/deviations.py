@@ -13,6 +13,7 @@ from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import strayed_projections
 from pytest_npudump.compare.stats.verdict import EXTRA, MISSING
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS, STATISTICS
+from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.golden.content.noise import MEASURABLE
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Deviations:
         differs: bool (n,), whether the tensor is not the golden's digit for digit.
         uncountable: bool (n,), whether a count of NaN or infinities is another one.
         compared: bool (n,), whether the run has the tensor.
+        exact: bool (n,), whether a preset wants the values of its type equal.
     """
 
     keys: tuple[str, ...]
@@ -46,6 +48,7 @@ class Deviations:
     differs: NDArray[np.bool_]
     uncountable: NDArray[np.bool_]
     compared: NDArray[np.bool_]
+    exact: NDArray[np.bool_]
 
     @property
     def outside(self) -> NDArray[np.bool_]:
@@ -104,6 +107,7 @@ def deviations(comparison: Comparison, tolerances: Tolerances) -> Deviations:
         differs=_marked(golden.keys, alignment.golden[sorted(comparison.differing)]),
         uncountable=_marked(golden.keys, pairs.here[unequal.any(axis=1)]),
         compared=_marked(golden.keys, pairs.here),
+        exact=np.array([is_exact(dtype) for dtype in golden.dtypes], dtype=np.bool_),
     )
 
 

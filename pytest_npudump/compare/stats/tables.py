@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.compare.stats.blind_bounds import blind_bounds
 from pytest_npudump.compare.stats.digests import compare_digests
 from pytest_npudump.compare.stats.first_divergence import first_divergence, origin_of
 from pytest_npudump.compare.stats.numbers import EXACT, below_atol, changed, differing
@@ -111,6 +112,7 @@ def compare_tables(
             digests=digests,
             projected=projections.judged,
             small=below_atol(pairs, judged, tolerances),
+            unseen=unequal & blind_bounds(pairs, judged, projections.judged, tolerances),
             positions=positions,
         ),
         differing=frozenset(positions[unequal & ~wavering].tolist()),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.compare.stats.blind_bounds import BLIND, BLIND_ADVICE
 from pytest_npudump.compare.stats.verdict import Doubt
 from pytest_npudump.dump.table import EXTREMES, MEASURED, NEEDED, STATISTICS
 
@@ -37,6 +38,7 @@ def doubts_of(
     digests: Digests,
     projected: NDArray[np.bool_],
     small: NDArray[np.bool_],
+    unseen: NDArray[np.bool_],
     positions: NDArray[np.intp],
 ) -> tuple[Doubt, ...]:
     """Return the doubts about the tensors that both sides have.
@@ -50,6 +52,7 @@ def doubts_of(
         projected: (n,), those whose projections were judged, which see all elements that are finite, and not
             0: of a mask of 0 and -Inf they see nothing.
         small: (n,), those that differ, and have no value beyond the absolute tolerance.
+        unseen: (n,), those that differ, and of which measured bounds see nothing.
         positions: (n,), where the tensors are in the comparison's alignment.
     """
     empty = np.array([count == 0 for count in pairs.golden.counts], dtype=np.bool_)[pairs.here]
@@ -64,6 +67,7 @@ def doubts_of(
         (hidden & ~settled, agree, _HIDDEN, ""),
         (digests.differ & agree, none, _DIGEST, ""),
         (small & agree, none, BELOW_ATOL, ATOL_ADVICE),
+        (unseen & agree, none, BLIND, BLIND_ADVICE),
     )
     return tuple(
         Doubt(

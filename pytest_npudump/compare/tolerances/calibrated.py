@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.content.noise import Noise
     from pytest_npudump.golden.content.text import Golden
 
-_SEEN_BY = ("max", "avg")
-
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
@@ -80,34 +78,18 @@ class Calibrated:
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON data."""
-        blind = [key for key in self.noise if self.widens and self.sees_nothing(key)]
-        told = {
+        return {
             "tensors": len(self.noise),
             "factor": self.factor,
             "repeats": self.repeats,
             "widens": self.widens,
+            "source": self.source,
         }
-        return {**told, "source": self.source, "sees_nothing": blind}
 
     def varies(self, key: str) -> bool:
         """Whether runs alike gave other digits of this tensor."""
         found = self.noise.get(key)
         return found is not None and found.varies
-
-    def sees_nothing(self, key: str) -> bool:
-        """Whether the bounds let max and avg change by all of their scale, so that hardly any fault shows."""
-        found = self.noise.get(key)
-        return found is not None and all(self.factor * found.by_statistic[name] >= 1 for name in _SEEN_BY)
-
-    def describe_blind(self, keys: Iterable[str]) -> str:
-        """Say of how many tensors among ``keys`` the bounds see nothing; "" where of none."""
-        blind = [key for key in keys if self.sees_nothing(key)]
-        if not blind:
-            return ""
-        return (
-            f"sees nothing: max and avg of {len(blind)} tensors may change by all of their scale (first: "
-            f"{blind[0]})"
-        )
 
 
 def calibrated_of(golden: Golden) -> Calibrated | None:

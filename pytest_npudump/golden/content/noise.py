@@ -26,6 +26,8 @@ CALIBRATION = "calibration"
 """Key of a golden file: by how many members the column was measured, and the factor on top of it."""
 FACTOR = 5.0
 """What a measured deviation is multiplied by, unless a calibration had to take more; probtest's factor."""
+LARGEST_FACTOR = 4 * FACTOR
+"""The most that a calibration takes: a golden that says more was not written by one."""
 
 MEASURABLE = (*STATISTICS[:MEASURED], PROJECTIONS)
 """The statistics that have noise, in the order of a cell."""
@@ -158,7 +160,7 @@ def calibration_of(extra: Mapping[str, Any], path: Path) -> Calibration | None:
     Raises:
         GoldenError: the key is not as it is written.
     """
-    expected = "a mapping with members, factor (1 or more) and varied (words)"
+    expected = f"a mapping with members, factor (1 to {LARGEST_FACTOR:g}) and varied (words)"
     return _from_head(extra, path, CALIBRATION, _calibration, expected)
 
 
@@ -166,7 +168,7 @@ def _calibration(found: dict[str, Any]) -> Calibration | None:
     if found.keys() != {"members", "factor", "varied"}:
         return None
     members, factor, varied = found["members"], found["factor"], found["varied"]
-    number = isinstance(factor, int | float) and not isinstance(factor, bool) and 1 <= factor < 1e6  # noqa: PLR2004 - any sane factor
+    number = isinstance(factor, int | float) and not isinstance(factor, bool) and 1 <= factor <= LARGEST_FACTOR
     if _counts(members) and number and _texts(varied):
         return Calibration(members, float(factor), tuple(varied))
     return None

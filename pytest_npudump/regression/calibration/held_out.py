@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_npudump.golden.content.noise import FACTOR, MEASURABLE
+from pytest_npudump.golden.content.noise import FACTOR, LARGEST_FACTOR, MEASURABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_npudump.compare.stats.deviations import Deviations
 
-FACTORS = (FACTOR, 7.0, 10.0, 14.0, 20.0)
+FACTORS = (FACTOR, 7.0, 10.0, 14.0, LARGEST_FACTOR)
 """The factors that are tried: probtest's, and steps of about the square root of 2 up to four times it."""
 
 

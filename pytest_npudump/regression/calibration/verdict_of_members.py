@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.dump.table import StatsTable, sanitised_key
@@ -55,13 +56,13 @@ def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun
     if problem := fed_otherwise(first, alike):
         return unrecorded(first, f"not calibrated: {problem}" if case.settings.calibrate else problem)
     if not case.settings.calibrate:
-        return _recorded(case, first, repeated(alike))
+        return _recorded(case, first, repeated(alike, filtered=bool(case.request.layers)))
     strayed = [member.strayed for member in members]
     held = hold_out(strayed)
     if held.factor is None:
         return unrecorded(first, _not_calibrated(held))
     varied = varied_words(member.variation for member in members)
-    measured = calibrated(strayed, alike, held.factor, varied)
+    measured = calibrated(strayed, alike, held.factor, varied, filtered=bool(case.request.layers))
     notes = (*_told(members, held, varied), *_not_varied(case, members, varied), *measured.notes)
     measured = replace(measured, notes=notes)
     if first.outcome.status == status.PENDING:
@@ -142,7 +143,7 @@ def _why_only_repeated(case: Case) -> str:
 def _recorded(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
     table = StatsTable.from_records(first.dump.records if first.dump is not None else ())
     outcome = record(case, golden_to_start_from(case), first, table, measured=measured)
-    blind = _blind_notes(measured, measured.on(table))
+    blind = _blind_notes(case, measured, measured.on(table))
     outcome = replace(outcome, notes=first.outcome.notes + outcome.notes + blind)
     return replace(first, outcome=with_reference(outcome, first.outcome.reference))
 
@@ -155,20 +156,17 @@ def _calibrated(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
         recording = case.goldens.calibrate(golden, measured.cells, measured.head)
     except GoldenError as error:
         return unrecorded(first, f"not calibrated: {error}")
-    notes = measured.notes + _blind_notes(measured, golden.table)
+    notes = measured.notes + _blind_notes(case, measured, golden.table)
     outcome = replace(first.outcome, notes=first.outcome.notes + notes, recording=recording)
     return replace(first, outcome=outcome)
 
 
-def _blind_notes(measured: Measured, table: StatsTable) -> tuple[str, ...]:
+def _blind_notes(case: Case, measured: Measured, table: StatsTable) -> tuple[str, ...]:
     """Name the tensors of which the measured bounds see nothing."""
-    factor = measured.head.get(CALIBRATION, {}).get("factor", FACTOR)
-    found = Calibrated.of(table.keys, measured.cells, factor=factor)
-    blind = [key for key in table.keys if found.sees_nothing(key)]
-    if not blind:
-        return ()
-    note = (
-        f"the measured bounds of {len(blind)} tensors see nothing: max and avg may change by all of their "
-        f"scale ({first_of(blind)}); judge these layers by a rule, or leave them out"
+    calibration = measured.head.get(CALIBRATION)
+    factor = FACTOR if calibration is None else calibration["factor"]
+    bounds = Calibrated.of(
+        table.keys, measured.cells, factor=factor, source="measured", widens=calibration is not None
     )
-    return (note,)
+    blind = describe_blind(blind_keys(table, case.tolerances.with_measured(bounds)))
+    return (blind,) if blind else ()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
+from pytest_npudump.compare.stats.blind_bounds import blind_keys
 from pytest_npudump.compare.stats.deviations import deviations
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
@@ -64,7 +65,7 @@ def trial(network: Network, preset: str, members: int, others: int) -> Trial:
     failing = [len(compare_tables(golden, t, floor.with_measured(bounds)).failing) for t in tables]
     alone = [len(compare_tables(golden, t, floor).failing) for t in tables]
     wider = [key for key, noise in bounds.noise.items() if bounds.factor * max(noise.largest) > 2e-5]
-    blind = [key for key in bounds.noise if bounds.sees_nothing(key)]
+    blind = blind_keys(golden, floor.with_measured(bounds))
     return Trial(len(golden), bounds.factor, tuple(failing), sum(map(bool, alone)), len(wider), len(blind))
 
 

@@ -9,7 +9,7 @@ from pytest_npudump.golden.merge.approval_merge import merge
 from tests.golden.merge.test_approval_merge import BASE, PATH, golden
 
 FIVE = "calibration:\n  members: 5\n  factor: 5\n  varied:\n  - repeats\n"
-WIDE = "calibration:\n  members: 20\n  factor: 50\n  varied:\n  - inputs\n"
+WIDE = "calibration:\n  members: 20\n  factor: 20\n  varied:\n  - inputs\n"
 CELLS = dict.fromkeys(BASE, "1e-3,1e-3,-,-")
 
 
@@ -31,7 +31,7 @@ def test_noise_of_one_factor_is_not_a_bound_by_the_other_sides_factor() -> None:
     for found in (joined(base, ours, theirs), joined(base, theirs, ours)):
         calibration = calibration_of(found.extra, PATH)
         assert calibration is not None
-        assert calibration.factor == 50
+        assert calibration.factor == 20
         assert noise_of(found) == {**CELLS, "conv": "2e-3,-,-,-", "out": "-"}
 
 

@@ -19,7 +19,15 @@ def member(*largest: float, floor: float = 0.0, uncountable: bool = False) -> De
     rows = np.zeros((2, 4))
     rows.flat[: len(largest)] = largest
     marks = np.array([uncountable, False])
-    return Deviations(KEYS, rows, np.full((2, 4), floor), rows.any(axis=1), marks, np.ones(2, np.bool_))
+    return Deviations(
+        KEYS,
+        rows,
+        np.full((2, 4), floor),
+        rows.any(axis=1),
+        marks,
+        np.ones(2, np.bool_),
+        np.zeros(2, np.bool_),
+    )
 
 
 def test_members_alike_need_the_smallest_factor() -> None:

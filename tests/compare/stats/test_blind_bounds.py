@@ -1,0 +1,76 @@
+"""Bounds that see nothing of a tensor: zeros in its place pass, by the very comparison that judges runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.compare.stats.blind_bounds import BLIND, blind_keys, describe_blind
+from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.tolerances.calibrated import Calibrated
+from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_npudump.dump.table import StatsTable
+
+    Make = Callable[..., StatsTable]
+
+KEY = "conv:output.0"
+BASE = {"max": 2.0, "min": -1.0, "avg": 0.5, "l2norm": 4.0}
+ZEROS = dict.fromkeys(BASE, 0.0)
+CASES = [
+    ("float32", "0.3,0.3,0.3,0.3", BASE, True),
+    ("float32", "0.3,0.3,0.3,-", BASE, False),  # the norm is judged by the preset
+    ("float32", "0.2,0.1,0.06,0.2", BASE, True),  # zeros are off by 1, 0.5, 0.25 and 1 of the scales
+    ("float32", "0.2,0.1,0.04,0.2", BASE, False),
+    ("float32", "0.2,-,0.06,0.2", BASE | {"min": 0.0}, True),  # zeros have the same minimum
+    ("float32", "0.3,0.3,0.3,0.3", ZEROS, False),  # there is nothing that could be lost
+    ("float32", "inf,inf,inf,inf", BASE, False),  # a scale of 0 gives no bound
+    ("int32", "0.3,0.3,0.3,0.3", BASE, True),
+]
+
+
+def tolerances(cell: str, *rules: Rule, widens: bool = True) -> Tolerances:
+    measured = Calibrated.of((KEY,), (cell,), source="calibrated: 9 members, factor 5", widens=widens)
+    return Tolerances("same", rules).with_measured(measured)
+
+
+@pytest.mark.parametrize(("dtype", "cell", "golden", "blind"), CASES)
+def test_what_lets_zeros_pass_sees_nothing(
+    make_table: Make, dtype: str, cell: str, golden: dict[str, float], *, blind: bool
+) -> None:
+    table = make_table((KEY, dtype, (4,), golden))
+    given = tolerances(cell)
+    assert blind_keys(table, given) == [KEY] * blind
+    zeros: Any = compare_tables(table, make_table((KEY, dtype, (4,), ZEROS)), given)
+    assert zeros.ok is (blind or golden == ZEROS)
+    assert [doubt.text for doubt in zeros.doubts] == [BLIND] * blind
+
+
+def test_equal_tensors_are_not_doubted(make_table: Make) -> None:
+    table = make_table((KEY, "float32", (4,), BASE))
+    assert compare_tables(table, table, tolerances("0.3,0.3,0.3,0.3")).doubts == ()
+
+
+def test_integers_that_did_not_repeat_are_doubted_though_nobody_calibrated(make_table: Make) -> None:
+    golden, actual = (make_table((KEY, "int64", (1,), dict.fromkeys(BASE, float(v)))) for v in (7, 21))
+    found = compare_tables(golden, actual, tolerances("~4.3,4.3,4.3,4.3", widens=False))
+    assert found.ok
+    assert found.notes == (
+        f"{BLIND}: 1 of 1 tensors (first: {KEY}); judge these layers by a rule, or leave them out",
+    )
+
+
+def test_a_rule_of_a_person_sees(make_table: Make) -> None:
+    strict = Rule(1e-3, 0.0, layer="conv", statistic="max", source="marker")
+    table = make_table((KEY, "float32", (4,), BASE))
+    assert blind_keys(table, tolerances("0.3,0.3,0.3,0.3", strict)) == []
+    assert blind_keys(table, Tolerances("same", (Rule(9.0, 0.0, source="marker"),))) == []
+
+
+def test_a_line_names_the_first() -> None:
+    assert describe_blind(()) == ""
+    assert describe_blind([KEY, "b:output.0"]).startswith(f"{BLIND}: 2 tensors (first: {KEY})")
