@@ -10,6 +10,7 @@ from pytest_npudump.compare.stats.numbers import allowed_differences
 from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import told
 from pytest_npudump.dump.table import MEASURED, PROJECTIONS
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,4 +66,9 @@ def blind_keys(table: StatsTable, tolerances: Tolerances) -> Sequence[str]:
 
 def describe_blind(keys: Sequence[str]) -> str:
     """Name the tensors of :func:`blind_keys` in one line; "" where there are none."""
-    return f"{BLIND}: {len(keys)} tensors (first: {keys[0]}){BLIND_ADVICE}" if keys else ""
+    if not keys:
+        return ""
+    return _(
+        "measured bounds so wide that a tensor of zeros would pass: {count} tensors (first: {first}); judge "
+        "these layers by a rule, or leave them out"
+    ).format(count=len(keys), first=keys[0])

@@ -168,7 +168,9 @@ def _calibration(found: dict[str, Any]) -> Calibration | None:
     if found.keys() != {"members", "factor", "varied"}:
         return None
     members, factor, varied = found["members"], found["factor"], found["varied"]
-    number = isinstance(factor, int | float) and not isinstance(factor, bool) and 1 <= factor <= LARGEST_FACTOR
+    number = (
+        isinstance(factor, int | float) and not isinstance(factor, bool) and 1 <= factor <= LARGEST_FACTOR
+    )
     if _counts(members) and number and _texts(varied):
         return Calibration(members, float(factor), tuple(varied))
     return None

@@ -68,7 +68,9 @@ def test_what_was_measured_is_told_widest_first(run: Run, golden: Callable[..., 
     assert out[6].split()[-2:] == ["projections", "%"]
     assert out[7].split() == ["relu:output.0", "float16", "no", "210", "-", "175", "140", "350"]
     assert out[8].split() == ["conv:output.0", "float32", "yes", "0.7", "-", "1.4", "-", "-"]
-    assert out[9].startswith("measured bounds so wide that a tensor of zeros would pass: 1 tensors (first: relu")
+    assert out[9].startswith(
+        "measured bounds so wide that a tensor of zeros would pass: 1 tensors (first: relu"
+    )
     assert len(out) == 10
 
 
