@@ -1,13 +1,16 @@
-"""Facts of a golden's origin that decide how its numbers were rounded, and no runtime tells."""
+"""Facts of a golden's origin that no runtime tells: what rounded its numbers, and what was checked out."""
 
 from __future__ import annotations
 
 import platform
+import subprocess
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
+_SECONDS = 10
+"""That git may take to name a commit."""
 _FLAGS = ("flags", "Features")
 """What Linux calls the line of a processor's extensions, on x86-64 and on aarch64."""
 _EXTENSIONS = (
@@ -38,6 +41,21 @@ def installed(package: str) -> dict[str, str]:
         return {package: version(package)}
     except PackageNotFoundError:
         return {}
+
+
+@lru_cache(maxsize=4)
+def revision(folder: Path) -> str | None:
+    """Return git's name of the commit that is checked out around a folder; None where there is none."""
+    if not any((parent / ".git").exists() for parent in (folder, *folder.parents)):
+        return None
+    command = ("git", "-C", str(folder), "rev-parse", "--verify", "-q", "HEAD")
+    try:
+        done = subprocess.run(  # noqa: S603 - git, of the user's own path
+            command, capture_output=True, text=True, check=False, timeout=_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
 
 
 @lru_cache(maxsize=1)

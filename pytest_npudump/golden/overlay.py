@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.content.noise import CALIBRATION
 from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.row_lines import common_columns, lines_by_key
+from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
 from pytest_npudump.golden.content.table_rows import rows_of
 from pytest_npudump.golden.content.text import EDGES, Golden, render
 
@@ -68,7 +68,8 @@ def laid_over(own: Golden, base: Golden) -> Golden:
     edges = own.blocks.get(EDGES) or base.blocks.get(EDGES, "")
     digest = sha256(f"{own.digest} {base.digest}".encode()).hexdigest()
     blocks = {EDGES: edges} if edges else {}
-    whole = replace(own, table=table, extra=extra, blocks=blocks, digest=digest)
+    changed = {key: stamp for key, stamp in base.changed.items() if key not in places[1]} | {**own.changed}
+    whole = replace(own, table=table, extra=extra, blocks=blocks, digest=digest, changed=changed)
     return replace(whole, base=base, own_digest=own.digest)
 
 
@@ -83,7 +84,8 @@ def as_written(golden: Golden) -> Golden:
     whole = replace(golden, base=None)
     try:
         own = _difference(whole, base)
-        same = render(replace(laid_over(own, base), base=None)) == render(whole)
+        back = replace(laid_over(own, base), base=None, changed={})
+        same = render(back) == render(replace(whole, changed={}))
     except (GoldenError, KeyError):
         return whole
     return own if same else whole
@@ -94,7 +96,7 @@ def differing(golden: Golden, base: Golden) -> list[str]:
     seen = _with_noise_of(base, golden.extra.get(CALIBRATION))
     columns = common_columns([golden.table, seen])
     before, now = lines_by_key(seen, columns), lines_by_key(golden.table, columns)
-    sums = [_by_name(render_projections(table)) for table in (seen, golden.table)]
+    sums = [by_name(render_projections(table)) for table in (seen, golden.table)]
     return [
         key for key, line in now.items() if before.get(key) != line or sums[0].get(key) != sums[1].get(key)
     ]
@@ -169,10 +171,6 @@ def _told(golden: Golden) -> Mapping[str, Any]:
 
 def _names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
-
-
-def _by_name(block: str) -> dict[str, str]:
-    return {line.partition(" ")[0]: line for line in block.splitlines()}
 
 
 def _unfit(own: Golden, base: Golden, reason: str) -> GoldenError:

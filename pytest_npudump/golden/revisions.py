@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.table import PROJECTIONS, STATISTICS
 from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
 from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.text import POINTERS, REASON
+from pytest_npudump.golden.content.text import POINTERS, REASON, RECORDED
 from pytest_npudump.golden.pair import KEY
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ _BY_TENSOR = (PROJECTIONS, POINTERS)
 """Blocks with a line each tensor, which are told with it."""
 _QUIET = (REASON, REPEATS, CALIBRATION, KEY)
 """Keys whose values say nothing in a line: they are named."""
+_UNTOLD = (REASON, RECORDED)
+"""Keys that are told with the revision itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def _head(before: Golden, after: Golden) -> Iterator[Change]:
         if old != new:
             yield Change("", f"{name} {old} -> {new}")
     for name in dict.fromkeys([*before.extra, *after.extra]):
-        if before.extra.get(name) != after.extra.get(name) and name != REASON:
+        if before.extra.get(name) != after.extra.get(name) and name not in _UNTOLD:
             values = (golden.extra.get(name, "-") for golden in (before, after))
             yield Change("", name if name in _QUIET else f"{name} {' -> '.join(map(str, values))}")
     for name in dict.fromkeys([*before.blocks, *after.blocks]):

@@ -12,10 +12,11 @@ from pytest_npudump.golden import pair
 from pytest_npudump.golden.applicable import VARIANTS, Choice, choose, names_variants, variant_path
 from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
 from pytest_npudump.golden.content.rows import columns_for, render_rows
-from pytest_npudump.golden.content.text import EMPTY, REASON, UNWRITTEN, Golden, unwritable
+from pytest_npudump.golden.content.text import EMPTY, OVERFLOW, REASON, UNWRITTEN, Golden, unwritable
 from pytest_npudump.golden.objects.stored_golden import stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore
-from pytest_npudump.golden.origin import installed, processor
+from pytest_npudump.golden.origin import installed, processor, revision
+from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import is_there, read_golden, stage_golden
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Goldens:
             may.
         store: where golden tensors are that do not lie beside the file; those of an update do where it names
             no place.
+        root: a folder of the repository whose revision a golden names; None for none.
     """
 
     test: str
@@ -52,6 +54,7 @@ class Goldens:
     chosen: str = ""
     unrecordable: str = ""
     store: TensorStore = field(default_factory=TensorStore)
+    root: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -166,6 +169,9 @@ class Goldens:
             GoldenError: it cannot be written; the old file is as it was.
         """
         golden = self.successor(previous, table, self.facts(producer), known, blocks)
+        same_file = previous is not None and previous.path == self.path
+        stamp = Stamp.today(revision(self.root) if self.root else None)
+        golden = stamped(golden, previous if same_file else None, stamp)
         if tensors is None:
             staged = stage_golden(self.path, golden)
             return pair.Recording(self.path, staged.file, staged.digest)
@@ -208,13 +214,14 @@ class Goldens:
             known: what the run says of tensors without a row, in place of what the earlier one says.
             blocks: lines behind the table, in place of all that the earlier one has.
         """
-        measured = {pair.KEY, EMPTY, UNWRITTEN, REPEATS, CALIBRATION}
+        measured = {pair.KEY, EMPTY, OVERFLOW, UNWRITTEN, REPEATS, CALIBRATION}
         dropped = (measured | set(unwritable(previous) if previous else ())) - known.keys()
         kept = dict(previous.extra) if previous else {}
         if previous is not None and previous.path != self.path:
             kept.pop(VARIANTS, None)
         told = dict(known)
         changes = previous is None or not _equal(previous.table, table)
+        changes = changes or kept.get(OVERFLOW) != told.get(OVERFLOW)
         # Where something changes, an earlier reason is another change's; where nothing does, it stands.
         (kept if changes else told).pop(REASON, None)
         extra = {name: value for name, value in kept.items() if name not in dropped} | told

@@ -12,6 +12,7 @@ from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.applicable import VARIANTS
 from pytest_npudump.golden.content.table_rows import rows_of
 from pytest_npudump.golden.content.text import EDGES, OP_TYPES, REASON
+from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.graph import lines
 from pytest_npudump.request import matches_any
@@ -91,7 +92,8 @@ def _approved(
     other = before is not None and before.path != pending.path
     left = {REASON, *([VARIANTS] if other else [])}
     extra = {name: value for name, value in golden.extra.items() if name not in left}
-    return replace(golden, extra=extra | ({REASON: reason} if reason else {})), notes
+    golden = replace(golden, extra=extra | ({REASON: reason} if reason else {}))
+    return stamped(golden, None if other else before, Stamp.today(pending.entry.data["revision"])), notes
 
 
 def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:

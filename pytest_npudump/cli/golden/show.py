@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.golden.applicable import variants_of
 from pytest_npudump.golden.content.noise import MEASURABLE, calibration_of, repeats_of
+from pytest_npudump.golden.content.text import REASON, RECORDED
 from pytest_npudump.golden.objects.stored_golden import pointers_of
 from pytest_npudump.golden.overlay import differing
+from pytest_npudump.golden.stamps import in_words
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
@@ -43,6 +46,9 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
     facts = ", ".join(f"{name} {value}" for name, value in golden.producer.items())
     yield _("test:        {test}").format(test=golden.test)
     yield _("producer:    {facts}").format(facts=facts)
+    day = in_words(golden.extra.get(RECORDED)) or _("it does not say when")
+    yield _("recorded:    {day}").format(day=day)
+    yield from _changes(golden)
     yield _("tensors:     {count}").format(count=len(golden.table))
     if pointers := pointers_of(golden):
         yield _("stored:      {count} of them, {size}").format(
@@ -74,6 +80,15 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
         yield _("... and {left} more").format(left=len(widest) - limit)
     if blind := describe_blind(_blind(golden, measured)):
         yield blind
+
+
+def _changes(golden: Golden) -> Iterator[str]:
+    """Yield when tensors changed since, the latest first, and why."""
+    stamps = [golden.changed[key] for key in golden.table.keys if key in golden.changed]
+    for stamp, count in sorted(Counter(stamps).items(), reverse=True):
+        yield _("changed:     {count} tensors, {day}").format(count=count, day=in_words(stamp))
+    if reason := golden.extra.get(REASON):
+        yield _("reason:      {reason}").format(reason=reason)
 
 
 def _repeats(golden: Golden) -> str:
@@ -135,6 +150,9 @@ def _as_json(golden: Golden, measured: Calibrated | None, *, noise: bool) -> dic
     told: dict[str, Any] = {
         "test": golden.test,
         "producer": dict(golden.producer),
+        "recorded": golden.extra.get(RECORDED),
+        "changed": {key: golden.changed[key] for key in golden.table.keys if key in golden.changed},
+        "reason": golden.extra.get(REASON),
         "tensors": len(golden.table),
         "repeats": None if repeats is None else repeats.to_head(),
         "calibration": None if calibration is None else calibration.to_head(),

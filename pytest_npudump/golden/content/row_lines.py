@@ -24,6 +24,11 @@ def common_columns(tables: Collection[StatsTable]) -> tuple[str, ...]:
     return next(layout for layout in sorted(rows.LAYOUTS, key=len) if used <= set(layout))
 
 
+def by_name(block: str) -> dict[str, str]:
+    """Return the lines of a block, each by what stands before its first space."""
+    return {line.partition(" ")[0]: line for line in block.splitlines()}
+
+
 def lines_by_key(table: StatsTable, columns: Sequence[str]) -> dict[str, str]:
     """Return each tensor's line by its key.
 

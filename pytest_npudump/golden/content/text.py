@@ -16,6 +16,7 @@ from pytest_npudump.golden.content.edge_lines import check_edge_lines
 from pytest_npudump.golden.content.pointer_lines import read_pointers
 from pytest_npudump.golden.content.projection_rows import render_projections, with_projections
 from pytest_npudump.golden.content.row_batches import parse_table
+from pytest_npudump.golden.content.row_stamps import stamped_lines, without_stamps
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
 VERSION = 1
 EMPTY = "empty"
 """Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
+OVERFLOW = "overflow"
+"""Key of a golden file: operators that are known to overflow."""
 UNWRITTEN = "unwritten"
 """Key of a golden file: layers with tensors that nothing wrote."""
 REASON = "reason"
 """Key of a golden file: why it was last changed, as the person who approved it says."""
+RECORDED = "recorded"
+"""Key of a golden file: when its producer recorded it, and from which revision."""
 OP_TYPES = "op_types"
 """Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
 EDGES = "edges"
@@ -54,6 +59,8 @@ class Golden:
         table: the statistics in execution order.
         path: the file it was read from or is to be written to.
         extra: further top-level keys (measured noise, tolerances), plain data, kept on a rewrite.
+        changed: by key text, day and commit of tensors that changed after the golden was recorded; keys of no
+            tensor are not written.
         blocks: the lines of the blocks of :data:`BLOCKS` that the file has, each line ending in a newline;
             those of projections come from the table.
         digest: SHA-256 of the file it was read from, in hexadecimal; "" where it was not read from one. Of a
@@ -67,6 +74,7 @@ class Golden:
     table: StatsTable
     path: Path
     extra: Mapping[str, Any] = field(default_factory=dict)
+    changed: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     blocks: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""
     base: Golden | None = None
@@ -103,7 +111,8 @@ def render(golden: Golden) -> str:
         "columns": " ".join(columns),
     }
     try:
-        body = "".join([f"  {line}\n" for line in rows.render_rows(table, columns)])
+        lines = stamped_lines(rows.render_rows(table, columns), table.keys, golden.changed)
+        body = "".join([f"  {line}\n" for line in lines])
     except rows.RowError as error:
         raise GoldenError(f"{golden.path}: {error.reason}, the golden was not written") from error
     texts = {**golden.blocks, PROJECTIONS: render_projections(table)}
@@ -232,7 +241,8 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
         )
         raise _bad_golden(path, lines["columns"], reason)
     try:
-        table = parse_table(data["tensors"], columns, digits)
+        cells, changed = without_stamps(data["tensors"])
+        table = parse_table(cells, columns, digits)
     except rows.RowError as error:
         raise _bad_golden(path, lines["tensors"] + 1 + error.row, error.reason) from error
     try:
@@ -248,7 +258,7 @@ def _golden(data: Mapping[str, Any], lines: Mapping[str, int], path: Path) -> Go
         read_pointers(blocks.get(POINTERS, ""))
     except rows.RowError as error:
         raise _bad_golden(path, lines[name] + 1 + error.row, error.reason) from error
-    return Golden(data["test"], producer, table, path, extra, blocks)
+    return Golden(data["test"], producer, table, path, extra, blocks, changed=changed)
 
 
 def _check_version(version: object, path: Path) -> None:

@@ -17,13 +17,15 @@ from pytest_npudump.golden.applicable import VARIANTS
 from pytest_npudump.golden.content import rows
 from pytest_npudump.golden.content.noise import REPEATS
 from pytest_npudump.golden.content.projection_rows import render_projections
-from pytest_npudump.golden.content.row_lines import common_columns, lines_by_key
+from pytest_npudump.golden.content.row_lines import by_name, common_columns, lines_by_key
+from pytest_npudump.golden.content.row_stamps import stamped_lines
 from pytest_npudump.golden.content.text import (
     BLOCKS,
     EDGES,
     OP_TYPES,
     POINTERS,
     REASON,
+    RECORDED,
     Golden,
     parse,
     render,
@@ -127,6 +129,8 @@ class _Merge:
                 found = "; ".join(dict.fromkeys(str(one) for one in (found.ours, found.theirs) if one))
             if key == KEY and isinstance(found, Conflict):
                 found = _with_all_sources(_at(heads, key))
+            if key == RECORDED and isinstance(found, Conflict):
+                found = max(str(found.ours or ""), str(found.theirs or ""))
             if key == VARIANTS and isinstance(found, Conflict):
                 found = _by_variant(_at(heads, key))
             yield from self._told(key, _mapped(found, partial(_yaml, key)))
@@ -154,7 +158,7 @@ class _Merge:
         return joined_order([key for key in base if key not in gone], *kept)
 
     def _rows(self, order: Sequence[list[str] | Conflict[list[str]]]) -> Iterator[tuple[str, Any]]:
-        rows_of = {key: joined(*_at(self._lines, key)) for key in _flat(order)}
+        rows_of = {key: self._stamped(key, joined(*_at(self._lines, key))) for key in _flat(order)}
         for chunk in order:
             if not isinstance(chunk, Conflict):
                 yield from ((key, rows_of[key]) for key in chunk)
@@ -165,11 +169,19 @@ class _Merge:
             ]
             yield " ".join((chunk.ours + chunk.theirs)[:1]), Conflict(*texts)
 
+    def _stamped(self, key: str, row: Any) -> Any:
+        """Return a tensor's line with its stamp: of a line that both sides have, the later one."""
+        if isinstance(row, Conflict):
+            return Conflict(*(self._stamped(key, line) for line in (row.ours, row.theirs)))
+        sides = zip(list(self._sides)[1:], list(self._lines)[1:], strict=True)
+        stamps = [golden.changed.get(key, "") for golden, lines in sides if lines.get(key) == row]
+        return row and next(stamped_lines([row], [key], {key: max(stamps, default="")}))
+
     def _of_rows(
         self, names: Iterable[str], block: Callable[[Golden], str]
     ) -> Iterator[tuple[str, str | Conflict[str | None] | None]]:
         """Yield what a block says of each tensor: that of the side whose statistics it has."""
-        blocks = self._sides.map(lambda golden: _by_name(block(golden)))
+        blocks = self._sides.map(lambda golden: by_name(block(golden)))
         for key in names:
             before, ours, theirs = _at(blocks, key)
             row = _at(self._lines, key)
@@ -182,7 +194,7 @@ class _Merge:
 
     def _edges(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """Yield what feeds the layers of the result; nothing of a layer that is fed by one that has gone."""
-        blocks = self._sides.map(lambda golden: _by_name(golden.blocks.get(EDGES, "")))
+        blocks = self._sides.map(lambda golden: by_name(golden.blocks.get(EDGES, "")))
         kept = dict.fromkeys(map(_layer, names))
         gone = {_layer(key) for side in self._lines for key in side} - kept.keys()
         for layer in dict.fromkeys([*kept, *blocks.ours, *blocks.theirs]):
@@ -248,10 +260,6 @@ def _head(golden: Golden, columns: Sequence[str]) -> dict[str, Any]:
 def _layer(key: str) -> str:
     """Return the layer's name in a tensor's key, as edges spell it."""
     return key.rpartition(":")[0].partition("#")[0]
-
-
-def _by_name(block: str) -> dict[str, str]:
-    return {line.partition(" ")[0]: line for line in block.splitlines()}
 
 
 def _flat(order: Iterable[list[str] | Conflict[list[str]]]) -> list[str]:

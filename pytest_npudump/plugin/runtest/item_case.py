@@ -77,15 +77,16 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
     request = _with_option(request_of(item), settings)
     identity = str(Identity.of(item))
     variant = settings.golden_variant
-    rules = item.config.rootpath / settings.tolerances if settings.tolerances else None
+    root = item.config.rootpath
+    rules = root / settings.tolerances if settings.tolerances else None
     golden, special = paths.golden(item), paths.golden(item, variant) if variant else None
     return Case(
         nodeid=identity,
         request=request,
         settings=settings,
         runtime=runtime,
-        goldens=Goldens(identity, request, golden, special, store=store_of(settings, item.config.rootpath)),
-        tolerances=tolerances_for(request, settings, item.config.rootpath),
+        goldens=Goldens(identity, request, golden, special, store=store_of(settings, root), root=root),
+        tolerances=tolerances_for(request, settings, root),
         directory=directory or paths.dumps(identity, request if runtime.name == "emulator" else None),
         progress=progress_of(item.config),
         reference=Reference.of(request, item.path.parent, rules, settings.numerics),

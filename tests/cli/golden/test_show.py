@@ -51,6 +51,7 @@ def test_a_golden_of_an_earlier_version_says_that_nothing_is_known(
     assert done.out.splitlines() == [
         "test:        test_a.py::test_a",
         "producer:    runtime acl, soc Ascend910B3",
+        "recorded:    it does not say when",
         "tensors:     3",
         "repeats:     not known: it was recorded from one run",
         "calibration: none",
@@ -58,20 +59,33 @@ def test_a_golden_of_an_earlier_version_says_that_nothing_is_known(
     ]
 
 
+def test_when_and_why_it_changed_is_told(run: Run, golden: Callable[..., Path]) -> None:
+    path = golden("recorded: 2025-02-03 aaaaaaaaaaaa\nreason: retrained\n")
+    text = path.read_text("utf-8").splitlines()
+    path.write_text("\n".join([*text[:-1], f"{text[-1]} # 2026-11-23 bbbbbbbbbbbb", ""]), "utf-8")
+    out = run("golden", "show", path).out.splitlines()
+    assert out[2:6] == [
+        "recorded:    2025-02-03 at aaaaaaaaaaaa",
+        "changed:     1 tensors, 2026-11-23 at bbbbbbbbbbbb",
+        "reason:      retrained",
+        "tensors:     3",
+    ]
+
+
 def test_what_was_measured_is_told_widest_first(run: Run, golden: Callable[..., Path]) -> None:
     out = run("golden", "show", golden(CALIBRATED, CELLS), "--noise").out.splitlines()
-    assert out[3] == (
+    assert out[4] == (
         "repeats:     2 runs, all tensors compared, 1 with other digits; not deterministic: relu"
     )
-    assert out[4] == "calibration: 20 members, factor 7, varied: inputs"
-    assert "calibrated: 20 members, factor 7" in out[5]
-    assert out[6].split()[-2:] == ["projections", "%"]
-    assert out[7].split() == ["relu:output.0", "float16", "no", "210", "-", "175", "140", "350"]
-    assert out[8].split() == ["conv:output.0", "float32", "yes", "0.7", "-", "1.4", "-", "-"]
-    assert out[9].startswith(
+    assert out[5] == "calibration: 20 members, factor 7, varied: inputs"
+    assert "calibrated: 20 members, factor 7" in out[6]
+    assert out[7].split()[-2:] == ["projections", "%"]
+    assert out[8].split() == ["relu:output.0", "float16", "no", "210", "-", "175", "140", "350"]
+    assert out[9].split() == ["conv:output.0", "float32", "yes", "0.7", "-", "1.4", "-", "-"]
+    assert out[10].startswith(
         "measured bounds so wide that a tensor of zeros would pass: 1 tensors (first: relu"
     )
-    assert len(out) == 10
+    assert len(out) == 11
 
 
 def test_a_limit_says_how_many_are_left_out(run: Run, golden: Callable[..., Path]) -> None:

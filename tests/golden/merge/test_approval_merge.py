@@ -20,13 +20,19 @@ PROJECTIONS = "1 2 3 4 5 6 7 8"
 
 
 def golden(
-    values: dict[str, float], *, head: str = "", cells: dict[str, str] | None = None, blocks: str = ""
+    values: dict[str, float],
+    *,
+    head: str = "",
+    cells: dict[str, str] | None = None,
+    blocks: str = "",
+    changed: dict[str, str] | None = None,
 ) -> str:
     """The text of a golden with one tensor a layer; ``cells`` are those of the column ``noise``."""
     noise = "" if cells is None else " noise"
     rows = [
         f"  {layer}:output.0 float32 2 {value} {value} {value} - 0 0 0"
-        f"{'' if cells is None else ' ' + cells.get(layer, '-')}\n"
+        f"{'' if cells is None else ' ' + cells.get(layer, '-')}"
+        f"{' # ' + changed[layer] if changed and layer in changed else ''}\n"
         for layer, value in values.items()
     ]
     lines = (
@@ -73,6 +79,32 @@ def test_layers_that_one_side_inserts_or_removes_keep_the_order_of_execution() -
 def test_the_same_change_on_both_sides_is_none_of_two() -> None:
     both = golden(BASE | {"conv": 9})
     assert joined(both, both) == both
+
+
+def test_each_change_keeps_its_day_and_commit() -> None:
+    ours = golden(BASE | {"conv": 9}, changed={"conv": "2026-11-22 aaaaaaaaaaaa", "fc": "2025-01-01"})
+    theirs = golden(BASE | {"out": 8}, changed={"out": "2026-11-23", "fc": "2025-01-01"})
+    days = {"conv": "2026-11-22 aaaaaaaaaaaa", "out": "2026-11-23", "fc": "2025-01-01"}
+    base = golden(BASE, changed={"fc": "2025-01-01"})
+    assert joined(ours, theirs, base) == golden(BASE | {"conv": 9, "out": 8}, changed=days)
+
+
+def test_what_both_sides_have_is_of_the_later_day() -> None:
+    head = "recorded: 2026-11-{} aaaaaaaaaaaa\n"
+    sides = [
+        golden(BASE | {"fc": 9}, head=head.format(day), changed={"fc": f"2026-11-{day}"}) for day in (22, 23)
+    ]
+    assert joined(*sides) == sides[1]
+
+
+def test_a_conflict_shows_the_days_of_both() -> None:
+    ours, theirs = (
+        golden(BASE | {"fc": value}, changed={"fc": day})
+        for value, day in ((8, "2026-11-22"), (9, "2026-11-23"))
+    )
+    found = merge(PATH, golden(BASE), ours, theirs)
+    assert found.conflicts == ("fc:output.0",)
+    assert re.search(r"ours\n.* 8 .* # 2026-11-22\n=======\n.* 9 .* # 2026-11-23\n>>>>", found.text)
 
 
 def test_a_new_column_of_one_side_is_there_for_all() -> None:

@@ -17,7 +17,7 @@ from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.golden.content.text import OVERFLOW, REASON
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.record import golden_to_start_from
@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.places import Place
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.dump.tree.find import Tree
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.scenes.overflow.findings import Overflow
     from pytest_npudump.runtime.base import Activity
 
-KEY = "overflow"
-"""The golden's key for known overflows."""
 _SEVERAL = 2
 
 
@@ -99,14 +98,14 @@ def known_overflows(golden: Golden | None) -> Mapping[str, Sequence[str]]:
     Raises:
         GoldenError: its key ``overflow`` is no mapping of names to lists of text.
     """
-    listed = {} if golden is None else golden.extra.get(KEY, {})
+    listed = {} if golden is None else golden.extra.get(OVERFLOW, {})
     if isinstance(listed, dict) and all(
         isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds) for kinds in listed.values()
     ):
         return listed
     path = golden.path if golden is not None else ""
     raise GoldenError(
-        f"{path}: {KEY!r} is no mapping of operators to lists of what happened; restore the file from "
+        f"{path}: {OVERFLOW!r} is no mapping of operators to lists of what happened; restore the file from "
         f"version control, or approve anew with --npudump-update-golden"
     )
 
@@ -208,13 +207,10 @@ def _record(
     for one in found:
         kinds[one.name] += [kind for kind in one.kinds if kind not in kinds[one.name]]
     empty = StatsTable.from_records(())
-    base = golden or Golden(test=case.nodeid, producer={}, table=empty, path=path)
-    extra = {key: value for key, value in base.extra.items() if key != KEY}
-    listed = {KEY: dict(kinds)} if kinds else {}
+    known: dict[str, object] = {OVERFLOW: dict(kinds)} if kinds else {}
+    known |= {REASON: case.settings.reason} if case.settings.reason else {}
     try:
-        recording = case.goldens.record(
-            replace(base, extra={**extra, **listed}), empty, case.runtime.producer()
-        )
+        recording = case.goldens.record(golden, empty, case.runtime.producer(), known=known)
     except GoldenError as error:
         return Outcome(status.ERROR, path, problems=(str(error),))
     return recorded(recording, notes=lost)
