@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError
-from pytest_npudump.golden.store import has_digest, read_golden, refuse_others, stage_golden
+from pytest_npudump.golden.store import has_digest, read_golden, refuse_change, refuse_others, stage_golden
 from pytest_npudump.golden.tensor_content import tensors_digest
 from pytest_npudump.golden.tensors import read_metadata, save_tensors
 from pytest_npudump.storage.atomic import locked, move_file
@@ -119,8 +119,11 @@ class Recording:
     digest: str
     tensors: str = ""
 
-    def commit(self) -> None:
+    def commit(self, replacing: str | None = None) -> None:
         """Put what was recorded in the place of what was there; another run may have recorded the same.
+
+        Args:
+            replacing: digest of the golden file that it is to replace, "" for no file; None for any.
 
         Raises:
             MisplacedTensorsError: it counts, and the tensors cannot be put in their place.
@@ -142,6 +145,7 @@ class Recording:
                 refuse_others(target)
             if self.staged is not None:
                 refuse_others(golden)
+                refuse_change(golden, replacing)
                 move_file(self.staged, golden)
             if self.tensors:
                 self._place_tensors(target)

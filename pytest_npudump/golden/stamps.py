@@ -58,7 +58,7 @@ def stamped(golden: Golden, previous: Golden | None, stamp: Stamp) -> Golden:
     if previous is None:
         return replace(golden, changed={}, extra={RECORDED: str(stamp), **rest})
     before = previous.extra.get(RECORDED)
-    changed = _changed(golden, previous)
+    changed = changed_tensors(golden, previous)
     whole = changed and len(changed) == len(golden.table)
     if whole or _facts(golden) != _facts(previous) or (not golden.table.keys and _differs(rest, previous)):
         before = str(stamp)
@@ -72,7 +72,7 @@ def in_words(stamp: object) -> str:
     return str(stamp or "").replace(" ", " at ")
 
 
-def _changed(golden: Golden, previous: Golden) -> list[str]:
+def changed_tensors(golden: Golden, previous: Golden) -> list[str]:
     """Return the tensors whose values are not those of before, noise apart."""
     tables = [replace(one.table, noise=()) for one in (previous, golden)]
     columns = common_columns(tables)

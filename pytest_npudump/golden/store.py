@@ -132,13 +132,21 @@ def write_golden(path: Path, golden: Golden, *, replacing: str | None = None) ->
         refuse_others(target)
         changed = not _holds(target, content)
         if changed:
-            _refuse_change(target, replacing)
+            refuse_change(target, replacing)
             replace_file(target, [content])
     return changed
 
 
-def _refuse_change(target: Path, replacing: str | None) -> None:
-    """Refuse to replace a file whose content is not the one that is to be replaced."""
+def refuse_change(target: Path, replacing: str | None) -> None:
+    """Refuse to replace a file whose content is not the one that is to be replaced; its lock is held.
+
+    Args:
+        target: the file.
+        replacing: digest of that content, "" for no file; None for any.
+
+    Raises:
+        GoldenError: it has other content.
+    """
     if replacing is None:
         return
     found = content_digest(_read(target)) if is_there(target) else ""

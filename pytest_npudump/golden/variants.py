@@ -11,8 +11,8 @@ from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden import pair
 from pytest_npudump.golden.applicable import VARIANTS, Choice, choose, names_variants, variant_path
 from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
-from pytest_npudump.golden.content.rows import columns_for, render_rows
-from pytest_npudump.golden.content.text import EMPTY, OVERFLOW, REASON, UNWRITTEN, Golden, unwritable
+from pytest_npudump.golden.content.row_lines import same_lines
+from pytest_npudump.golden.content.text import OF_A_RUN, OVERFLOW, REASON, Golden, unwritable
 from pytest_npudump.golden.objects.stored_golden import stage_stored
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.origin import installed, processor, revision
@@ -172,9 +172,21 @@ class Goldens:
         same_file = previous is not None and previous.path == self.path
         stamp = Stamp.today(revision(self.root) if self.root else None)
         golden = stamped(golden, previous if same_file else None, stamp)
+        return self.stage(golden, tensors)
+
+    def stage(self, golden: Golden, tensors: KeptTensors | None) -> pair.Recording:
+        """Write what is to replace a golden file and the tensors that it keeps, beside it or in the store.
+
+        Args:
+            golden: its path is that of the file.
+            tensors: those kept; None leaves what lies there.
+
+        Raises:
+            GoldenError: it cannot be written; the old file is as it was.
+        """
         if tensors is None:
-            staged = stage_golden(self.path, golden)
-            return pair.Recording(self.path, staged.file, staged.digest)
+            staged = stage_golden(golden.path, golden)
+            return pair.Recording(golden.path, staged.file, staged.digest)
         if self.store.url:
             layers = (tensors.left_out, self.store, tensors.sources)
             return stage_stored(replace(golden, base=None), tensors.tensors, *layers)
@@ -214,13 +226,13 @@ class Goldens:
             known: what the run says of tensors without a row, in place of what the earlier one says.
             blocks: lines behind the table, in place of all that the earlier one has.
         """
-        measured = {pair.KEY, EMPTY, OVERFLOW, UNWRITTEN, REPEATS, CALIBRATION}
+        measured = {pair.KEY, *OF_A_RUN, REPEATS, CALIBRATION}
         dropped = (measured | set(unwritable(previous) if previous else ())) - known.keys()
         kept = dict(previous.extra) if previous else {}
         if previous is not None and previous.path != self.path:
             kept.pop(VARIANTS, None)
         told = dict(known)
-        changes = previous is None or not _equal(previous.table, table)
+        changes = previous is None or not same_lines(previous.table, table)
         changes = changes or kept.get(OVERFLOW) != told.get(OVERFLOW)
         # Where something changes, an earlier reason is another change's; where nothing does, it stands.
         (kept if changes else told).pop(REASON, None)
@@ -284,9 +296,3 @@ class Goldens:
             for name in names
             if before.get(name, "-") != now.get(name, "-")
         }
-
-
-def _equal(one: StatsTable, other: StatsTable) -> bool:
-    """Whether two tables would be the same lines of a file."""
-    columns = columns_for(one)
-    return columns == columns_for(other) and [*render_rows(one, columns)] == [*render_rows(other, columns)]

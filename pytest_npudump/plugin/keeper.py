@@ -68,10 +68,10 @@ class Keeper:
             folder = ResultsFolder(results_path(self._config, self._settings))
             name, count = self._session, len(self.tests)
             session = {"version": VERSION, "kind": SESSION, "session": name, "tests": count}
-            folder.add([session, kept.line], kept.records)
+            folder.add([session, kept.line], kept.records, kept.tensors)
             self._folder = folder
         else:
-            self._folder.add([kept.line], kept.records)
+            self._folder.add([kept.line], kept.records, kept.tensors)
 
     def _complete(self, item: pytest.Item, reports: Sequence[pytest.TestReport], kept: Kept | None) -> Kept:
         """Return what is kept of a test, with what is known only once all of it has ended."""
@@ -103,7 +103,7 @@ class Keeper:
             "test_file": {"path": identity.test_file.as_posix(), "sha256": file_digest(item.path)},
             "revision": revision(self._config.rootpath),
         }
-        return Kept(line, kept.records)
+        return Kept(line, kept.records, kept.tensors)
 
 
 def _session_name(config: pytest.Config) -> str:

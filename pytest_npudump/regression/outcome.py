@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.picture import Picture
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.compare.tolerances.numerics import Numerics
-    from pytest_npudump.dump.records import Dump, TensorKey
+    from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.graph.sources import Sources
@@ -190,6 +190,8 @@ class Escalation:
             it agree whatever differs from the golden.
         isolated: what operators under suspicion gave, held against what their own inputs give.
         third: what a third run added; None without one.
+        alike: tensors that the golden is to keep and whose statistics are those of the first run, by
+            sanitised key.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -201,6 +203,7 @@ class Escalation:
     drawing: tuple[str, ...] = ()
     isolated: tuple[Isolated, ...] = ()
     third: ThirdRun | None = None
+    alike: Mapping[str, TensorRecord] = field(default_factory=dict)
 
     @property
     def reproduced(self) -> bool | None:

@@ -11,12 +11,14 @@ from pytest_npudump.dump.table import layer_of
 from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.applicable import VARIANTS
 from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.text import EDGES, OP_TYPES, REASON
+from pytest_npudump.golden.content.text import EDGES, OP_TYPES, POINTERS, REASON
+from pytest_npudump.golden.pair import KEY
 from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.graph import lines
 from pytest_npudump.request import matches_any
 from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
+from pytest_npudump.results.approved_tensors import approved_tensors
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError
 
 if TYPE_CHECKING:
@@ -52,11 +54,17 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
         ResultsError: it cannot be approved, or none of its layers that differ is named.
         GoldenError: the golden cannot be written, or is another one meanwhile; it is as it was.
     """
-    if pending.refusals or pending.record is None:
+    if pending.refusals or pending.record is None or pending.case is None:
         raise ResultsError(f"{pending.entry.test}: refused: {'; '.join(pending.refusals)}")
     golden, notes = _approved(pending, pending.record, layers, reason)
     replacing = pending.golden.file_digest if pending.golden and pending.golden.path == pending.path else ""
-    write_golden(pending.path, golden, replacing=replacing)
+    patterns = both_spellings(layers)
+    chosen = {key for key in golden.table.keys if not layers or matches_any(patterns, layer_of(key))}
+    tensors = approved_tensors(pending, golden, chosen)
+    if tensors is None:
+        write_golden(pending.path, golden, replacing=replacing)
+    else:
+        pending.case.goldens.stage(golden, tensors).commit(replacing)
     data = pending.entry.data
     if not layers:
         return Approval(Entry({**data, "decision": ACCEPTED}), notes)
@@ -85,14 +93,14 @@ def _approved(
         golden = replace(before, table=table, path=pending.path, blocks=_blocks(before, table))
         golden, notes = after_some_rows(golden, before, [at for at, row in enumerate(rows) if row[0]])
     else:
-        blocks = {name: text for name, text in record.blocks.items() if name != OP_TYPES}
         base = before.base if before is not None and before.path == pending.path else None
-        golden = replace(record, blocks=blocks, path=pending.path, base=base)
+        golden = replace(record, path=pending.path, base=base)
         golden, notes = after_all_rows(golden, before)
     other = before is not None and before.path != pending.path
-    left = {REASON, *([VARIANTS] if other else [])}
+    left = {KEY, REASON, *([VARIANTS] if other else [])}
     extra = {name: value for name, value in golden.extra.items() if name not in left}
-    golden = replace(golden, extra=extra | ({REASON: reason} if reason else {}))
+    blocks = {name: text for name, text in golden.blocks.items() if name not in {OP_TYPES, POINTERS}}
+    golden = replace(golden, extra=extra | ({REASON: reason} if reason else {}), blocks=blocks)
     return stamped(golden, None if other else before, Stamp.today(pending.entry.data["revision"])), notes
 
 

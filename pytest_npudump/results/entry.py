@@ -77,6 +77,16 @@ class Entry:
         return str(self.data["record"]["file"]) if self.data["record"] else ""
 
     @property
+    def objects(self) -> tuple[str, ...]:
+        """SHA-256 of the golden tensors that are kept of the run."""
+        return tuple((self.data["record"] or {}).get("tensors", ()))
+
+    @property
+    def inherited(self) -> frozenset[str]:
+        """Sanitised keys of golden tensors that stay as the golden has them."""
+        return frozenset((self.data["record"] or {}).get("inherited", ()))
+
+    @property
     def is_open(self) -> bool:
         """Whether the run differs from its golden, or has none, and nobody has decided about it."""
         return self.data["decision"] is None and self.status in {"failed", "golden missing"}
@@ -152,6 +162,12 @@ def _check_files(data: Mapping[str, Any]) -> None:
             raise ValueError(f"{key!r} names the file {file!r}, expected one inside its folder")
         if digest is not None and not (isinstance(digest, str) and _SHA.fullmatch(digest)):
             raise ValueError(f"{key!r} has no SHA-256")
+    for name in ("tensors", "inherited"):
+        listed = (record or {}).get(name, [])
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            raise ValueError(f"{name!r} of 'record' is no list of names")
+    if not all(map(_SHA.fullmatch, (record or {}).get("tensors", []))):
+        raise ValueError("'tensors' of 'record' are no SHA-256")
 
 
 def is_inside(name: object) -> bool:

@@ -1,5 +1,7 @@
 """The folder of kept results: ``results.jsonl``, and below ``records`` the statistics of each run.
 
+Below ``tensors`` are golden tensors of runs that wait for a decision, under the hash of their bytes.
+
 A line is appended as each test ends, under a lock, so that several processes may do so and none that is
 killed loses what had ended. The last line of a test counts. A record's name carries a part of its hash: it
 is never replaced, and what a line names is there before the line is. The end of a session removes lines and
@@ -12,8 +14,11 @@ import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.golden.objects.tensor_store import TensorStore
+from pytest_npudump.golden.tensor_content import chunks, portable
 from pytest_npudump.results.entry import LINES, SESSION, Entry, ResultsError, line_of, parse_line
 from pytest_npudump.storage.atomic import held, lock_file, write_whole
 from pytest_npudump.storage.regular_file import read_regular
@@ -22,7 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_npudump.golden.tensors import Tensor
+
 RECORDS = "records"
+_TENSORS = "tensors"
 _LOCK_SECONDS = 60
 _SHOWN = 6
 """Digits of a record's hash in its name: with them it has at most the bytes of the longest golden's."""
@@ -52,21 +60,37 @@ class ResultsFolder:
         self.path = path
         self._lines = path / LINES
 
-    def add(self, lines: Sequence[Mapping[str, Any]], records: Mapping[str, bytes]) -> None:
-        """Append lines, behind the records that they name.
+    @property
+    def tensors(self) -> TensorStore:
+        """Where the golden tensors of runs are that wait for a decision."""
+        return TensorStore(folder=str(self.path / _TENSORS))
+
+    def add(
+        self,
+        lines: Sequence[Mapping[str, Any]],
+        records: Mapping[str, bytes],
+        tensors: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> None:
+        """Append lines, behind the records and tensors that they name.
 
         Args:
             lines: objects as :func:`parse_line` returns them.
             records: content by file name, relative to the folder.
+            tensors: by the SHA-256 of their bytes.
 
         Raises:
             OSError: something cannot be written; what was there before is as it was.
+            StoreError: the same, of a tensor.
             ResultsError: the folder holds results of another version, or is locked for long.
         """
         content = b"".join(map(line_of, lines))
         with self._locked(lasting=True):
             for name, record in records.items():
                 self._write_record(name, record)
+            for digest, array in tensors.items():
+                little = portable(array)
+                if not self.tensors.cache.has(digest, little.nbytes):
+                    self.tensors.cache.write(digest, chunks(little), "the tensor")
             descriptor = os.open(self._lines, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             with os.fdopen(descriptor, "r+b", buffering=0) as file:
                 end = _end_of_lines(file.fileno(), self._lines)
@@ -171,11 +195,14 @@ class ResultsFolder:
             kept = [line for name, line in sessions.items() if name in {*used, *last}] + [*tests.values()]
             if len(kept) != len(lines):
                 write_whole(self._lines, map(line_of, kept))
-            self._sweep({Entry(line).record_file for line in tests.values()})
+            entries = [Entry(line) for line in tests.values()]
+            objects = (name for one in entries if one.is_open for name in one.objects)
+            files = (self.path / one.record_file for one in entries)
+            self._sweep({*map(self.tensors.cache.path, objects), *files})
 
-    def _sweep(self, used: set[str]) -> None:
-        for path in self.path.joinpath(RECORDS).rglob("*"):
-            if path.is_file() and path.relative_to(self.path).as_posix() not in used:
+    def _sweep(self, used: set[Path]) -> None:
+        for path in (*self.path.joinpath(RECORDS).rglob("*"), *self.path.joinpath(_TENSORS).rglob("*")):
+            if path.is_file() and path not in used:
                 with suppress(OSError):
                     path.unlink()
 

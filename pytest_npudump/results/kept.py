@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
+from pytest_npudump.results.pending_tensors import pending_tensors
 from pytest_npudump.results.record_text import record_text
 from pytest_npudump.results.refusals import refusals_of
 from pytest_npudump.settings import default_settings
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.regression.outcome import FirstRun, Outcome, Result
+    from pytest_npudump.results.pending_tensors import PendingTensors
     from pytest_npudump.settings import Settings
 
 _PLACES = ("first", "first_change", "first_within", "reproduced", "reference", "findings")
@@ -39,10 +44,12 @@ class Kept:
     Attributes:
         line: for ``results.jsonl``, without what is known only once all of the test has ended.
         records: the file of the run's statistics by its name in the folder of results; or none.
+        tensors: those that an approval would keep with the golden, by the SHA-256 of their bytes.
     """
 
     line: Mapping[str, Any]
     records: Mapping[str, bytes] = field(default_factory=dict)
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
@@ -55,7 +62,11 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
     """
     case, outcome = result.case, result.outcome
     told = result_json(result, None)
-    record, why = record_text(case, first)
+    pending = pending_tensors(result, first)
+    tensors: dict[str, Tensor] = {}
+    refused = pending.refusals if pending is not None else ()
+    naming = None if pending is None or refused else partial(_named, pending, tensors)
+    record, why = record_text(case, first, naming)
     file = case.goldens.path.relative_to(golden_root).as_posix()
     name = record_name(file, record) if record else ""
     rank = case.exchange.rank.number if case.exchange is not None else None
@@ -71,14 +82,29 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
         "problems": list(outcome.problems),
         "notes": told["notes"],
         "numerics": _numerics(outcome),
-        "record": {"file": name, "sha256": sha256(record).hexdigest()} if record else None,
+        "record": _record(name, record, tensors, pending) if record else None,
         "snapshot": _snapshot(first),
-        "refusals": [*why, *refusals_of(result, first)],
+        "refusals": [*why, *refusals_of(result, first), *refused],
         "producer": case.goldens.facts(case.runtime.producer()),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
     line["golden"] |= _judged_with(first, golden_root) | {"chosen": case.goldens.chosen}
-    return Kept(line, {name: record} if record else {})
+    return Kept(line, {name: record} if record else {}, tensors)
+
+
+def _named(pending: PendingTensors, tensors: dict[str, Tensor], record: Golden) -> Golden:
+    """Return a record that names the tensors, which are put into ``tensors``."""
+    named, found = pending.named_by(record)
+    tensors |= found
+    return named
+
+
+def _record(
+    name: str, content: bytes, tensors: Mapping[str, Tensor], pending: PendingTensors | None
+) -> dict[str, Any]:
+    told: dict[str, Any] = {"file": name, "sha256": sha256(content).hexdigest()}
+    told |= {"tensors": [*tensors]} if tensors else {}
+    return told | ({"inherited": [*pending.inherited]} if pending is not None and pending.inherited else {})
 
 
 def blank_line(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.golden.objects.tensor_store import TensorStore
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import Results, ResultsFolder
     from pytest_npudump.results.rejudge import Rejudged
@@ -38,6 +40,8 @@ class Pending:
         record: its statistics; None where they cannot be read.
         golden: that golden; None where there is none, or it cannot be read.
         path: the golden file that an approval writes.
+        case: the test, as the run had it; None where what was kept makes no sense.
+        kept_tensors: where golden tensors of the run are.
         refusals: why it cannot be approved, in words; nothing where it can.
     """
 
@@ -46,6 +50,8 @@ class Pending:
     golden: Golden | None
     path: Path
     refusals: tuple[str, ...]
+    case: Case | None
+    kept_tensors: TensorStore
 
     @property
     def entry(self) -> Entry:
@@ -90,17 +96,18 @@ def pending_of(folder: ResultsFolder, results: Results, terms: Terms) -> list[Pe
 def _pending(folder: ResultsFolder, entry: Entry, terms: Terms) -> Pending:
     judged = rejudge(folder, entry, terms)
     path = terms.golden_root(entry) / entry.golden_file
-    record = golden = None
+    record = golden = case = None
     broken: list[str] = []
     try:
-        goldens = terms.case(entry).goldens
+        case = terms.case(entry)
+        goldens = case.goldens
         golden = goldens.read_if_any()
         broken = [goldens.unrecordable] if goldens.unrecordable else []
         record = read_record(folder, entry) if entry.record_file else None
     except (ResultsError, GoldenError, NpudumpError) as error:
         broken.append(str(error))
     refusals = (*broken, *_refusals(entry, terms, golden, record, path))
-    return Pending(judged, record, golden, path, tuple(dict.fromkeys(refusals)))
+    return Pending(judged, record, golden, path, tuple(dict.fromkeys(refusals)), case, folder.tensors)
 
 
 def _refusals(
@@ -131,5 +138,5 @@ def _refusals(
         return
     if record.producer.get("runtime") == _EMULATOR != golden.producer.get("runtime"):
         yield said("the run is the emulator's, and the golden a device's")
-    if KEY in golden.extra or tensors_path(golden.path).exists():
-        yield said("its golden keeps tensors, which only a run has: approve with --npudump-update-golden")
+    if KEY not in record.extra and (KEY in golden.extra or tensors_path(golden.path).exists()):
+        yield said("its golden keeps tensors, and the run left none: approve with --npudump-update-golden")

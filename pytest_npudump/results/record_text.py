@@ -14,6 +14,8 @@ from pytest_npudump.golden.store import content_digest
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from pytest_npudump.golden.content.text import Golden
@@ -25,21 +27,26 @@ _COLUMNS = ("keys", "dtypes", "shapes", "counts", "wide", "digests")
 _ARRAYS = ("values", "known", "digits", "projections", "projected")
 
 
-def record_text(case: Case, first: FirstRun) -> tuple[bytes | None, tuple[str, ...]]:
+def record_text(
+    case: Case, first: FirstRun, name_tensors: Callable[[Golden], Golden] | None = None
+) -> tuple[bytes | None, tuple[str, ...]]:
     """Return the text of what a run left, and why there is none.
 
     Args:
         case: the test.
         first: its run.
+        name_tensors: returns the record with the tensors that are kept with it; None where none are.
     """
     snapshot, before = first.snapshot, first.judged_with
     if snapshot is None:
         return None, ()
     types = [name if _is_plain(name) else UNKNOWN for name in snapshot.table.op_types]
-    if before is not None and _is_alike(snapshot, before) and (text := _content(before)):
+    alike = name_tensors is None and before is not None and _is_alike(snapshot, before)
+    if alike and before is not None and (text := _content(before)):
         block = "".join([f"  {name}\n" for name in types])
         return text + f"{OP_TYPES}: |\n{block}".encode(), ()
     golden = snapshot.as_golden(case, before)
+    golden = golden if name_tensors is None else name_tensors(golden)
     lines = "".join([f"{name}\n" for name in types])
     try:
         return render(replace(golden, blocks={**golden.blocks, OP_TYPES: lines})).encode(), ()

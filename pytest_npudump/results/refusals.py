@@ -32,8 +32,6 @@ def _reasons(result: Result, first: FirstRun) -> Iterator[str]:
             yield _unseen(result)
         return
     yield from problems_of(case, first.snapshot)
-    if case.request.golden_tensors:
-        yield f"its golden keeps tensors, which only a run has: {_UPDATE}"
     if case.exchange is not None or first.part:
         yield f"several ranks or devices have one golden, of which one was kept: {_UPDATE}"
     if outcome.reference is not None and not outcome.reference.good:

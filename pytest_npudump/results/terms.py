@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.regression.case import Case
 from pytest_npudump.request import DumpRequest
@@ -75,7 +76,8 @@ class Terms:
         named = data["golden"].get("variant")
         variant = named or data["golden"].get("chosen")
         common = path.with_name(f"{path.name.rpartition('@')[0]}.yaml") if variant else path
-        goldens = Goldens(entry.test, request, common, path if named else None)
+        store = store_of(settings, self.root)
+        goldens = Goldens(entry.test, request, common, path if named else None, store=store)
         return Case(
             nodeid=entry.test,
             request=request,

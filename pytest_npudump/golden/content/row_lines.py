@@ -39,3 +39,11 @@ def lines_by_key(table: StatsTable, columns: Sequence[str]) -> dict[str, str]:
     noise = ("-",) * len(table) if "noise" in columns else ()
     full = replace(table, digests=table.digests or absent, noise=table.noise or noise)
     return dict(zip(table.keys, rows.render_rows(full, columns), strict=True))
+
+
+def same_lines(one: StatsTable, other: StatsTable) -> bool:
+    """Whether two tables would be the same lines of a file."""
+    columns = rows.columns_for(one)
+    if columns != rows.columns_for(other):
+        return False
+    return [*rows.render_rows(one, columns)] == [*rows.render_rows(other, columns)]

@@ -36,6 +36,8 @@ REASON = "reason"
 """Key of a golden file: why it was last changed, as the person who approved it says."""
 RECORDED = "recorded"
 """Key of a golden file: when its producer recorded it, and from which revision."""
+OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, UNWRITTEN)
+"""Keys of a golden file that each recording says anew."""
 OP_TYPES = "op_types"
 """Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
 EDGES = "edges"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import layer_of, sanitised_key
@@ -20,7 +20,7 @@ from pytest_npudump.golden.store import stage_golden
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.golden.content.text import Golden
@@ -77,18 +77,35 @@ def stage_stored(
     Raises:
         NpudumpError: they are not all safely there, or the golden cannot be written; it is as it was.
     """
+    arrays = {key: array for key, (array, _) in tensors.items()}
+    golden = naming(golden, arrays, facts_of({STORED: HASH}, left_out, sources), store.keep)
+    staged = stage_golden(golden.path, golden)
+    return Recording(golden.path, staged.file, staged.digest)
+
+
+def naming(
+    golden: Golden,
+    tensors: Mapping[str, Tensor],
+    facts: Mapping[str, Any],
+    keep: Callable[[Tensor], tuple[str, int]],
+) -> Golden:
+    """Return a golden that names tensors in a store.
+
+    Args:
+        golden: without.
+        tensors: by key text.
+        facts: what its key ``golden_tensors`` says.
+        keep: called with each tensor; returns the SHA-256 of its bytes, and how many these are.
+    """
     rows = {sanitised_key(key): row for row, key in enumerate(golden.table.keys)}
     lines = []
     for key in sorted(tensors, key=lambda key: (rows.get(sanitised_key(key), len(rows)), key)):
-        array, row = tensors[key][0], rows.get(sanitised_key(key))
-        digest, size = store.keep(array)
+        array, row = tensors[key], rows.get(sanitised_key(key))
+        digest, size = keep(array)
         name, told = (key, _NO_ROW) if row is None else (golden.table.keys[row], row_hash(golden.table, row))
         lines.append(Pointer(name, array.dtype.name, array.shape, digest, size, told).line())
-    facts = facts_of({STORED: HASH}, left_out, sources)
     blocks = {**golden.blocks, POINTERS: "".join(lines)}
-    golden = replace(golden, extra={**golden.extra, KEY: facts}, blocks=blocks)
-    staged = stage_golden(golden.path, golden)
-    return Recording(golden.path, staged.file, staged.digest)
+    return replace(golden, extra={**golden.extra, KEY: dict(facts)}, blocks=blocks)
 
 
 def pointed_tensors(golden: Golden, store: TensorStore) -> dict[str, PointedTensor]:

@@ -32,6 +32,15 @@ def store_of(settings: Settings, root: Path) -> TensorStore:
     return TensorStore(settings.tensor_store, str(root / Path(folder).expanduser()) if folder else "")
 
 
+def content_of(array: Tensor) -> tuple[str, int]:
+    """Return the SHA-256 of a tensor's bytes in hexadecimal, and how many these are."""
+    little = portable(array)
+    found = sha256()
+    for chunk in chunks(little):
+        found.update(chunk)
+    return found.hexdigest(), little.nbytes
+
+
 @dataclass(frozen=True, slots=True)
 class TensorStore:
     """Where stored tensors are.
@@ -70,10 +79,7 @@ class TensorStore:
             NpudumpError: the store cannot be used at all.
         """
         little = portable(array)
-        found = sha256()
-        for chunk in chunks(little):
-            found.update(chunk)
-        digest, size = found.hexdigest(), little.nbytes
+        digest, size = content_of(little)
         if size:
             if self.cache.read(digest, size) is None:
                 self.cache.write(digest, chunks(little), "the tensor")

@@ -80,7 +80,8 @@ def gather(tests: Sequence[Judged], config: pytest.Config, settings: Settings, s
         (folder / "summary.md").write_bytes(_summary(tests, settings))
         problems = _copy_results(tests, config, settings, folder)
         left -= sum(size for _, size in _walk(folder))
-        kept, dropped = _within([*_of_tests(tests), *_logs(since)], left)
+        files = [*_of_tests(tests), *_tensors(tests, config, settings), *_logs(since)]
+        kept, dropped = _within(files, left)
         problems += _copy(kept, folder)
         _write_index(folder, settings, dropped, problems)
     except OSError as error:
@@ -187,6 +188,21 @@ def _copy_results(
     except (OSError, NpudumpError) as error:
         return [f"results are not among them: {error}"]
     return []
+
+
+def _tensors(tests: Sequence[Judged], config: pytest.Config, settings: Settings) -> Iterator[_File]:
+    """Yield golden tensors of tests that wait for a decision, by where an approval looks for them."""
+    if not keeps_results(config, settings):
+        return
+    source, names = ResultsFolder(results_path(config, settings)), {test.test for test in tests}
+    with suppress(NpudumpError):  # told where the results themselves are copied
+        for digest in {
+            one: None for entry in source.read().entries if entry.test in names for one in entry.objects
+        }:
+            path = source.tensors.cache.path(digest)
+            if path.is_file():
+                name = path.relative_to(source.path).as_posix()
+                yield _File(path, f"results/{name}", path.stat().st_size)
 
 
 def _write_index(folder: Path, settings: Settings, dropped: Sequence[_File], problems: Sequence[str]) -> None:

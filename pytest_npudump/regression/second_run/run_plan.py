@@ -99,7 +99,8 @@ def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
     failing = failing_layers(first.outcome)
     if not failing:
         return None
-    return plan_suspects(case, first, dump, suspects_of(first.outcome), failing)
+    suspects, also = suspects_of(first.outcome), _lacking_tensors(case, first, dump)
+    return plan_suspects(case, first, dump, suspects, failing, also=also)
 
 
 def plan_suspects(
@@ -108,6 +109,8 @@ def plan_suspects(
     dump: Dump,
     suspects: tuple[TensorKey, ...],
     failing: tuple[str, ...],
+    *,
+    also: tuple[str, ...] = (),
 ) -> Plan:
     """Plan for layers under suspicion, what feeds them, and failing layers, as far as they fit.
 
@@ -117,9 +120,11 @@ def plan_suspects(
         dump: that run's.
         suspects: outputs that are to be judged by their inputs.
         failing: layers that are of interest besides.
+        also: layers that are wanted where all others fit.
     """
     edges = edges_of_run(case, first.outcome, dump)
     wanted = _nearest_first(suspects, feeders_of(edges, dump, suspects), failing)
+    wanted = tuple(dict.fromkeys((*wanted, *also)))
     beside = frozenset(wanted) - set(failing)
     if needs_inputs(case, edges, dump, suspects):
         sizes = sizes_with_inputs(edges, dump, wanted)
@@ -127,6 +132,15 @@ def plan_suspects(
         if plan.raw_layers and {key.layer for key in suspects} <= set(plan.layers):
             return replace(plan, suspects=suspects, inputs=True)
     return replace(_plan(case, first, dump, wanted, beside), suspects=suspects)
+
+
+def _lacking_tensors(case: Case, first: FirstRun, dump: Dump) -> tuple[str, ...]:
+    """Return layers whose tensors an approval of this run would keep, and that it has not dumped."""
+    if not case.request.golden_tensors:
+        return ()
+    held = {record.key.layer for record in dump.records if record.payload is not None}
+    kept = layers_to_keep(case, first.judged_with, dump).layers
+    return tuple(layer for layer in kept if layer not in held)
 
 
 def _tells_repetition(case: Case, dump: Dump) -> bool:
