@@ -106,7 +106,7 @@ def _files(made: FailingPiece) -> Iterator[str]:
         yield f"* `{made.reference_file}`: the same of the model that says what is right"
     yield "* `inputs.npz`: what it is run on, `input_0` and so on in the order of the model's inputs"
     yield "* `outputs.npz`: what the device and onnxruntime made of these inputs, as far as it is known"
-    yield "* `test_repro.py`, `pytest.ini`: the test, and that this folder is a project of its own"
+    yield "* `test_repro.py`, `pytest.ini`, `conftest.py`: the test, and what makes this a project of its own"
     yield ""
 
 

@@ -31,6 +31,15 @@ _GOLDEN = golden_path(
     Path("golden"), test_file=Path(test_file.FILE), classes=(), name="test_repro", param_id=None
 )
 _INI = "[pytest]\nnpudump_golden_dir = golden\n"
+_CONFTEST = '''\
+"""Keeps the test out of the sessions of a project that this folder lies in."""
+
+from pathlib import Path
+
+
+def pytest_ignore_collect(config):
+    return None if config.rootpath.samefile(Path(__file__).parent) else True
+'''
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +91,7 @@ def _files(made: FailingPiece) -> Iterator[tuple[str, bytes]]:
     dtypes = [(name, array.dtype.name) for name, array in made.inputs.items()]
     yield test_file.FILE, test_file.test_text(_title(made), made.name, dtypes, _arguments(made)).encode()
     yield "pytest.ini", _INI.encode()
+    yield "conftest.py", _CONFTEST.encode()
     yield readme.FILE, readme.readme_text(made).encode()
 
 

@@ -69,6 +69,17 @@ def test_changed_weights_fail_alone_against_a_reference_that_has_the_right_ones(
     assert run_alone(made, tmp_path / "right") == 0
 
 
+def test_reproductions_inside_of_a_project_are_none_of_its_tests(
+    wrong_kernel: Failed, tmp_path: Path
+) -> None:
+    (tmp_path / "test_own.py").write_text("def test_own():\n    pass\n", encoding="utf-8")
+    for name in ("one", "two"):
+        assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path / name), "--no-run"]) == 0
+    assert run_pytest(tmp_path) == 0
+    assert run_pytest(tmp_path, "one/test_repro.py", fault=KERNEL) == 1
+    assert run_pytest(tmp_path / "one", fault=KERNEL) == 1
+
+
 def test_the_arrays_are_those_that_the_operator_had(wrong_kernel: Failed, tmp_path: Path) -> None:
     assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path / "made"), "--no-run"]) == 0
     rng = np.random.default_rng(5)
