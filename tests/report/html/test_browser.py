@@ -163,6 +163,15 @@ def test_no_window_is_too_narrow(shown: Callable[..., Any], session: SessionView
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+def test_a_narrow_window_shows_all_of_the_overview(shown: Callable[..., Any], session: SessionView) -> None:
+    page = shown(session, 400)
+    sides = page.execute_script(
+        "return [...document.querySelectorAll('.overview td')].map(cell => cell.getBoundingClientRect().right)"
+    )
+    assert sides
+    assert max(sides) <= 400
+
+
 def test_light_and_dark_are_chosen_or_the_systems(shown: Callable[..., Any], session: SessionView) -> None:
     driver = shown(session)
     ground = "return getComputedStyle(document.body).backgroundColor"
