@@ -10,6 +10,7 @@ from pytest_npudump.golden.content.noise import CALIBRATION, REPEATS
 from pytest_npudump.golden.content.projection_rows import render_projections
 from pytest_npudump.golden.content.text import POINTERS, REASON, RECORDED
 from pytest_npudump.golden.pair import KEY
+from pytest_npudump.language.translation import said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,14 +47,14 @@ def changes(before: Golden | None, after: Golden) -> tuple[Change, ...]:
         after: the later one.
     """
     if before is None:
-        return (Change("", f"recorded, {len(after.table)} tensors"),)
+        return (Change("", said("recorded, {count} tensors", count=len(after.table))),)
     rows = {key: row for row, key in enumerate(before.table.keys)}
     found = [*_head(before, after)]
     summed = _named(*(render_projections(golden.table) for golden in (before, after)))
     pointed = _named(*(golden.blocks.get(POINTERS, "") for golden in (before, after)))
     for row, key in enumerate(after.table.keys):
         if key not in rows:
-            found.append(Change(key, "new"))
+            found.append(Change(key, said("new")))
             continue
         words = [
             *_row(before.table, rows[key], after.table, row),
@@ -62,11 +63,11 @@ def changes(before: Golden | None, after: Golden) -> tuple[Change, ...]:
         ]
         found += [Change(key, ", ".join(words))] if words else []
     gone = rows.keys() - set(after.table.keys)
-    found += [Change(key, "gone") for key in rows if key in gone]
+    found += [Change(key, said("gone")) for key in rows if key in gone]
     kept = [
         [key for key in golden.table.keys if key in rows and key not in gone] for golden in (before, after)
     ]
-    return (*found, *([Change("", "another order of execution")] if kept[0] != kept[1] else []))
+    return (*found, *([Change("", said("another order of execution"))] if kept[0] != kept[1] else []))
 
 
 def _head(before: Golden, after: Golden) -> Iterator[Change]:

@@ -76,5 +76,5 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "") ->
     runtimes = sorted({str(result["runtime"]) for result in results if result.get("runtime")})
     end = _("; this run approves ({approval})").format(approval=approval) if approval else ""
     return _("npudump: {parts} ({runtimes}){end}").format(
-        parts=", ".join(parts), runtimes="/".join(runtimes) or _("nothing ran"), end=end
+        parts=_(", ").join(parts), runtimes="/".join(runtimes) or _("nothing ran"), end=end
     )

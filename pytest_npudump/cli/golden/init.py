@@ -18,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Add what ``.gitattributes`` lacks; 0."""
     addition = git_attributes(Path.cwd(), arguments.golden_dir, lfs=arguments.lfs)
     addition.write()
-    emit([f"{addition.word}: {addition.path.name}", *(f"  {line}" for line in addition.lines)])
+    emit([f"{_(addition.word)}: {addition.path.name}", *(f"  {line}" for line in addition.lines)])
     emit(
         [
             _("in each clone:"),

@@ -15,6 +15,7 @@ from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.content.text import REASON, parse
 from pytest_npudump.golden.revisions import Change, changes
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _lines(revision: _Revision, found: tuple[Change, ...], limit: int) -> Iterat
     elif reason := revision.golden.extra.get(REASON):
         yield "  " + _("reason: {reason}").format(reason=reason)
     for change in found[: limit or None]:
-        yield f"  {change.key + ': ' if change.key else ''}{change.words}"
+        yield f"  {change.key + ': ' if change.key else ''}{spoken(change.words)}"
     if limit and len(found) > limit:
         yield "  " + _("... and {left} more").format(left=len(found) - limit)
 

@@ -166,7 +166,8 @@ def test_no_window_is_too_narrow(shown: Callable[..., Any], session: SessionView
 def test_a_narrow_window_shows_all_of_the_overview(shown: Callable[..., Any], session: SessionView) -> None:
     page = shown(session, 400)
     sides = page.execute_script(
-        "return [...document.querySelectorAll('.overview td')].map(cell => cell.getBoundingClientRect().right)"
+        "const cells = [...document.querySelectorAll('.overview td')];"
+        "return cells.map(cell => cell.getBoundingClientRect().right)"
     )
     assert sides
     assert max(sides) <= 400
