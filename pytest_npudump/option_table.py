@@ -194,6 +194,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="DIR",
     ),
     Option(
+        "tensor-cache-limit",
+        default="10GiB",
+        help="most bytes of stored tensors that this machine keeps between sessions; what was used longest "
+        "ago goes first, nothing that was used in the last five minutes",
+        metavar="SIZE",
+    ),
+    Option(
         "keep-dumps",
         default="failed",
         help="whose dumps are kept: those of failed tests, or of all",

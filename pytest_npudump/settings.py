@@ -47,6 +47,7 @@ class Settings:
     golden_tensors: str
     tensor_store: str
     tensor_cache: str
+    tensor_cache_limit: int
     keep_dumps: str
     isolation: str
     isolation_timeout: float
@@ -87,7 +88,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     typed["device"] = parse_device(str(typed["device"]))
     typed["repeats"] = parse_count(str(typed["repeats"]), "repeats", 1)
     typed["calibrate"] = parse_count(str(typed["calibrate"] or 0), "calibrate", FEWEST, off=0)
-    for limit in ("dump_limit", "artifacts_limit", "tensor_budget"):
+    for limit in ("dump_limit", "artifacts_limit", "tensor_budget", "tensor_cache_limit"):
         typed[limit] = parse_size(str(typed[limit]), f"--npudump-{limit.replace('_', '-')}")
     typed["escalate"] = ("off", "on", "twice").index(typed["escalate"])
     typed["isolation_timeout"] = parse_seconds(str(typed["isolation_timeout"]))

@@ -147,6 +147,7 @@ def defaults() -> Settings:
         golden_tensors="marker",
         tensor_store="",
         tensor_cache="",
+        tensor_cache_limit=10 << 30,
         keep_dumps="failed",
         isolation="auto",
         isolation_timeout=1800.0,

@@ -27,6 +27,7 @@ NOT_DEFAULT = {
     "artifacts-limit": "2KiB",
     "expect": "3",
     "tensor-budget": "3KiB",
+    "tensor-cache-limit": "3KiB",
     "runtime": "emulator",
     "escalate": "off",
     "recompute": "float64",
@@ -56,6 +57,7 @@ def resolved(option: Option, text: str) -> object:
         "dump-limit": 2048,
         "artifacts-limit": 2048,
         "tensor-budget": 3072,
+        "tensor-cache-limit": 3072,
         "escalate": False,
         "isolation-timeout": 90.5,
     }

@@ -127,9 +127,9 @@ def _add_goldens(parser: argparse.ArgumentParser) -> None:
 
 
 def _remote(parser: argparse.ArgumentParser) -> None:
-    actions = ("status", "push", "pull", "move")
+    actions = ("status", "push", "pull", "move", "clear")
     parser.add_argument(
-        "action", choices=actions, metavar="ACTION", help="what to do: status, push, pull, move"
+        "action", choices=actions, metavar="ACTION", help="what to do: status, push, pull, move, clear"
     )
     _add_goldens(parser)
     parser.add_argument(
@@ -272,7 +272,7 @@ VERBS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "reject": ("keep the goldens, and take these runs off the list", _REJECT, _add_tests),
     "verify": ("whether golden files can be read and belong together", _VERIFY, _verify),
     "merge": ("join two approvals of a golden, as git's merge driver", _MERGE, _merge),
-    "remote": ("golden tensors in a store: status, push, pull, move", _REMOTE, _remote),
+    "remote": ("golden tensors in a store: status, push, pull, move, clear", _REMOTE, _remote),
     "init": ("tell git how goldens are merged and kept", _INIT, _init),
     "split": ("write a variant as what differs from the common golden", _SPLIT, _split),
     "fold": ("take a variant back", _FOLD, _fold),

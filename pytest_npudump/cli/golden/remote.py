@@ -11,6 +11,7 @@ from pytest_npudump.cli.golden.verify import golden_files
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.integrity import SUFFIX
 from pytest_npudump.golden.named_objects import look, move, named_objects, pull, push
+from pytest_npudump.golden.objects.cache_size import cached_objects, remove
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 
@@ -33,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
         NpudumpError: the store cannot be asked.
     """
     store = tensor_place(arguments.paths[0], arguments.store, arguments.cache)
+    if arguments.action == "clear":
+        return _clear(store)
     if not store.url and arguments.action != "pull":
         raise RequestError(
             _(
@@ -57,9 +60,7 @@ def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespac
         write_json(_as_json(states, store), arguments.json)
     if arguments.json != "-":
         size = sum(one.pointer.size for one in named)
-        emit(
-            [_("store: {url}").format(url=store.url), _("cache: {folder}").format(folder=store.cache.folder)]
-        )
+        emit([_("store: {url}").format(url=store.url), _cache_words(store)])
         emit(_lacking(states))
         stored, cached = (sum(getattr(state, name) for state in states) for name in ("stored", "cached"))
         tensors = sum(one.tensors for one in named)
@@ -74,6 +75,21 @@ def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespac
             ]
         )
     return 0 if all(state.stored for state in states) else 1
+
+
+def _cache_words(store: TensorStore) -> str:
+    held = cached_objects(store.cache)
+    size = byte_size(sum(one.size for one in held))
+    return _("cache: {folder}, {count} contents of {size}").format(
+        folder=store.cache.folder, count=len(held), size=size
+    )
+
+
+def _clear(store: TensorStore) -> int:
+    held = cached_objects(store.cache)
+    freed = remove(held)
+    emit([_("{size} removed from {folder}").format(size=byte_size(freed), folder=store.cache.folder)])
+    return 0 if freed == sum(one.size for one in held) else 1
 
 
 def _lacking(states: Iterable[State]) -> Iterable[str]:
@@ -91,6 +107,7 @@ def _as_json(states: Sequence[State], store: TensorStore) -> dict[str, Any]:
     return {
         "store": store.url,
         "cache": str(store.cache.folder),
+        "cache_bytes": sum(one.size for one in cached_objects(store.cache)),
         "objects": [
             {
                 "sha256": state.named.pointer.digest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -65,6 +66,8 @@ class ObjectCache:
             with open_regular(self.path(digest)) as file:
                 if os.fstat(file.fileno()).st_size != size or _digest(file) != digest:
                     return None
+                with suppress(OSError):  # a cache that is read-only: nothing is removed from it either
+                    os.utime(file.fileno())
                 # The file that was hashed, whatever has taken its name since.
                 return np.asarray(np.memmap(file, dtype=np.uint8, mode="r", shape=(size,)))
         except (OSError, ValueError):

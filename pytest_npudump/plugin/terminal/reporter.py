@@ -118,6 +118,7 @@ class Reporter:
         rank = current_rank()
         if self._results:
             self._tidy_results()
+            self._trim_cache()
         if self._settings.report:
             with speaking(self._settings.lang):
                 self._write_report(rank.number if rank is not None else None)
@@ -190,6 +191,15 @@ class Reporter:
             ResultsFolder(results_path(self._config, self._settings)).compact()
         except (OSError, NpudumpError) as error:
             self._unkept = f"results of earlier runs cannot be removed: {error}"
+
+    def _trim_cache(self) -> None:
+        """Keep the tensors that this machine has of a store within their limit."""
+        if not self._settings.tensor_store or not self._results:
+            return
+        from pytest_npudump.golden.objects.cache_size import trim  # noqa: PLC0415 - only with a store
+        from pytest_npudump.golden.objects.tensor_store import store_of  # noqa: PLC0415 - the same
+
+        trim(store_of(self._settings, self._config.rootpath).cache, self._settings.tensor_cache_limit)
 
     def _write_report(self, rank: int | None) -> None:
         from pytest_npudump.plugin.terminal.session_report import write_report  # noqa: PLC0415 - where asked for

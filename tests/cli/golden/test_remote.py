@@ -53,11 +53,21 @@ def objects(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in folder.rglob("*") if path.is_file()}
 
 
+def test_the_cache_is_emptied_and_no_store(stored: Path, run: Run) -> None:
+    assert len(objects(stored / "cache")) == 2
+    done = run("golden", "remote", "clear")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"16 B removed from {stored}/cache\n"
+    assert objects(stored / "cache") == {}
+    assert len(objects(stored / "shared")) == 2
+    assert run("golden", "remote", "pull").code == 0
+
+
 def test_what_goldens_name_is_counted(stored: Path, run: Run) -> None:
     done = run("golden", "remote", "status")
     assert (done.code, done.err) == (0, "")
     assert done.out == (
-        f"store: file://{stored}/shared\ncache: {stored}/cache\n"
+        f"store: file://{stored}/shared\ncache: {stored}/cache, 2 contents of 16 B\n"
         "3 tensors, 2 contents of 16 B: 2 in the store, 2 cached\n"
     )
 
