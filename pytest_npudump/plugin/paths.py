@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.golden.path import golden_path
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import Identity, request_of
-from pytest_npudump.plugin.runtest.repetitions import are_one_case
+from pytest_npudump.plugin.repetitions import are_one_case
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:

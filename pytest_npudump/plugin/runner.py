@@ -14,6 +14,7 @@ from pytest_npudump.plugin.keeper import Keeper
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, shared_goldens
+from pytest_npudump.plugin.repetitions import Repetitions
 from pytest_npudump.plugin.runtest.approval import discarded_if_interrupted, failed_parts, settle
 from pytest_npudump.plugin.runtest.conclusion import body_failed, conclude, finish, is_interruption
 from pytest_npudump.plugin.runtest.item_state import (
@@ -31,7 +32,6 @@ from pytest_npudump.plugin.runtest.item_state import (
 )
 from pytest_npudump.plugin.runtest.phase_report import complete_report, forget_result
 from pytest_npudump.plugin.runtest.phases import run_here, run_in_child
-from pytest_npudump.plugin.runtest.repetitions import Repetitions
 from pytest_npudump.plugin.session_runtime import SessionRuntime
 from pytest_npudump.ranks.agreement import stand_aside
 from pytest_npudump.ranks.rank import current_rank
@@ -156,7 +156,7 @@ class Runner:
     def _reports_from_children(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> list[pytest.TestReport]:
-        from pytest_npudump.plugin.isolation.protocol import Isolated  # noqa: PLC0415 - with an isolated test
+        from pytest_npudump.plugin.runtest.isolated_runs import Isolated  # noqa: PLC0415 - with an isolated test
         from pytest_npudump.plugin.runtest.item_case import Context, session_in_parent  # noqa: PLC0415 - the same
         from pytest_npudump.runtime.remote import RemoteRuntime  # noqa: PLC0415 - the same
 

@@ -7,17 +7,16 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import Identity
-from pytest_npudump.plugin.runtest.item_state import DEVICES
-from pytest_npudump.plugin.runtest.repetitions import COMPARES
+from pytest_npudump.plugin.repetitions import COMPARES
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    import pytest
 
 LINES = 60
 """Last lines of a process's output: enough for Python's own words on a crash, whose first lines say most."""
@@ -25,6 +24,8 @@ GRACE = 15.0
 """Seconds in which a child undoes what it has begun: ends programs, which get 5, and puts files back."""
 CHILD = "npudump-child"
 """Name of the plugin object that passes on what happens in a child process."""
+DEVICES = pytest.StashKey[tuple[int, ...]]()
+"""Ids of the devices that are held for the test, by this process or its parent."""
 
 _ONLY_IN_THE_PARENT: Mapping[str, Any] = {
     "numprocesses": None,

@@ -13,7 +13,7 @@ from pytest_npudump.plugin._compat import may_be_skipped
 from pytest_npudump.plugin.marker.arguments import parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination
 from pytest_npudump.plugin.marker.marks import marks_of
-from pytest_npudump.plugin.runtest.repetitions import parameters_id, repetition_parameters
+from pytest_npudump.plugin.repetitions import parameters_id, repetition_parameters
 from pytest_npudump.ranks.rank import current_rank
 from pytest_npudump.request import DumpRequest
 

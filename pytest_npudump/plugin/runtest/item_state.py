@@ -29,8 +29,6 @@ KEPT: pytest.StashKey[Kept | None] = pytest.StashKey()
 """What is kept of the test beside its golden; None where nothing was judged."""
 BAD = pytest.StashKey[str]()
 """The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
-DEVICES = pytest.StashKey[tuple[int, ...]]()
-"""Ids of the devices that are held for the test, by this process or its parent."""
 
 
 def only_setup(item: pytest.Item) -> bool:
