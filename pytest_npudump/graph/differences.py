@@ -87,7 +87,8 @@ def share_of_allowed(comparison: Comparison, position: int, tolerances: Toleranc
     at = np.zeros_like(columns)
     golden, actual = pairs.golden.values[pairs.here[0], columns], pairs.actual.values[pairs.there[0], columns]
     named = pairs.layer(0), pairs.dtype(0)
-    rules = [tolerances.decide(*named, STATISTICS[c], pairs.key(0)) for c in columns.tolist()]
+    own = pairs.key(0), pairs.op_type(0)
+    rules = [tolerances.decide(*named, STATISTICS[c], *own) for c in columns.tolist()]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         allowed = _column(rules, "atol") + _column(rules, "rtol") * scales(pairs, golden, at, columns)
         for table, rows, values in (
@@ -96,7 +97,7 @@ def share_of_allowed(comparison: Comparison, position: int, tolerances: Toleranc
         ):
             allowed += half_unit(values, np.full(len(columns), table.digits[rows[0]]))
         shares = np.abs(actual - golden) / allowed
-        rule = tolerances.decide(*named, PROJECTIONS, pairs.key(0))
+        rule = tolerances.decide(*named, PROJECTIONS, *own)
         root = np.sqrt(float(pairs.golden.counts[pairs.here[0]] or 0))
         shares = np.append(
             shares, _distances(pairs) / (rule.atol * root + rule.rtol * norms(pairs.golden)[pairs.here])

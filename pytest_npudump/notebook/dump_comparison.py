@@ -11,6 +11,7 @@ from pytest_npudump.cli.common.executors import open_workers
 from pytest_npudump.cli.compare.engine import compare_sides
 from pytest_npudump.cli.compare.report import as_json
 from pytest_npudump.cli.compare.sides import read_dump_side, read_golden_side
+from pytest_npudump.compare.tolerances.producers import undecided
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import DumpError
@@ -20,6 +21,7 @@ from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence
 from pytest_npudump.report.view.tensor_views import STATES, tensor_views
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from os import PathLike
 
     from pytest_npudump.compare.stats.verdict import Comparison
@@ -103,6 +105,7 @@ def compare_dumps(
     preset: str = "",
     numerics: str = "same",
     tolerances: str | PathLike[str] | None = None,
+    producer: Mapping[str, str] | None = None,
 ) -> DumpComparison:
     """Compare two dumps, or a golden file and a dump, as ``npudump compare`` does without options.
 
@@ -112,13 +115,16 @@ def compare_dumps(
         preset: of tolerances; that of ``tolerances`` or the default one where none is named.
         numerics: which bounds the preset ``default`` stands for: ``same``, ``other`` or ``hf32``.
         tolerances: a YAML file of rules; none for the preset alone.
+        producer: what is known of the run, ``{"soc": "Ascend910B3"}``, for rules that name a producer.
 
     Raises:
         DumpError: a side cannot be read, wholly or in part: what is left would not be the comparison.
         NpudumpError: there is no such preset, or the rules cannot be read.
     """
     base = load_tolerances(Path(tolerances)) if tolerances is not None else Tolerances()
-    judged_by = Tolerances(preset or base.preset, base.rules).under(numerics)
+    chosen = Tolerances(preset or base.preset, base.rules).under(numerics)
+    facts = producer or {}
+    judged_by = chosen.for_run(facts)
     one, other = Path(golden), Path(actual)
     with open_workers("threads") as workers:
         sides = read_golden_side(one, workers, latest=False), read_dump_side(other, workers, latest=False)
@@ -128,5 +134,9 @@ def compare_dumps(
     comparison = result.comparison
     first = [comparison.first.key] if comparison.first is not None else []
     views = tensor_views(comparison, judged_by.with_measured(sides[0].measured), first)
-    notes = (*result.notes, *comparison.notes)
+    left_out = (
+        f"rule {rule.describe()} is left out: nothing tells {', '.join(untold)} of this run; producer= does"
+        for rule, untold in undecided(chosen.rules, facts)
+    )
+    notes = (*result.notes, *left_out, *comparison.notes)
     return DumpComparison(one, other, as_json(result), notes, views, comparison)

@@ -98,7 +98,7 @@ def by_rounding(
             failing.append(verdict)
             continue
         judged = [_judged(reason, rounding) for reason in verdict.reasons]
-        rule = partial(_by_rule, verdict.key.layer, dtypes.get(str(verdict.key), ""), tolerances)
+        rule = partial(_by_rule, verdict, dtypes.get(str(verdict.key), ""), tolerances)
         fixed = [rule(reason.statistic) for reason in verdict.reasons]
         reasons = [
             reason if by_rule else after
@@ -113,12 +113,13 @@ def by_rounding(
     return with_failing(comparison, tuple(failing), len(failing) - len(comparison.failing)), tuple(blames)
 
 
-def _by_rule(layer: str, dtype: str, tolerances: Tolerances, name: str) -> bool:
+def _by_rule(verdict: Verdict, dtype: str, tolerances: Tolerances, name: str) -> bool:
     """Whether a rule that somebody gave decides about a statistic, or the elements, and no preset."""
     statistic = "max" if name in (MAX_ABS, RELATIVE_L2) else name
     if statistic not in {"max", "min", "avg", "l2norm"}:
         return False
-    return not tolerances.decide(layer, dtype, statistic).source.startswith("preset")
+    decided = tolerances.decide(verdict.key.layer, dtype, statistic, op_type=verdict.op_type)
+    return not decided.source.startswith("preset")
 
 
 def _judged(reason: Reason, rounding: Rounding) -> tuple[Reason | None, bool]:

@@ -164,7 +164,7 @@ def _expected(
             if array is None:
                 continue
             for record in wanted[tensor]:
-                rtol, atol = tolerances.elements(record.key.layer, record.dtype)
+                rtol, atol = tolerances.elements(record.key.layer, record.dtype, op_type=record.op_type)
                 expected = expect(record, array, rtol=rtol, atol=atol, search=patterns > 0)
                 patterns -= expected.differs
                 yield record.key, expected

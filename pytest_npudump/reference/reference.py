@@ -25,7 +25,7 @@ from pytest_npudump.reference.tolerances import ReferenceTolerances, reference_t
 from pytest_npudump.request import is_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -84,6 +84,10 @@ class Reference:
     def start_run(self) -> None:
         """Forget the inputs of the run before."""
         self.inputs = RunInputs()
+
+    def settle(self, producer: Mapping[str, str]) -> None:
+        """Leave out, from now on, tolerance rules for runs of other producers than that of these facts."""
+        self.tolerances = self.tolerances.for_run(producer)
 
     def judge(self, records: Sequence[TensorRecord], request: DumpRequest) -> ReferenceResult:
         """Compare a dump with the reference; whatever prevents it is a problem that fails the test."""
@@ -198,7 +202,7 @@ class Reference:
         ]
         problems += [
             f"tolerance rule {rule.describe()} of the marker matches nothing that was compared with "
-            f"{self.path.name}; correct its layer, dtype or statistic, or remove it"
+            f"{self.path.name}; correct its layer, op_type, dtype or statistic, or remove it"
             for rule in replace(tolerances, rules=self.tolerances.rules).unmatched(comparison.actual)
             if rule.source == MARKER_RULES and rule.against == REFERENCE
         ]

@@ -10,7 +10,7 @@ vector that is 5 % off is at a cosine of 0.9987.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tolerances.numerics import AUTO, HF32, SAME
@@ -49,6 +49,10 @@ class ReferenceTolerances:
     rules: tuple[Rule, ...] = ()
     three_way: bool = False
     hf32: bool = False
+
+    def for_run(self, facts: Mapping[str, str]) -> ReferenceTolerances:
+        """Return the same with the rules for a run of such a producer only, as those against goldens."""
+        return replace(self, rules=tuple(rule for rule in self.rules if rule.suits(facts)))
 
     def same(self) -> Tolerances:
         """Return what a device may be off where its number format explains nothing."""

@@ -18,7 +18,7 @@ from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION
 from pytest_npudump.results.folder import record_name
 from pytest_npudump.results.pending_tensors import pending_tensors
-from pytest_npudump.results.record_text import record_text
+from pytest_npudump.results.record_text import record_text, types_block, types_by_key
 from pytest_npudump.results.refusals import refusals_of
 from pytest_npudump.settings import default_settings
 from pytest_npudump.storage.regular_file import read_regular
@@ -45,11 +45,13 @@ class Kept:
         line: for ``results.jsonl``, without what is known only once all of the test has ended.
         records: the file of the run's statistics by its name in the folder of results; or none.
         tensors: those that an approval would keep with the golden, by the SHA-256 of their bytes.
+        op_types: types of the operators of what is recorded, where rules ask for them, by sanitised key.
     """
 
     line: Mapping[str, Any]
     records: Mapping[str, bytes] = field(default_factory=dict)
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    op_types: Mapping[str, str] = field(default_factory=dict)
 
 
 def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
@@ -89,7 +91,9 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
     line["golden"] |= _judged_with(first, golden_root) | {"chosen": case.goldens.chosen}
-    return Kept(line, {name: record} if record else {}, tensors)
+    dumped = first.dump.records if first.dump is not None and not record else ()
+    types = types_by_key(dumped) if case.tolerances.names_op_types else {}
+    return Kept(line, {name: record} if record else {}, tensors, types)
 
 
 def _named(pending: PendingTensors, tensors: dict[str, Tensor], record: Golden) -> Golden:
@@ -166,11 +170,13 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
         GoldenError: the same, of a variant.
     """
     content, file = read_regular(golden), kept.line["golden"]["file"]
-    digest = judged = sha256(content).hexdigest()
+    judged = sha256(content).hexdigest()
     if f"\n{VARIANT}:".encode() in content:
         whole = read_golden(golden)
         content, judged = render(whole).encode(), whole.digest
-        digest = sha256(content).hexdigest()
+    if kept.op_types:
+        content += types_block(read_golden(golden), kept.op_types)
+    digest = sha256(content).hexdigest()
     name = record_name(file, content)
     tensors = kept.line["request"].get("dump_data") == "tensor"
     line = {

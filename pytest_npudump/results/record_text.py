@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
+from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.content.text import EMPTY, OP_TYPES, render
 from pytest_npudump.golden.store import content_digest
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
+    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
@@ -52,6 +54,23 @@ def record_text(
         return render(replace(golden, blocks={**golden.blocks, OP_TYPES: lines})).encode(), ()
     except GoldenError as error:
         return None, (str(error),)
+
+
+def types_by_key(records: Iterable[TensorRecord]) -> dict[str, str]:
+    """Return the types of operators by sanitised key, of those that are known."""
+    return {str(record.key.sanitised): record.op_type for record in records if record.op_type}
+
+
+def types_block(golden: Golden, types: Mapping[str, str]) -> bytes:
+    """Return the block of types for the end of a golden's file.
+
+    Args:
+        golden: as it is in the file.
+        types: as :func:`types_by_key` has them.
+    """
+    names = (types.get(str(TensorKey.parse(key).sanitised), "") for key in golden.table.keys)
+    lines = "".join([f"  {name if _is_plain(name) else UNKNOWN}\n" for name in names])
+    return f"{OP_TYPES}: |\n{lines}".encode()
 
 
 def _is_alike(snapshot: Snapshot, golden: Golden) -> bool:

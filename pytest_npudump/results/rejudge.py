@@ -73,6 +73,7 @@ def rejudge(folder: ResultsFolder, entry: Entry, terms: Terms) -> Rejudged:
     try:
         case = terms.case(entry)
         record = read_record(folder, entry)
+        check_types(case, record)
         golden = case.goldens.read_if_any()
         outcome = _judged(case, golden, snapshot_of(record, entry), entry)
     except NpudumpError as error:
@@ -102,6 +103,19 @@ def read_record(folder: ResultsFolder, entry: Entry) -> Golden:
         return golden
     named = tuple("" if name == UNKNOWN else name for name in types)
     return replace(golden, table=replace(golden.table, op_types=named))
+
+
+def check_types(case: Case, *records: Golden) -> None:
+    """Refuse rules that ask for operators' types where kept runs tell none.
+
+    A run that was recorded keeps types only where its own rules ask for them.
+
+    Raises:
+        ResultsError: none of the records tells any.
+    """
+    if case.tolerances.names_op_types and not any(any(record.table.op_types) for record in records):
+        words = "a tolerance rule names op_type, and what was kept of its run tells no types of operators"
+        raise ResultsError(f"{case.nodeid}: {words}: run it again")
 
 
 def snapshot_of(record: Golden, entry: Entry) -> Snapshot:

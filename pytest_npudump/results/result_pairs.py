@@ -10,7 +10,7 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN, Numerics, numerics_of
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.results.entry import SKIPPED
-from pytest_npudump.results.rejudge import read_record
+from pytest_npudump.results.rejudge import check_types, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -119,12 +119,14 @@ def _pair(
     if lacking:
         return ResultPair(name, origins, problems=tuple(lacking))
     try:
-        tolerances = bounds.terms.case(other[1]).tolerances.extended(bounds.rules)
-        golden, actual = read_record(*one).table, read_record(*other).table
+        case, before, now = bounds.terms.case(other[1]), read_record(*one), read_record(*other)
+        check_types(case, before, now)
     except NpudumpError as error:
         return ResultPair(name, origins, problems=(str(error),))
     ours, theirs = one[1].data["producer"], other[1].data["producer"]
     numerics = numerics_of(_differences(ours, theirs), theirs, option=bounds.numerics)
+    tolerances = case.tolerances.extended(bounds.rules)
+    golden, actual = before.table, now.table
     numbered = number_calls(golden, actual)
     comparison = compare_tables(golden, numbered.table, tolerances.under(numerics.bounds), approved=False)
     problems = [*_unread(*one), *_unread(*other)]

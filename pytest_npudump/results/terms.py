@@ -66,8 +66,9 @@ class Terms:
             request = _filled(DumpRequest(), _as_tuples(data["request"]))
             if self.numerics:
                 request, settings = replace(request, numerics=None), replace(settings, numerics=self.numerics)
-            tolerances = self._tolerances(data["tolerances"])
-        except (TypeError, KeyError, ValueError) as error:
+            facts = {name: str(value) for name, value in data["producer"].items()}
+            tolerances = self._tolerances(data["tolerances"]).for_run(facts)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ResultsError(
                 f"{entry.test}: its kept result makes no sense: {error}; run it again"
             ) from error
@@ -90,7 +91,7 @@ class Terms:
         )
 
     def _tolerances(self, given: Mapping[str, Any]) -> Tolerances:
-        rules = [Rule(**rule) for rule in given["rules"]]
+        rules = [_rule(rule) for rule in given["rules"]]
         preset = str(given["preset"])
         if self.tolerances is not None:
             rules = [*self.tolerances.rules, *(rule for rule in rules if rule.source in _MARKER)]
@@ -129,6 +130,11 @@ def _filled(usual: Any, given: Mapping[str, Any]) -> Any:
     """Return a dataclass with the given fields; those of other versions are left out."""
     known = {one.name for one in fields(usual)}
     return replace(usual, **{name: value for name, value in given.items() if name in known})
+
+
+def _rule(given: Mapping[str, Any]) -> Rule:
+    producer = tuple((str(name), str(glob)) for name, glob in given.get("producer", ()))
+    return Rule(**{**given, "producer": producer})
 
 
 def _as_tuples(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,3 +85,62 @@ def test_a_layer_that_is_not_there_is_an_error_with_the_nearest_names(run: Run, 
 def test_integers_have_steps_of_no_float_format(run: Run, golden: Path) -> None:
     rows = run("tolerance", "explain", golden, "net/shape", "--json", "-").json
     assert [(row["allowed"], row["steps"], row["printed"]) for row in rows[:2]] == [(0.0, None, 0.0)] * 2
+
+
+BY_OPERATOR = "rules: [{op_type: 'Conv*', rtol: 0.1, atol: 0, reason: a new kernel}]\n"
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """A file with one rule for convolutions."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(BY_OPERATOR, "utf-8")
+    return path
+
+
+def test_operators_are_those_of_a_kept_run_as_goldens_tell_none(
+    run: Run, golden: Path, rules: Path, kept: Run
+) -> None:
+    explain = ("tolerance", "explain", golden, "--tolerances", rules)
+    done = run(*explain)
+    assert done.code == 2
+    assert "op_type=Conv*" in done.err
+    assert "with --results" in done.err
+    golden.write_text(GOLDEN.replace("test_a.py::test_a", "test_a.py::test_x"), "utf-8")
+    results = kept("results", {"net/conv": 2.0, "net/other": 1.0}, op_types=True)
+    found = run(*explain, "--results", results, "--json", "-").json
+    assert {row["key"] for row in found if "a new kernel" in row["rule"]} == {"net/conv:output.0"}
+
+
+def test_results_without_the_test_or_an_operator_of_the_rule_s_type_are_errors(
+    run: Run, golden: Path, rules: Path, kept: Run
+) -> None:
+    explain = ("tolerance", "explain", golden, "--tolerances", rules)
+    done = run(*explain, "--results", kept("results", {"net/conv": 2.0}))
+    assert done.code == 2
+    assert "holds no statistics of test_a.py::test_a" in done.err
+    golden.write_text(GOLDEN.replace("test_a.py::test_a", "test_a.py::test_x"), "utf-8")
+    done = run(*explain, "--results", kept("others", {"net/other": 2.0}, op_types=True))
+    assert done.code == 2
+    assert "matches nothing" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "holds"),
+    [([], False), (["--producer", "runtime=emulator"], True), (["--producer", "soc=A"], False)],
+)
+def test_the_producer_is_the_golden_s_unless_it_is_told(
+    run: Run, golden: Path, tmp_path: Path, words: list[str], *, holds: bool
+) -> None:
+    path = tmp_path / "rules.yaml"
+    item = "{layer: net/conv, rtol: 0.1, atol: 0, reason: wide, producer: {runtime: emulator}}"
+    path.write_text(f"rules: [{item}]\n", "utf-8")
+    done = run("tolerance", "explain", golden, "--tolerances", path, *words, "--json", "-")
+    assert done.code == 0
+    assert any("wide" in row["rule"] for row in done.json) is holds
+
+
+def test_a_producer_that_is_none_is_refused(run: Run, golden: Path) -> None:
+    done = run("tolerance", "explain", golden, "--producer", "chip=a")
+    assert done.code == 2
+    assert "--producer chip=a: expected FACT=VALUE with one of runtime, soc" in done.err

@@ -65,3 +65,16 @@ def test_wider_tolerances_are_taken(sides: tuple[Path, Path], tmp_path: Path) ->
     rules = tmp_path / "rules.yaml"
     rules.write_text("rules:\n  - {layer: '*', rtol: 10, atol: 0, reason: test}\n", "utf-8")
     assert compare_dumps(*sides, tolerances=rules).ok
+
+
+def test_a_rule_for_some_producers_needs_to_be_told_of_the_run_s(
+    sides: tuple[Path, Path], tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    item = "{op_type: Conv, rtol: 1, atol: 1, reason: wide, producer: {soc: Ascend910B*}}"
+    rules.write_text(f"rules: [{item}]\n", "utf-8")
+    found = compare_dumps(*sides, tolerances=rules)
+    assert not found.ok
+    assert any("nothing tells soc of this run" in note for note in found.notes)
+    assert compare_dumps(*sides, tolerances=rules, producer={"soc": "Ascend910B3"}).ok
+    assert not compare_dumps(*sides, tolerances=rules, producer={"soc": "Ascend310P3"}).ok

@@ -491,3 +491,36 @@ def test_a_reference_that_did_not_agree_stands(project: Project, capsys: pytest.
     assert (code, told["tests"][0]["verdict"]) == (1, "bad")
     assert "that stands" in told["tests"][0]["problems"][0]
     assert "not shown to agree with the reference" in line["refusals"][0]
+
+
+def test_rules_by_operator_and_producer_are_judged_again_as_in_the_run(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = "{'runtime': 'emulator'}"
+    wide = "'rtol': 1, 'atol': 1, 'reason': 'wide'"
+    project.marked(
+        f"tolerances=[{{'op_type': 'Conv', 'producer': {here}, {wide}}}, {{'op_type': 'Softmax', {wide}}}, "
+        "{'layer': 'gone', 'rtol': 0, 'atol': 0, 'producer': {'soc': 'Ascend910*'}}]"
+    )
+    project.record(KEEP)
+    assert check(capsys)[0] == 0
+    project.model(change=0.01)
+    project.run(KEEP).assert_outcomes(passed=1)
+    assert check(capsys)[0] == 0
+    project.marked(f"tolerances=[{{'op_type': 'Conv', {wide}}}]")
+    project.run(KEEP).assert_outcomes(failed=1)
+    assert check(capsys)[1]["tests"][0]["comparison"]["summary"]["failed"] == 1
+
+
+def test_recorded_runs_tell_operators_only_to_rules_of_their_own(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked()
+    project.record(KEEP)
+    rules = project.path / "rules.yaml"
+    rules.write_text("rules: [{op_type: Conv, rtol: 0, atol: 0}]\n")
+    code, told = check(capsys, "--tolerances", str(rules))
+    assert code == 2
+    assert "tells no types of operators" in told["tests"][0]["why"]
+    project.run(KEEP)
+    assert check(capsys, "--tolerances", str(rules))[0] == 0

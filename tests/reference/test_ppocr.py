@@ -113,3 +113,16 @@ def test_layers_before_the_change_agree(classifier: Path) -> None:
 
 def test_types_of_the_samples_are_those_of_the_device() -> None:
     assert {record.dtype for record in tensors("golden")} == {"float16"}
+
+
+def test_a_rule_by_operator_decides_against_the_reference(classifier: Path, ppocr_cls: object) -> None:
+    records = records_of(ppocr_cls("regressed"))  # type: ignore[operator]
+    comparison = judged(classifier, records).comparison
+    assert comparison is not None
+    types = {verdict.op_type for verdict in comparison.failing}
+    rule = {"rtol": 1e3, "atol": 1e3, "reason": "other weights", "against": "reference"}
+    rules = [{**rule, "op_type": name} for name in types]
+    assert types
+    assert judged(classifier, records, tolerances=tuple(rules)).good
+    result = judged(classifier, records, tolerances=(*rules, {**rules[0], "op_type": "Cnov"}))
+    assert "op_type=Cnov" in result.problems[0]

@@ -111,3 +111,16 @@ def test_norm_and_mean_of_a_vector_five_percent_off_are_within_the_preset() -> N
         assert abs(other.mean() - vector.mean()) <= 0.05 * np.abs(vector).max() * slack
         cosine = other @ vector / np.linalg.norm(other) / np.linalg.norm(vector)
         assert cosine > 0.99
+
+
+def test_rules_by_operator_and_producer_are_about_references_too() -> None:
+    rule = {**RULE, "op_type": "Conv*", "producer": {"soc": "Ascend310P*"}}
+    given = reference_tolerances(request(tolerances=(rule,)), None)
+
+    def decided(soc: str, op_type: str) -> float:
+        tolerances = given.for_run({"soc": soc}).among(["float32"])
+        return tolerances.decide("conv", "float32", "max", op_type=op_type).rtol
+
+    assert decided("Ascend310P3", "Conv2D") == 0.2
+    assert decided("Ascend310P3", "Relu") == decided("Ascend910B3", "Conv2D") == 1e-3
+    assert given.for_run({}).rules == ()

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.cli.common.output_file import output_name
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
@@ -86,10 +89,35 @@ def add_tolerance_options(parser: argparse.ArgumentParser) -> None:
         "one may compute in HF32",
     )
     parser.add_argument("--tolerances", type=Path, metavar="FILE", help="YAML file of tolerance rules")
+    parser.add_argument(
+        "--producer",
+        action="append",
+        default=[],
+        metavar="FACT=VALUE",
+        help="what is known of the run, such as soc=Ascend910B3, for rules that name a producer; repeatable",
+    )
 
 
-def chosen_tolerances(arguments: argparse.Namespace) -> Tolerances:
+def told_facts(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the facts of the run's producer that the command line tells.
+
+    Raises:
+        RequestError: one of them is no fact.
+    """
+    from pytest_npudump.compare.tolerances.producers import parse_fact  # noqa: PLC0415 - the parser needs none
+
+    return dict(map(parse_fact, arguments.producer))
+
+
+def chosen_tolerances(arguments: argparse.Namespace, facts: Mapping[str, str] | None = None) -> Tolerances:
     """Return what the options say; the preset of the command line goes before the file's.
+
+    Rules for other producers are left out. So is a rule of which nothing tells whether it is for this run,
+    and stderr says so.
+
+    Args:
+        arguments: with what :func:`add_tolerance_options` added.
+        facts: what is known of the run's producer, where the command line tells nothing else.
 
     Raises:
         RequestError: an unknown preset, or a file that cannot be read or holds a rule that is refused.
@@ -101,4 +129,17 @@ def chosen_tolerances(arguments: argparse.Namespace) -> Tolerances:
         from pytest_npudump.compare.tolerances.rules import load_tolerances  # noqa: PLC0415 - yaml only where asked for
 
         base = load_tolerances(arguments.tolerances)
-    return Tolerances(arguments.preset or base.preset, base.rules).under(arguments.numerics or NUMERICS[0])
+    chosen = Tolerances(arguments.preset or base.preset, base.rules).under(arguments.numerics or NUMERICS[0])
+    return for_told_run(chosen, {**(facts or {}), **told_facts(arguments)})
+
+
+def for_told_run(tolerances: Tolerances, facts: Mapping[str, str]) -> Tolerances:
+    """Return the tolerances for a run of these facts; stderr names rules that they do not decide."""
+    from pytest_npudump.compare.tolerances.producers import undecided  # noqa: PLC0415 - the same
+
+    words = _(
+        "npudump: the rule {rule} is left out: nothing tells {facts} of this run; --producer FACT=VALUE does"
+    )
+    for rule, untold in undecided(tolerances.rules, facts):
+        to_stderr(words.format(rule=rule.describe(), facts=", ".join(untold)))
+    return tolerances.for_run(facts)

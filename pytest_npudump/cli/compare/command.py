@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.executors import open_workers
-from pytest_npudump.cli.common.options import chosen_tolerances
+from pytest_npudump.cli.common.options import chosen_tolerances, for_told_run, told_facts
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.cli.compare import what_if
@@ -37,7 +37,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.inputs or arguments.map:
         raise RequestError(_("--inputs and --map: only with an ONNX model in place of GOLDEN"))
     tolerances = chosen_tolerances(arguments).extended(_rules(arguments))
-    others = {name: other_tolerances(name).under(arguments.numerics or SAME) for name in arguments.what_if}
+    facts = told_facts(arguments)
+    others = {
+        name: for_told_run(other_tolerances(name), facts).under(arguments.numerics or SAME)
+        for name in arguments.what_if
+    }
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)

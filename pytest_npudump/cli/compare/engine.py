@@ -258,10 +258,10 @@ def _with_tolerance(pair: Pair, tolerances: Tolerances) -> Pair:
     """Return ``pair`` with the tolerance of its layer, under the raw name where one is known."""
     if pair.golden is None or pair.actual is None:
         return pair
-    layer, dtype = pair.actual.key.layer, pair.actual.dtype
+    layer, dtype, op_type = pair.actual.key.layer, pair.actual.dtype, pair.actual.op_type
     if isinstance(pair.golden, TensorRecord):
-        dtype = pair.golden.dtype
+        dtype, op_type = pair.golden.dtype, op_type or pair.golden.op_type
         if sanitise(pair.golden.key.layer) != pair.golden.key.layer:
             layer = pair.golden.key.layer
-    rtol, atol = tolerances.elements(layer, dtype)
+    rtol, atol = tolerances.elements(layer, dtype, op_type=op_type)
     return changed(pair, rtol=rtol, atol=atol)

@@ -120,6 +120,7 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
         "--inputs": arguments.inputs,
         "--map": arguments.map,
         "--latest": arguments.latest,
+        "--producer": arguments.producer,
         "--layout": arguments.layout != "ND",
     }
     for flag, value in given.items():

@@ -8,6 +8,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from pytest_npudump.cli.common.executors import open_workers
+from pytest_npudump.cli.common.options import for_told_run, told_facts
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.compare.tolerances.numerics import HF32
@@ -64,7 +65,8 @@ def _tolerances(arguments: argparse.Namespace) -> ReferenceTolerances:
         rules.append(Rule(rtol or 0.0, atol or 0.0, source="command line", against=REFERENCE))
     preset = Tolerances(arguments.preset or REFERENCE_PRESET).preset
     hf32 = arguments.numerics == HF32
-    return ReferenceTolerances(preset, tuple(rules), three_way=not arguments.preset, hf32=hf32)
+    suiting = for_told_run(Tolerances(preset, tuple(rules)), told_facts(arguments)).rules
+    return ReferenceTolerances(preset, suiting, three_way=not arguments.preset, hf32=hf32)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

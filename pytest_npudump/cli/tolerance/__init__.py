@@ -1,4 +1,7 @@
-"""``npudump tolerance``: which bound each statistic of a golden has, and how wide it is."""
+"""``npudump tolerance``: which bound each statistic of a golden has, and how wide it is.
+
+``command`` prints them; ``kept_run`` knows what a golden does not tell.
+"""
 
 from __future__ import annotations
 
@@ -25,4 +28,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explain.add_argument("golden", type=Path, metavar="GOLDEN", help="a golden file")
     explain.add_argument("layer", nargs="?", default="", metavar="LAYER", help="a layer's name or glob")
     add_tolerance_options(explain)
+    explain.add_argument(
+        "--results",
+        type=Path,
+        metavar="RESULTS",
+        help="the folder of a session's results: the last run of the golden's test says which operators it "
+        "has, for rules that name op_type, and what produced it; without it that is what produced the golden",
+    )
     add_json_option(explain)

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.options import chosen_tolerances
 from pytest_npudump.cli.common.output import columns, emit, write_json
+from pytest_npudump.cli.tolerance.kept_run import as_it_ran
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.compare.tolerances.tolerance import ANY
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import suggest
 from pytest_npudump.dump.table import layer_of
@@ -35,6 +37,8 @@ _RULES = (mark("tensors"), "dtype", mark("statistic"), mark("widest for"), *_WID
 def run(arguments: argparse.Namespace) -> int:
     """Print the bounds, or write JSON; 0."""
     golden = read_golden(arguments.golden)
+    if arguments.results:
+        golden = as_it_ran(golden, arguments.results)
     tolerances = _tolerances(arguments, golden).with_measured(calibrated_of(golden))
     found = list(allowances(golden.table, tolerances, lambda layer: _is_wanted(arguments.layer, layer)))
     if arguments.layer and not found:
@@ -56,11 +60,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tolerances(arguments: argparse.Namespace, golden: Golden) -> Tolerances:
-    tolerances = chosen_tolerances(arguments)
+    facts = {name: str(value) for name, value in golden.producer.items()}
+    tolerances = chosen_tolerances(arguments, facts)
+    typed = next((rule for rule in tolerances.rules if rule.op_type != ANY), None)
+    if typed is not None and not arguments.results:
+        raise RequestError(
+            _(
+                "tolerance rule {rule} names operators, whose types a golden does not tell: name a session's "
+                "results, which do, with --results"
+            ).format(rule=typed.describe())
+        )
     for rule in tolerances.unmatched(golden.table):
         raise RequestError(
             _(
-                "tolerance rule {rule} matches nothing in {golden}: correct its layer, dtype or "
+                "tolerance rule {rule} matches nothing in {golden}: correct its layer, op_type, dtype or "
                 "statistic, or remove it"
             ).format(rule=rule.describe(), golden=arguments.golden)
         )

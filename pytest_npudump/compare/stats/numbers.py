@@ -208,16 +208,17 @@ def _rules(
     dtypes: list[str],
     tolerances: Tolerances,
 ) -> list[Rule]:
-    decided: dict[tuple[str, str, str, int], Rule] = {}
+    decided: dict[tuple[str, str, str, str, int], Rule] = {}
     noisy = tolerances.measured.noise if tolerances.measured is not None else {}
-    by_layer = tolerances.names_layers
+    by_layer, by_type = tolerances.names_layers, tolerances.names_op_types
     rules = []
     for row, column, dtype in zip(rows.tolist(), columns.tolist(), dtypes, strict=True):
         layer = pairs.layer(row) if by_layer else ""
+        op_type = pairs.op_type(row) if by_type else ""
         own = pairs.key(row) if noisy else ""
-        cell = (layer, own if own in noisy else "", dtype, column)
+        cell = (layer, op_type, own if own in noisy else "", dtype, column)
         if cell not in decided:
-            decided[cell] = tolerances.decide(layer, dtype, STATISTICS[column], own)
+            decided[cell] = tolerances.decide(layer, dtype, STATISTICS[column], own, op_type)
         rules.append(decided[cell])
     return rules
 
@@ -251,7 +252,8 @@ def _judge_integers(
     actual = pairs.actual.value(int(pairs.there[row]), column)
     if golden is None or actual is None or golden == actual:
         return
-    rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), STATISTICS[column], pairs.key(row))
+    own = pairs.key(row), pairs.op_type(row)
+    rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), STATISTICS[column], *own)
     at = np.array([row]), np.array([column])
     scale = float(scales(pairs, pairs.golden.values[pairs.here[at[0]], column], *at)[0])
     allowed = min(rule.atol + rule.rtol * scale, LARGEST)

@@ -58,6 +58,10 @@ class Pairs:
         actual = layer_of(self.actual.keys[int(self.there[row])])
         return golden if golden == actual or sanitise(golden) != golden else actual
 
+    def op_type(self, row: int) -> str:
+        """The type of a pair's operator, "" where neither side knows it: goldens do not."""
+        return self.actual.op_types[int(self.there[row])] or self.golden.op_types[int(self.here[row])]
+
     def values(self, row: int, column: int) -> tuple[float | int | None, float | int | None]:
         """One statistic of the pair at position ``row``, on either side."""
         golden = self.golden.value(int(self.here[row]), column)

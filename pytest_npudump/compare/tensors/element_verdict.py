@@ -74,7 +74,7 @@ def with_elements(
         if found is not None and (found.difference is not None or found.unequal_bytes is not None):
             row = int(comparison.alignment.golden[position])
             before = comparison.golden
-            rule = tolerances.element_rule(key.layer, before.dtypes[row], before.keys[row])
+            rule = tolerances.element_rule(key.layer, before.dtypes[row], before.keys[row], op_type)
             reasons = element_reasons(found, rule)
             told.add(position)
             rest = _without_projections(verdict)

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.presets import bound
+from pytest_npudump.compare.tolerances.producers import excerpt, parse_producer
 from pytest_npudump.compare.tolerances.tolerance import AGAINST, ANY, GOLDEN, SIDES, Rule, Tolerances
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count
 from pytest_npudump.dump.values.dtypes import ALL, UNKNOWN
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.settings import Settings
 
-_KEYS = ("layer", "dtype", "statistic", "rtol", "atol", "one_sided", "reason", "against")
+_KEYS = (
+    *("layer", "dtype", "statistic", "rtol", "atol", "one_sided", "reason", "against"),
+    *("op_type", "producer"),
+)
 _FILE_KEYS = ("preset", "rules")
 
 REFERENCE_PRESET = "om-net"
@@ -36,7 +40,7 @@ MARKER_RULES = "marker tolerances"
 def parse_rules(
     items: Iterable[Mapping[str, Any]], *, preset: str, source: str, against: str = GOLDEN
 ) -> tuple[Rule, ...]:
-    """Rules from mappings with the keys layer, dtype, statistic, rtol, atol, one_sided, reason and against.
+    """Rules from mappings with the keys that the documentation of tolerances lists, such as layer and rtol.
 
     Args:
         items: one mapping a rule; ``rtol`` and ``atol`` are required, the others have defaults.
@@ -122,6 +126,8 @@ def _rule(item: Mapping[str, Any], preset: str, source: str, number: int) -> Rul
         reason=_text(item, "reason", where, ""),
         source=source,
         against=_choice(item, "against", where, AGAINST),
+        op_type=_text(item, "op_type", where, ANY),
+        producer=parse_producer(item["producer"], where) if "producer" in item else (),
     )
     if rule.statistic == PROJECTIONS and rule.one_sided != "both":
         raise RequestError(
@@ -141,28 +147,21 @@ def _bound(item: Mapping[str, Any], key: str, where: str) -> float:
     value = item[key]
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not good or not 0 <= value <= sys.float_info.max:
-        raise RequestError(f"{where}: {key} is {_shown(value)}, expected a finite number, 0 or greater")
+        raise RequestError(f"{where}: {key} is {excerpt(value)}, expected a finite number, 0 or greater")
     return float(value)
-
-
-def _shown(value: object) -> str:
-    try:
-        return repr(value)[:80]
-    except ValueError:  # Python prints no integer of so many digits
-        return "an integer of thousands of digits"
 
 
 def _text(item: Mapping[str, Any], key: str, where: str, default: str) -> str:
     value = item.get(key, default)
     if not isinstance(value, str) or (not value.strip() and default):
-        raise RequestError(f"{where}: {key} is {_shown(value)}, expected text")
+        raise RequestError(f"{where}: {key} is {excerpt(value)}, expected text")
     return value.strip() if key == "reason" else value
 
 
 def _choice(item: Mapping[str, Any], key: str, where: str, allowed: tuple[str, ...]) -> str:
     value = item.get(key, allowed[0])
     if value not in allowed:
-        raise RequestError(f"{where}: {key} is {_shown(value)}, expected one of {', '.join(allowed)}")
+        raise RequestError(f"{where}: {key} is {excerpt(value)}, expected one of {', '.join(allowed)}")
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""What statistics may differ by: a preset by data type, and rules by layer, data type and statistic.
+"""What statistics may differ by: a preset by data type, and rules by layer, operator, type and statistic.
 
 The last rule that matches decides, alone: rules of the run's file come before those of the marker, so the
 marker has the last word. Integers, bools and counts are exact unless a rule names their type or statistic:
@@ -20,7 +20,7 @@ from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.dump.table import StatsTable
@@ -35,6 +35,7 @@ REFERENCE = "reference"
 AGAINST = (GOLDEN, REFERENCE)
 """What a rule may be about: comparisons with the golden, or with an ONNX reference."""
 _OF_ELEMENTS = ("max", "min", PROJECTIONS)
+_PLACES = ("layer", "op_type", "dtype", "statistic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Rule:
         rtol: allowed difference relative to the golden tensor's magnitude.
         atol: allowed difference on top of it, in the tensor's own unit.
         layer: layer name or glob, raw or as file names carry it.
+        op_type: operator type or glob, as CANN writes it; a type that is not known is reached by ``*`` alone.
         dtype: data type name or glob.
         statistic: one of :data:`~pytest_npudump.dump.table.JUDGED`, or ``*`` for max, min, avg, l2norm and
             projections.
@@ -52,6 +54,7 @@ class Rule:
         reason: why the difference is allowed.
         source: where the rule was given: ``marker``, ``tolerances.yaml, rule 2``, ``preset default``.
         against: one of :data:`AGAINST`.
+        producer: facts of the run and their globs, as :mod:`.producers` has them; none for any run.
     """
 
     rtol: float
@@ -63,14 +66,17 @@ class Rule:
     reason: str = ""
     source: str = ""
     against: str = GOLDEN
+    op_type: str = ANY
+    producer: tuple[tuple[str, str], ...] = ()
 
     def describe(self) -> str:
         """The rule in one line, as a verdict quotes it."""
-        where = [f"{n}={v}" for n in ("layer", "dtype", "statistic") if (v := getattr(self, n)) != ANY]
+        where = [f"{n}={v}" for n in _PLACES if (v := getattr(self, n)) != ANY]
         if self.one_sided != "both":
             where.append(f"one_sided={self.one_sided}")
         if self.against != GOLDEN:
             where.append(f"against={self.against}")
+        where += [f"producer.{name}={glob}" for name, glob in self.producer]
         reason = f": {self.reason}" if self.reason else ""
         text = " ".join([f"rtol={self.rtol:g} atol={self.atol:g}", *where])
         return f"{text} ({self.source}{reason})" if self.source or reason else text
@@ -89,8 +95,19 @@ class Rule:
         named = self.names_dtype or not is_exact(dtype)
         return named and (self.dtype == ANY or bool(_pattern(self.dtype).match(dtype)))
 
-    def reaches(self, layer: str) -> bool:
-        """Whether the rule is about the layer; a raw and a sanitised spelling of one name are the same."""
+    def suits(self, facts: Mapping[str, str]) -> bool:
+        """Whether the rule is for a run of such a producer, which tells all the facts that the rule names."""
+        return all(name in facts and _pattern(glob).match(facts[name]) for name, glob in self.producer)
+
+    def reaches(self, layer: str, op_type: str = "") -> bool:
+        """Whether the rule is about the layer; a raw and a sanitised spelling of one name are the same.
+
+        Args:
+            layer: its name.
+            op_type: the type of its operator; "" where unknown.
+        """
+        if self.op_type != ANY and not (op_type and _pattern(self.op_type).match(op_type)):
+            return False
         if self.layer in (ANY, layer):
             return True
         plain = sanitise(layer)
@@ -133,12 +150,27 @@ class Tolerances:
         """The same with what was measured with a golden; None for nothing."""
         return replace(self, measured=measured)
 
+    def for_run(self, facts: Mapping[str, str]) -> Tolerances:
+        """The same with the rules for a run of such a producer only; before, those of all producers decide.
+
+        Args:
+            facts: of the run's origin, as a golden records them.
+        """
+        if not any(rule.producer for rule in self.rules):
+            return self
+        return self.having(lambda rule: rule.suits(facts))
+
     @property
     def names_layers(self) -> bool:
         """Whether any rule is about some layers only, so that two layers of one type may differ in rules."""
         return any(rule.layer != ANY for rule in self.rules)
 
-    def decide(self, layer: str, dtype: str, statistic: str, key: str = "") -> Rule:
+    @property
+    def names_op_types(self) -> bool:
+        """Whether any rule is about the layers of some operators only."""
+        return any(rule.op_type != ANY for rule in self.rules)
+
+    def decide(self, layer: str, dtype: str, statistic: str, key: str = "", op_type: str = "") -> Rule:
         """The rule for one statistic of a layer's tensors; the preset's where no other matches.
 
         Args:
@@ -146,12 +178,16 @@ class Tolerances:
             dtype: name of the tensor's type.
             statistic: one of :data:`STATISTICS`.
             key: the golden's key of the tensor, by which measured bounds are found; "" leaves these out.
+            op_type: the type of the layer's operator; "" where unknown.
         """
-        return self._given(layer, dtype, statistic) or self._measured(dtype, statistic, key, (statistic,))
+        given = self._given(layer, dtype, statistic, op_type)
+        return given or self._measured(dtype, statistic, key, (statistic,))
 
-    def _given(self, layer: str, dtype: str, statistic: str) -> Rule | None:
+    def _given(self, layer: str, dtype: str, statistic: str, op_type: str) -> Rule | None:
         rules = reversed(self.rules)
-        return next((rule for rule in rules if rule.covers(dtype, statistic) and rule.reaches(layer)), None)
+        return next(
+            (rule for rule in rules if rule.covers(dtype, statistic) and rule.reaches(layer, op_type)), None
+        )
 
     def _measured(self, dtype: str, statistic: str, key: str, by: tuple[str, ...]) -> Rule:
         """The preset's rule for a statistic, or what was measured of those of ``by`` where that is wider."""
@@ -170,7 +206,7 @@ class Tolerances:
         """An absolute tolerance that none of the rules, nor any of the preset, exceeds."""
         return max([rule.atol for rule in self.rules] + [atol for _, atol in PRESETS[self.preset].values()])
 
-    def element_rule(self, layer: str, dtype: str, key: str = "") -> Rule:
+    def element_rule(self, layer: str, dtype: str, key: str = "", op_type: str = "") -> Rule:
         """The rule for the single elements of a layer's tensors: that of their extremes.
 
         Of elements nothing is measured. What extremes and projections have strayed by stands for it.
@@ -179,12 +215,14 @@ class Tolerances:
             layer: the layer's name.
             dtype: name of the tensor's type.
             key: the golden's key of the tensor; "" leaves measured bounds out.
+            op_type: the type of the layer's operator; "" where unknown.
         """
-        return self._given(layer, dtype, "max") or self._measured(dtype, "max", key, _OF_ELEMENTS)
+        given = self._given(layer, dtype, "max", op_type)
+        return given or self._measured(dtype, "max", key, _OF_ELEMENTS)
 
-    def elements(self, layer: str, dtype: str, key: str = "") -> tuple[float, float]:
+    def elements(self, layer: str, dtype: str, key: str = "", op_type: str = "") -> tuple[float, float]:
         """``(rtol, atol)`` of :meth:`element_rule`."""
-        rule = self.element_rule(layer, dtype, key)
+        rule = self.element_rule(layer, dtype, key, op_type)
         return rule.rtol, rule.atol
 
     def having(self, rules: Callable[[Rule], bool]) -> Tolerances:
@@ -196,20 +234,20 @@ class Tolerances:
         if not self.rules:
             return ()
         tensors = {
-            (layer_of(key), dtype)
+            (layer_of(key), op_type, dtype)
             for table in tables
-            for key, dtype in zip(table.keys, table.dtypes, strict=True)
+            for key, op_type, dtype in zip(table.keys, table.op_types, table.dtypes, strict=True)
         }
         return tuple(rule for rule in self.rules if not _matches_any(rule, tensors))
 
 
-def _matches_any(rule: Rule, tensors: Iterable[tuple[str, str]]) -> bool:
+def _matches_any(rule: Rule, tensors: Iterable[tuple[str, str, str]]) -> bool:
     statistics = JUDGED if rule.statistic == ANY else (rule.statistic,)
     covered: dict[str, bool] = {}
-    for layer, dtype in tensors:
+    for layer, op_type, dtype in tensors:
         if dtype not in covered:
             covered[dtype] = any(rule.covers(dtype, statistic) for statistic in statistics)
-        if covered[dtype] and rule.reaches(layer):
+        if covered[dtype] and rule.reaches(layer, op_type):
             return True
     return False
 

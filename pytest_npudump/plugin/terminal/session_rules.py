@@ -37,5 +37,5 @@ def idle_line(rules: tuple[str, ...], config: pytest.Config) -> tuple[str, bool]
     ).format(count=len(rules), rules=first_of(rules, _SHOWN))
     if was_narrowed(config):
         return words, False
-    advice = _("correct the layer, dtype or statistic, or remove it; the run does not pass")
+    advice = _("correct the layer, op_type, dtype or statistic, or remove it; the run does not pass")
     return f"{words}; {advice}", True

@@ -53,8 +53,9 @@ def judge_elements(
         key = TensorKey.parse(comparison.golden.keys[here])
         tensor = stored.get(str(key.sanitised))
         if tensor is not None and matches_any(wanted, key.layer):
-            rtol, atol = tolerances.elements(key.layer, records[there].dtype, str(key))
-            found = compare_pair(Pair(tensor, records[there], "ND", rtol, atol))
+            record = records[there]
+            rtol, atol = tolerances.elements(key.layer, record.dtype, str(key), record.op_type)
+            found = compare_pair(Pair(tensor, record, "ND", rtol, atol))
             if found.problems:
                 raise GoldenError(f"the elements of {key} cannot be compared: {found.problems[0].reason}")
             elements[position] = found

@@ -16,6 +16,7 @@ from pytest_npudump.regression.first_run.judge import judge
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 
 if TYPE_CHECKING:
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
@@ -28,15 +29,17 @@ class Settled:
     Attributes:
         goldens: its golden files, with the variant that applies.
         update_golden: "all" where the run is recorded, "" where it is compared.
+        tolerances: with the rules for a run of this producer.
     """
 
     goldens: Goldens
     update_golden: str
+    tolerances: Tolerances
 
     def applied(self, case: Case) -> Case:
         """Return the case with what was settled."""
         settings = replace(case.settings, update_golden=self.update_golden)
-        return replace(case, goldens=self.goldens, settings=settings)
+        return replace(case, goldens=self.goldens, settings=settings, tolerances=self.tolerances)
 
 
 def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
@@ -46,9 +49,12 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
         case: the test.
         attempt: its run, which has ended.
     """
-    mode = case.settings.update_golden
+    mode, facts = case.settings.update_golden, case.goldens.facts(case.runtime.producer())
+    case = replace(case, tolerances=case.tolerances.for_run(facts))
+    if case.reference is not None:
+        case.reference.settle(facts)
     try:
-        case = replace(case, goldens=case.goldens.for_run(case.goldens.facts(case.runtime.producer())))
+        case = replace(case, goldens=case.goldens.for_run(facts))
     except GoldenError as error:
         if mode != ALL or names_variants(case.goldens.common):
             return _error(case, str(error))
@@ -59,13 +65,13 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
     if (mode == ALL or case.settings.calibrate) and case.goldens.unrecordable:
         return _error(case, case.goldens.unrecordable)
     if mode != FAILED:
-        settled = Settled(case.goldens, mode)
+        settled = Settled(case.goldens, mode, case.tolerances)
         return judge(settled.applied(case), attempt), settled
-    compares = Settled(case.goldens, "")
+    compares = Settled(case.goldens, "", case.tolerances)
     compared = judge(compares.applied(case), attempt)
     if compared.outcome.status != status.FAILED or case.goldens.unrecordable:
         return compared, compares
-    settled = Settled(case.goldens, ALL)
+    settled = Settled(case.goldens, ALL, case.tolerances)
     first = judge(settled.applied(case), attempt)
     outcome = replace(first.outcome, notes=(_why(compared.outcome), *first.outcome.notes))
     return replace(first, outcome=outcome), settled
@@ -93,4 +99,4 @@ def _refused(case: Case, problem: str) -> tuple[FirstRun, Settled]:
 
 def _error(case: Case, problem: str) -> tuple[FirstRun, Settled]:
     outcome = Outcome(status.ERROR, case.goldens.path, problems=(problem,))
-    return FirstRun(outcome), Settled(case.goldens, "")
+    return FirstRun(outcome), Settled(case.goldens, "", case.tolerances)

@@ -118,7 +118,7 @@ def problems_of(
     )
     unmatched = tuple(
         f"tolerance rule {rule.describe()} of the marker matches nothing this test dumped; "
-        f"correct its layer, dtype or statistic, or remove it"
+        f"correct its layer, op_type, dtype or statistic, or remove it"
         for rule in case.tolerances.having(lambda rule: rule.source == MARKER_RULES).unmatched(table)
     )
     kept = tuple(

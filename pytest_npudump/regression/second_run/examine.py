@@ -253,5 +253,5 @@ def _finding(
     if golden.shape != actual.shape or golden.dtype != actual.dtype:
         shapes = f"{golden.dtype} {list(golden.shape)}, this one {actual.dtype} {list(actual.shape)}"
         return replace(finding, description=describe_tensor(actual), note=f"the golden tensor is {shapes}")
-    rtol, atol = tolerances.elements(record.key.layer, record.dtype)
+    rtol, atol = tolerances.elements(record.key.layer, record.dtype, op_type=record.op_type)
     return replace(finding, difference=compare_tensors(golden, actual, rtol=rtol, atol=atol))

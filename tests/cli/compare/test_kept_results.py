@@ -108,3 +108,22 @@ def test_damaged_record_is_named(kept: Any, run: Callable[..., Any]) -> None:
     done = run("compare", one, other)
     assert done.code == 2
     assert "not the record that was kept" in done.out
+
+
+def test_rules_by_operator_and_producer_go_by_the_second_run(
+    kept: Any, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    one = kept("one", {"conv": 1.0}, {"soc": "A"})
+    other = kept("other", {"conv": 2.0}, {"soc": "B"})
+    rules = tmp_path / "rules.yaml"
+    item = "rtol: 1, atol: 1, reason: wide"
+    rules.write_text(f"rules: [{{layer: conv, {item}, producer: {{soc: B}}}}]\n", "utf-8")
+    assert run("compare", one, other, "--tolerances", rules).code == 0
+    assert run("compare", other, one, "--tolerances", rules).code == 1
+    assert run("compare", one, other, "--producer", "soc=B").code == 2
+    rules.write_text(f"rules: [{{op_type: Conv, {item}}}]\n", "utf-8")
+    done = run("compare", one, other, "--tolerances", rules)
+    assert done.code == 2
+    assert "a tolerance rule names op_type, and what was kept of its run tells no types" in done.out
+    typed = kept("typed", {"conv": 2.0}, op_types=True)
+    assert run("compare", one, typed, "--tolerances", rules).code == 0

@@ -59,3 +59,23 @@ def test_what_is_neither_preset_nor_file_is_refused(run: Run, sides: tuple[Path,
     done = run("compare", *sides, "--what-if", "loose")
     assert done.code == 2
     assert "--what-if loose: neither a file nor a preset" in done.err
+
+
+def test_rules_by_operator_and_producer_decide_of_elements_too(
+    run: Run, sides: tuple[Path, Path], tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    item = "rtol: 0.1, atol: 0, reason: a new kernel"
+    rules.write_text(f"rules: [{{op_type: 'Ty*', {item}}}]\n", "utf-8")
+    assert run("compare", *sides, "--tolerances", rules).code == 0
+    rules.write_text(f"rules: [{{op_type: 'Conv*', {item}}}]\n", "utf-8")
+    done = run("compare", *sides, "--tolerances", rules)
+    assert done.code == 1
+    assert "op_type=Conv*" in done.err
+    rules.write_text(f"rules: [{{layer: far, {item}, producer: {{soc: A*}}}}]\n", "utf-8")
+    done = run("compare", *sides, "--tolerances", rules, "--what-if", rules)
+    assert done.code == 1
+    assert done.err.count("is left out: nothing tells soc of this run; --producer FACT=VALUE does") == 2
+    assert run("compare", *sides, "--tolerances", rules, "--producer", "soc=A1").code == 0
+    done = run("compare", *sides, "--tolerances", rules, "--producer", "soc=B1")
+    assert (done.code, done.err) == (1, "")

@@ -241,3 +241,14 @@ def test_tests_of_scenes_without_a_golden_leave_rules_judged(project: Project, r
     (project.path / "test_a.py").write_text(TESTS.partition("class")[0] + source)
     (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
     assert len(ruled().json["rules"]) == 1
+
+
+def test_rules_by_operator_and_producer_are_stale_by_their_layers_alone(project: Project, ruled: Any) -> None:
+    rules = RULES + (
+        "  - {layer: conv, op_type: Conv, rtol: 0, atol: 0, producer: {soc: none of these}}\n"
+        "  - {layer: older, op_type: Conv, rtol: 0, atol: 0, producer: {soc: none of these}}\n"
+    )
+    (project.path / "test_a.py").write_text(TESTS.partition("class")[0])
+    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
+    (project.path / "tolerances.yaml").write_text(rules)
+    assert [rule.partition("layer=")[2].split()[0] for rule in ruled().json["rules"]] == ["old/*", "older"]

@@ -36,6 +36,27 @@ def test_a_rule_with_all_keys() -> None:
     assert (rule.one_sided, rule.reason, rule.source) == ("above", "softmax is noisy", "marker")
 
 
+def test_a_rule_by_operator_and_producer(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    item = "{op_type: MatMul*, rtol: 0, atol: 0, producer: {cann: '9.1*', soc: Ascend910B*}}"
+    path.write_text(f"rules: [{item}]\n", "utf-8")
+    (rule,) = load_tolerances(path).rules
+    assert (rule.op_type, rule.producer) == ("MatMul*", (("soc", "Ascend910B*"), ("cann", "9.1*")))
+    words = "rtol=0 atol=0 op_type=MatMul* producer.soc=Ascend910B* producer.cann=9.1* (rules.yaml)"
+    assert rule.describe() == words
+
+
+@pytest.mark.parametrize("value", ["", " ", None, 1, ["Conv"], True])
+def test_a_type_of_operators_is_text(value: Any) -> None:
+    with pytest.raises(RequestError, match=r"op_type is .*, expected text"):
+        parse(rtol=0, atol=0, op_type=value)
+
+
+def test_a_loosening_rule_for_one_operator_and_producer_must_say_why_too() -> None:
+    with pytest.raises(RequestError, match="say why"):
+        parse(rtol=0.1, atol=0, op_type="MatMul", producer={"soc": "Ascend910B*"})
+
+
 def test_a_tighter_rule_needs_no_reason() -> None:
     assert parse(rtol=1e-8, atol=0, dtype="float16").reason == ""
 

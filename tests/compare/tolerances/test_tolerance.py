@@ -161,3 +161,50 @@ def test_elements_have_the_bound_of_extremes() -> None:
 def test_a_rule_describes_itself_with_reason_and_source() -> None:
     text = rule(layer="attn*", statistic="max", one_sided="above", reason="softmax is noisy").describe()
     assert text == ("rtol=0.5 atol=0.25 layer=attn* statistic=max one_sided=above (marker: softmax is noisy)")
+
+
+@pytest.mark.parametrize(
+    ("glob", "op_type", "expected"),
+    [
+        ("MatMulV2", "MatMulV2", True),
+        ("MatMul*", "MatMulV2", True),
+        ("matmul*", "MatMulV2", False),
+        ("MatMul", "MatMulV2", False),
+        ("[CM]*", "Conv2D", True),
+        ("*", "Conv2D", True),
+        ("*", "", True),
+        ("MatMul*", "", False),
+        ("?*", "", False),
+        ("**", "", False),
+    ],
+)
+def test_a_rule_reaches_operators_of_its_type_and_unknown_ones_by_a_star_alone(
+    glob: str, op_type: str, *, expected: bool
+) -> None:
+    own = rule(op_type=glob)
+    tolerances = Tolerances(rules=(own,))
+    assert (tolerances.decide("a", "float32", "max", op_type=op_type) is own) is expected
+    assert (tolerances.element_rule("a", "float32", op_type=op_type) is own) is expected
+    assert (tolerances.elements("a", "float32", op_type=op_type) == (0.5, 0.25)) is expected
+
+
+def test_layer_and_operator_must_both_match() -> None:
+    tolerances = Tolerances(rules=(rule(layer="block/*", op_type="Conv*"),))
+    found = [
+        tolerances.decide(layer, "float32", "max", op_type=op_type).source
+        for layer in ("block/a", "other")
+        for op_type in ("Conv2D", "Relu")
+    ]
+    assert found == ["marker", *["preset default"] * 3]
+
+
+def test_types_of_operators_are_asked_for_only_where_a_rule_names_them() -> None:
+    assert not Tolerances(rules=(rule(layer="a", dtype="float16"),)).names_op_types
+    assert Tolerances(rules=(rule(), rule(op_type="Conv2D"))).names_op_types
+
+
+def test_a_rule_for_an_operator_that_nothing_is_matches_nothing(ppocr_cls: Callable[[str], Any]) -> None:
+    table = ppocr_cls("golden")
+    known = table.op_types[0]
+    rules = rule(op_type=known), rule(op_type=known.lower()), rule(op_type="*"), rule(op_type="Cnov2D")
+    assert Tolerances(rules=rules).unmatched(table) == (rules[1], rules[3])

@@ -1,0 +1,110 @@
+"""Rules by operator and by producer, in runs and second runs, by samples of CANN's own dump code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.regression import outcome as status
+from tests.regression.conftest import BOTH, HEALTHY, REGRESSED, Flow, run
+
+if TYPE_CHECKING:
+    from pytest_npudump.regression.outcome import Result
+
+WIDE = {"rtol": 1, "atol": 1, "reason": "other weights"}
+HERE, ELSEWHERE = {"soc": "Ascend310P*"}, {"soc": "Ascend910B*"}
+
+
+def result_of(flow: Flow, *rules: dict[str, Any], sample: Any = REGRESSED, **given: Any) -> Result:
+    """Return what becomes of a run with these rules in its marker, the second run included."""
+    session = flow.session(flow.case(tolerances=rules, **given), sample, sample)
+    run(session)
+    if session.state.wants_second_run:
+        run(session)
+    return session.result
+
+
+def failing(result: Result) -> set[str]:
+    assert result.outcome.comparison is not None
+    return {verdict.op_type for verdict in result.outcome.comparison.failing}
+
+
+def test_a_rule_loosens_the_operators_of_its_type(flow: Flow) -> None:
+    flow.record()
+    types = failing(result_of(flow))
+    assert len(types) > 1
+    for op_type in types:
+        assert failing(result_of(flow, {**WIDE, "op_type": op_type})) == types - {op_type}
+    assert result_of(flow, *({**WIDE, "op_type": name} for name in types)).outcome.status == status.PASSED
+
+
+def test_a_rule_for_operators_that_did_not_run_fails(flow: Flow) -> None:
+    flow.record()
+    result = result_of(flow, {"rtol": 0, "atol": 0, "op_type": "Cnov2D"}, sample=HEALTHY)
+    assert result.outcome.status == status.FAILED
+    (problem,) = result.outcome.problems
+    assert "op_type=Cnov2D" in problem
+    assert "correct its layer, op_type, dtype or statistic" in problem
+
+
+def test_elements_and_the_second_run_go_by_the_rule_of_their_operator(flow: Flow) -> None:
+    flow.record(golden_tensors=BOTH)
+    kept = {"golden_tensors": BOTH}
+    types = failing(result_of(flow, **kept))
+    every = tuple({**WIDE, "op_type": name} for name in types)
+    assert result_of(flow, *every, **kept).outcome.status == status.PASSED
+    tightened = (*every, {"rtol": 0, "atol": 0, "op_type": min(types)})
+    result = result_of(flow, *tightened, **kept)
+    assert failing(result) == {min(types)}
+    assert result.escalation is not None
+    differences = [one.difference for one in result.escalation.findings if one.difference is not None]
+    assert differences
+    assert all((one.rtol, one.atol) == (0, 0) for one in differences)
+
+
+@pytest.mark.parametrize(("producer", "passes"), [(HERE, True), (ELSEWHERE, False)])
+def test_a_rule_holds_for_runs_of_its_producer(flow: Flow, producer: Any, *, passes: bool) -> None:
+    flow.record()
+    outcome = result_of(flow, {**WIDE, "producer": producer}).outcome
+    assert (outcome.status == status.PASSED) is passes
+    assert not any("matches nothing" in problem for problem in outcome.problems)
+
+
+def test_it_is_this_run_s_producer_that_counts_and_not_the_golden_s(flow: Flow) -> None:
+    flow.record()
+    flow.runtime.facts = {"runtime": "acl", "soc": "Ascend910B3"}
+    assert result_of(flow, {**WIDE, "producer": ELSEWHERE}).outcome.status == status.PASSED
+    assert result_of(flow, {**WIDE, "producer": HERE}).outcome.status == status.FAILED
+
+
+def test_a_tightened_producer_fails_where_others_pass(flow: Flow) -> None:
+    flow.record()
+    wide, tight = dict(WIDE), {"rtol": 0, "atol": 0}
+    assert result_of(flow, wide, {**tight, "producer": HERE}).outcome.status == status.FAILED
+    assert result_of(flow, wide, {**tight, "producer": ELSEWHERE}).outcome.status == status.PASSED
+
+
+def test_a_misspelt_layer_is_told_by_the_producer_that_the_rule_is_for(flow: Flow) -> None:
+    flow.record()
+    rule = {"rtol": 0, "atol": 0, "layer": "net/Nothing"}
+    other = result_of(flow, {**rule, "producer": ELSEWHERE}, sample=HEALTHY).outcome
+    assert (other.status, other.problems) == (status.PASSED, ())
+    here = result_of(flow, {**rule, "producer": HERE}, sample=HEALTHY).outcome
+    assert here.status == status.FAILED
+    assert "matches nothing" in here.problems[0]
+
+
+def test_rules_of_a_file_for_other_producers_are_not_idle(flow: Flow) -> None:
+    flow.record()
+    path = flow.folder / "rules.yaml"
+    path.write_text(
+        "rules:\n"
+        "- {layer: gone, rtol: 0, atol: 0, producer: {soc: Ascend910B*}}\n"
+        "- {layer: lost, rtol: 0, atol: 0, producer: {soc: Ascend310P*}}\n",
+        "utf-8",
+    )
+    flow.settings = replace(flow.settings, tolerances="rules.yaml")
+    (idle,) = result_of(flow, sample=HEALTHY).outcome.idle_rules
+    assert "layer=lost" in idle
