@@ -103,10 +103,11 @@ def shared_origins(pairs: Iterable[ResultPair]) -> dict[str, tuple[str, str]]:
 
 def _by_test(entries: Iterable[Entry]) -> dict[str, Entry]:
     """Return results by test and rank; goldens of other variants are other files of the same test."""
-    return {_name(entry): entry for entry in entries}
+    return {name_of(entry): entry for entry in entries}
 
 
-def _name(entry: Entry) -> str:
+def name_of(entry: Entry) -> str:
+    """Return the name of a test, with the rank that ran it where there are several."""
     rank = entry.data["rank"]
     return entry.test if rank is None else f"{entry.test} (rank {rank})"
 

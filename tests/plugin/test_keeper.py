@@ -524,3 +524,47 @@ def test_recorded_runs_tell_operators_only_to_rules_of_their_own(
     assert "tells no types of operators" in told["tests"][0]["why"]
     project.run(KEEP)
     assert check(capsys, "--tolerances", str(rules))[0] == 0
+
+
+def test_what_if_says_what_other_tolerances_miss_and_catch_and_decides_nothing(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked()
+    project.record()
+    project.model(change=0.01)
+    project.run(KEEP)
+    rules = project.path / "wide.yaml"
+    rules.write_text("rules: [{op_type: Conv, rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
+    told = text(capsys, "--what-if", str(rules), "--what-if", "same")
+    name = "test_small.py::test_small"
+    assert told.splitlines()[-2:] == [
+        f"what if {rules}: 1 would differ; it misses 1 ({name} block/conv.2:output.0)",
+        "what if same: 2 would differ, the same ones",
+    ]
+    rules.write_text("rules: [{layer: '*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
+    code, data = check(capsys, "--what-if", str(rules))
+    assert code == 1
+    (found,) = data["what_if"]
+    assert (found["failing"], found["missed_tests"], found["caught_tests"]) == (0, [name], [])
+    code, data = check(capsys, "--tolerances", str(rules), "--what-if", "exact")
+    assert code == 0
+    (found,) = data["what_if"]
+    assert (found["caught_tests"], found["unjudged"]) == ([], {})  # a preset leaves the file's rules
+    rules.write_text("preset: exact\n", "utf-8")
+    code, data = check(capsys, "--preset", "om-net", "--what-if", str(rules))
+    (found,) = data["what_if"]
+    assert found["failing"] == 2
+    assert main(["check", "kept", "--what-if", "loose"]) == 2
+    assert "what_if" not in check(capsys)[1]
+
+
+def test_what_if_names_tests_that_it_cannot_judge(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked()
+    project.record(KEEP)
+    rules = project.path / "rules.yaml"
+    rules.write_text("rules: [{op_type: Conv, rtol: 0, atol: 0}]\n")
+    told = text(capsys, "--what-if", str(rules)).splitlines()
+    assert told[-2] == f"what if {rules}: 0 would differ, the same ones"
+    assert told[-1].startswith(f"what if {rules}: test_small.py::test_small cannot be judged: ")

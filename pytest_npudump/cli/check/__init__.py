@@ -1,11 +1,19 @@
-"""``npudump check``: the results of a session judged again, without a device and without running."""
+"""``npudump check``: the results of a session judged again, without a device and without running.
+
+``command`` judges by what counts, ``other_terms`` by what else is asked for.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_npudump.cli.common.options import NUMERICS, add_json_option, add_place_options
+from pytest_npudump.cli.common.options import (
+    NUMERICS,
+    add_json_option,
+    add_place_options,
+    add_what_if_option,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -34,5 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML file of tolerance rules, in place of that of the runs; rules of a marker stay",
     )
+    add_what_if_option(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="show every failing tensor of each test")
     add_json_option(parser)

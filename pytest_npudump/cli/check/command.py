@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.cli.check import other_terms
+from pytest_npudump.cli.check.other_terms import other_verdicts
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
@@ -33,11 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
     results = folder.read()
     terms = _terms(arguments, results.entries)
     judged = [rejudge(folder, entry, terms) for entry in results.entries]
+    others = other_verdicts(arguments.what_if, folder, judged, terms)
     if arguments.json:
         data = {"tests": [*map(_as_json, judged)], "problems": [*results.problems]}
-        write_json(data, arguments.json)
+        told = {"what_if": [one.to_json() for one in others]} if others else {}
+        write_json(data | told, arguments.json)
     if arguments.json != "-":
         emit([*_lines(judged, verbose=arguments.verbose), *_earlier(results), _summary(judged)])
+        emit(other_terms.lines(others))
     for problem in results.problems:
         to_stderr(f"npudump: {problem}")
     for rule in _idle_rules(judged):

@@ -98,6 +98,18 @@ def add_tolerance_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_what_if_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--what-if``."""
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="PRESET",
+        help="say what other tolerances, a preset or a YAML file of rules, would have missed or caught; may "
+        "be given several times, and decides nothing",
+    )
+
+
 def told_facts(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the facts of the run's producer that the command line tells.
 

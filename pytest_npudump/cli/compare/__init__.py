@@ -16,6 +16,7 @@ from pytest_npudump.cli.common.options import (
     add_latest_option,
     add_layout_option,
     add_tolerance_options,
+    add_what_if_option,
 )
 
 if TYPE_CHECKING:
@@ -41,14 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "actual", type=Path, metavar="ACTUAL", help="a dump's directory, one file of a dump, or kept results"
     )
     add_tolerance_options(parser)
-    parser.add_argument(
-        "--what-if",
-        action="append",
-        default=[],
-        metavar="PRESET",
-        help="say what other tolerances, a preset or a YAML file of rules, would have missed or caught; may "
-        "be given several times, and decides nothing",
-    )
+    add_what_if_option(parser)
     parser.add_argument("--rtol", type=float, help="relative tolerance of floating-point values")
     parser.add_argument("--atol", type=float, help="absolute tolerance of floating-point values")
     parser.add_argument("-v", "--verbose", action="store_true", help="list every failing tensor")
