@@ -91,7 +91,7 @@ def test_what_the_demonstration_prints_itself_fits_80_columns(
     assert golden[begin + 2] == "npudump-golden: 1"
     assert golden[begin + 4].startswith("producer: {runtime: emulator, ")
     assert golden[begin + 4].endswith("...")
-    assert golden[begin + 12] == "... and 517 lines more: one for each tensor, then what each layer reads"
+    assert golden[begin + 12] == "... and 518 lines more: one for each tensor, then what each layer reads"
 
 
 def test_the_folder_holds_golden_tensors_report_and_little_else(
