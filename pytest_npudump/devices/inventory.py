@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.devices.npu_smi import parse_npu_smi, run_npu_smi
 from pytest_npudump.errors import RequestError
-from pytest_npudump.excerpt import cut
+from pytest_npudump.language.excerpt import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

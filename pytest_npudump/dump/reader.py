@@ -19,7 +19,7 @@ from pytest_npudump.dump.tree.keys import records_of
 from pytest_npudump.dump.tree.runs import select_run
 from pytest_npudump.dump.tree.torchair import flat_slots
 from pytest_npudump.errors import EmptyDumpError, FormatError
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,12 +11,12 @@ from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors, pointed_tensors
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.pair import is_stored, left_out, other_recording, recorded_tensors
 from pytest_npudump.golden.tensor_content import copies_of
 from pytest_npudump.golden.tensors import StoredTensor, load_tensors, read_metadata
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError
-from pytest_npudump.option_table import ALL, FAILED, NEW
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of
 from pytest_npudump.plugin.terminal.reporter import Reporter
 from pytest_npudump.settings import Settings, in_ci
+from pytest_npudump.settings.option_table import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.option_table import OPTIONS, Option
 from pytest_npudump.settings import Settings, settings_from
+from pytest_npudump.settings.option_table import OPTIONS, Option
 from pytest_npudump.storage.regular_file import with_argument_files
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.ranks import exchange as exchanges
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pytest_npudump.dump.table import MEASURED, StatsTable
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.dump.values.host_values import GARBLED
 from pytest_npudump.errors import RequestError
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.reference.counterparts import NAME
 from pytest_npudump.reference.coverage import given_tensors
 from pytest_npudump.reference.expected import Expected, expect

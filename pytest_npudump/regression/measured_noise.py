@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.content.noise import (
     CALIBRATION,
     REPEATS,
@@ -17,6 +16,7 @@ from pytest_npudump.golden.content.noise import (
     Repeats,
     columns_text,
 )
+from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

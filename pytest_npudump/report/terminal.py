@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.first_divergence import explain_first
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
-from pytest_npudump.excerpt import cut
+from pytest_npudump.language.excerpt import cut
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, ngettext
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random

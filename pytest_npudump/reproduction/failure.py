@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.errors import RequestError
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

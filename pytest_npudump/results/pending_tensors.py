@@ -13,12 +13,12 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import alike_layers
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.kept_tensors import KeptTensors, stored_tensors
 from pytest_npudump.golden.objects.stored_golden import naming
 from pytest_npudump.golden.objects.tensor_store import content_of
 from pytest_npudump.golden.pair import HASH, STORED, facts_of
 from pytest_npudump.golden.stamps import changed_tensors
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.kept_layers import layers_to_keep
 from pytest_npudump.request import is_glob

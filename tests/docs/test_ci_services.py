@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_npudump.option_table import OPTIONS
+from pytest_npudump.settings.option_table import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_npudump.doctor.checks import examine
 from pytest_npudump.doctor.finding import ABSENT, OK, PROBLEM, WARNING, Finding
-from pytest_npudump.option_table import OPTIONS
 from pytest_npudump.runtime.registry import Probe
+from pytest_npudump.settings.option_table import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.option_table import OPTIONS
+from pytest_npudump.settings.option_table import OPTIONS
 
 if TYPE_CHECKING:
     from conftest import Project

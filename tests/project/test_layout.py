@@ -22,7 +22,7 @@ NO_MODULES = {"__all__", "acl", "npu_dump", "npudump", "testing"}
 """Names of other things in the first lines of folders."""
 FAMILY = {
     *("command", "reader", "executions", "provider", "adapter", "activity", "client", "model"),
-    *("errors", "request", "scene", "settings", "option_table", "option_values", "excerpt"),
+    *("errors", "request", "scene"),
 }
 """Modules that an index need not name: those of every member of a family, and those beside the rooms."""
 

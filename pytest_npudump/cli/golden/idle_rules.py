@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import ANY, GOLDEN
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import said
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pytest_npudump.compare.stats.alignment import ALONE, LIMIT, gaps, inverse, 
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.tree.eager import is_eager
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,7 +11,7 @@ from pytest_npudump.dump.execution import IO_ORDER, Execution
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.tree.eager import without_counters
 from pytest_npudump.dump.tree.occurrences import number_turns
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.plugin.paths import keeps_results, results_path
 from pytest_npudump.report.ci.markdown import markdown_summary
 from pytest_npudump.results.folder import ResultsFolder

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.excerpt import cut
+from pytest_npudump.language.excerpt import cut
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.regression.outcome import GOOD

@@ -10,8 +10,8 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.content.noise import CALIBRATION, FACTOR
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.calibration.held_out import FACTORS, hold_out
 from pytest_npudump.regression.calibration.members import varied_words

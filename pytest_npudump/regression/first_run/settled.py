@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import names_variants
-from pytest_npudump.option_table import ALL, FAILED, NEW
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge import judge
 from pytest_npudump.regression.outcome import FirstRun, Outcome
+from pytest_npudump.settings.option_table import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tolerances.tolerance import Tolerances

@@ -18,8 +18,8 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError, RequestError
-from pytest_npudump.excerpt import first_of
 from pytest_npudump.golden.content.text import UNWRITTEN
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
 if TYPE_CHECKING:

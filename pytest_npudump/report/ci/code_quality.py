@@ -9,7 +9,7 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.excerpt import cut
+from pytest_npudump.language.excerpt import cut
 from pytest_npudump.report.ci.judged import sources_of
 from pytest_npudump.report.verdicts import plain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.excerpt import cut
+from pytest_npudump.language.excerpt import cut
 from pytest_npudump.report.ci.judged import counts_of, sources_of
 from pytest_npudump.report.result_json import small
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.excerpt import cut
+from pytest_npudump.language.excerpt import cut
 from pytest_npudump.report.ci.judged import sources_of
 from pytest_npudump.report.verdicts import plain
 

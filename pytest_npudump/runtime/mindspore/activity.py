@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.bytes.textfile import read_small
 from pytest_npudump.errors import FormatError
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.runtime.base import Evidence
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pytest_npudump.dump.arrays.host import host_array, is_private
 from pytest_npudump.dump.arrays.layouts import HOST_AXES, LayoutError
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import DumpError, EmptyDumpError
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.excerpt import first_of
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.operator_checks import OperatorChecks
 from pytest_npudump.regression.outcome import Outcome

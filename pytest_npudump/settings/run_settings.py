@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.option_table import ALL, OPTIONS
-from pytest_npudump.option_values import parse_count, parse_device, parse_seconds, parse_size
+from pytest_npudump.settings.option_table import ALL, OPTIONS
+from pytest_npudump.settings.option_values import parse_count, parse_device, parse_seconds, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_npudump.excerpt import cut, first_of
+from pytest_npudump.language.excerpt import cut, first_of
 
 
 @pytest.mark.parametrize(

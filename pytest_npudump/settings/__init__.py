@@ -1,0 +1,9 @@
+"""What the options say.
+
+``option_table`` is the one table of them, ``option_values`` reads what a user typed, and ``run_settings``
+is what holds in one run. Nothing here imports a room.
+"""
+
+from pytest_npudump.settings.run_settings import Settings, default_settings, in_ci, settings_from
+
+__all__ = ["Settings", "default_settings", "in_ci", "settings_from"]
