@@ -98,7 +98,8 @@ class Runner:
             return []
         selects = self._settings.runtime == "mindspore"  # by expressions, where CANN takes names
         globs = 0 if selects else sum(any(map(is_glob, request_of(item).layers)) for item in marked)
-        slow = f"npudump: {globs} tests name layers by glob; CANN takes exact names, so they dump every layer"
+        tests = f"{globs} of {len(marked)} marked tests"
+        slow = f"npudump: layers named by glob in {tests}; CANN takes names: there all layers are dumped"
         return [self._runtime.announcement(), *([slow] if globs else [])]
 
     @pytest.hookimpl(tryfirst=True)

@@ -126,6 +126,17 @@ def test_header_says_which_runtime_auto_chose(project: Project) -> None:
     result.stdout.fnmatch_lines(["npudump: runtime emulator (--npudump-runtime=auto, no module 'acl'*"])
 
 
+def test_header_says_how_many_tests_name_layers_by_glob_and_thus_dump_all(project: Project) -> None:
+    named = [
+        f"@pytest.mark.npu_dump(layers=[{layer!r}])\ndef test_{name}(npu_dump):\n    pass\n"
+        for name, layer in [("exact", "conv"), ("glob", "conv*")]
+    ]
+    project.test_file("\n".join(["import pytest", *named]))
+    result = project.pytester.runpytest_inprocess("--collect-only", "-v")
+    words = "npudump: layers named by glob in 1 of 2 marked tests; CANN takes names: there all*"
+    result.stdout.fnmatch_lines([words])
+
+
 def test_every_option_is_an_ini_key(project: Project) -> None:
     values = {
         "runtime": "emulator",
