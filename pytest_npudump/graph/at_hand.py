@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.torchair.graph_dump import GRAPHS, OPTIMISED
@@ -45,25 +46,14 @@ def edges_at_hand(
         named: a file that a person says to be the graph of what ran, which goes before all others.
     """
     layers = {sanitise(layer_of(key)) for key in table.keys}
-    notes: list[str] = []
-    try:
-        edges = read_mindspore(root)
-    except NpudumpError as error:
-        edges, notes = Edges(), [_unread(error)]
+    edges, notes = _read(read_mindspore, root)
     told: Counter[str] = Counter(edges.feeds.keys())
-    for path in dict.fromkeys(models):
-        found, failed = _of_model(path, layers)
+    of_models = (_of_model(path, layers) for path in dict.fromkeys(models))
+    of_torchair = (_read(read_ge_text, path) for path in _of_torchair(root))
+    for found, failed in chain(of_models, of_torchair):
         edges = edges.joined(found)
         told.update(found.feeds.keys())
         notes += failed
-    for path in _of_torchair(root):
-        try:
-            found = read_ge_text(path)
-        except NpudumpError as error:
-            notes.append(_unread(error))
-            continue
-        edges = edges.joined(found)
-        told.update(found.feeds.keys())
     if named is not None:
         found, failed = _of_named(named, layers)
         edges = found.completed(edges)
@@ -82,13 +72,10 @@ def _of_torchair(root: Path) -> list[Path]:
 
 def _of_named(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:
     """Return the edges of the one file, and why it tells none of any layer of the dump."""
-    try:
-        edges = dict(_READERS)[path.suffix](path)
-    except NpudumpError as error:
-        return Edges(), [_unread(error)]
-    if not any(layer in edges.feeds for layer in layers):
-        return Edges(), [f"{path.name}, named by graph=, holds no layer of this dump: which graph ran?"]
-    return edges, []
+    edges, failed = _read(dict(_READERS)[path.suffix], path)
+    if failed or any(layer in edges.feeds for layer in layers):
+        return edges, failed
+    return Edges(), [f"{path.name}, named by graph=, holds no layer of this dump: which graph ran?"]
 
 
 def _models_by_layer(table: StatsTable) -> Mapping[str, Collection[str]]:
@@ -102,21 +89,22 @@ def _models_by_layer(table: StatsTable) -> Mapping[str, Collection[str]]:
 
 
 def _of_model(path: Path, layers: Collection[str]) -> tuple[Edges, list[str]]:
-    best, known, failed = Edges(), 0, []
+    best, known, notes = Edges(), 0, []
     for suffix, read in _READERS:
         file = path.with_suffix(suffix)
         if not file.is_file():
             continue
-        try:
-            edges = read(file)
-        except NpudumpError as error:
-            failed.append(_unread(error))
-            continue
+        edges, failed = _read(read, file)
+        notes += failed
         here = len(layers & edges.feeds.keys())
         if here > known:
             best, known = edges, here
-    return best, [] if known else failed
+    return best, [] if known else notes
 
 
-def _unread(error: NpudumpError) -> str:
-    return f"which tensor feeds which is not known from a file: {error}"
+def _read(read: Callable[[Path], Edges], path: Path) -> tuple[Edges, list[str]]:
+    """Return the edges that a reader finds, or none and why."""
+    try:
+        return read(path), []
+    except NpudumpError as error:
+        return Edges(), [f"which tensor feeds which is not known from a file: {error}"]
