@@ -63,7 +63,9 @@ class FormatConformance:
         Raises:
             FormatError: the file is damaged.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__}.read(path): expected a method that returns the tensors of a file"
+        )
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run each test on every sample."""

@@ -10,6 +10,7 @@ import numpy as np
 from pytest_npudump.dump.arrays.decode import load, why_opaque
 from pytest_npudump.dump.execution import IO_ORDER
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.dump.values.dtypes import BY_NAME
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def assert_holds(records: Iterable[TensorRecord], expected: Mapping[str, np.ndar
         key = str(record.key.sanitised)
         assert key not in found, f"{record.key} is there twice"
         found[key] = record
-    wanted = {str(TensorKey.parse(key).sanitised): array for key, array in expected.items()}
+    wanted = {sanitised_key(key): array for key, array in expected.items()}
     missing, more = wanted.keys() - found.keys(), found.keys() - wanted.keys()
     assert not missing, f"not read: {', '.join(sorted(missing))}; read: {', '.join(sorted(found))}"
     assert not more, f"read, and not in the file: {', '.join(sorted(more))}"

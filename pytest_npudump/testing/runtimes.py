@@ -57,7 +57,9 @@ class RuntimeConformance:
     @pytest.fixture
     def runtime(self) -> Runtime:
         """Give a runtime under which nothing has been dumped, and close it afterwards."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__}.runtime: expected a fixture that returns the runtime to test"
+        )
 
     def execute(self, runtime: Runtime) -> Mapping[str, np.ndarray | None]:
         """Run operators, the same whenever this is called.
@@ -66,7 +68,10 @@ class RuntimeConformance:
             What a dump of them holds, by key (``conv1:output.0``), as somebody else computes it; None for a
             tensor whose values are not known.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__}.execute(runtime): expected a method that runs operators and returns "
+            f"what a dump of them holds, an array or None by key (conv1:output.0)"
+        )
 
     @pytest.fixture
     def dump_path(self, tmp_path: Path) -> Path:

@@ -157,3 +157,11 @@ def test_two_packages_that_claim_a_file_are_an_error(
     (tmp_path / "a.safetensors").write_bytes(b"x")
     with pytest.raises(DumpError, match="2 formats of other packages claim it"):
         read_dump(tmp_path)
+
+
+def test_a_suite_without_a_reader_says_what_it_lacks(tmp_path: Path) -> None:
+    class Mine(FormatConformance):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"^Mine\.read\(path\): expected a method that returns"):
+        Mine().read(tmp_path / "a.wave")

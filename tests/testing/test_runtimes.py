@@ -136,3 +136,24 @@ class TestMindSpore(RuntimeConformance):
         compiled.ms_compile_cache = {"graph 0"}  # as the real one notes it
         sys.modules["mindspore.common.api"] = compiled
         return {"Default/Add-op0:output.0": np.linspace(0, 2.5, 6, dtype=np.float32)}
+
+
+def test_a_suite_that_runs_nothing_says_what_it_lacks(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from pytest_npudump.testing import RuntimeConformance
+
+        class TestBare(RuntimeConformance):
+            def test_it_runs(self):
+                self.execute(None)
+        """
+    )
+    ended = pytester.runpytest_subprocess("-k", "test_it_runs or all_parts", "--tb=line")
+    ended.assert_outcomes(failed=1, errors=1)
+    ended.stdout.fnmatch_lines(
+        [
+            "*TestBare.runtime: expected a fixture that returns the runtime to test",
+            "*TestBare.execute(runtime): expected a method that runs operators and returns*",
+        ]
+    )
