@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.reproduction.readme import code, statistics_table, versions_table
+from pytest_npudump.reproduction.readme import code, failing_lines, statistics_table, versions_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,11 +67,7 @@ def _head(failure: Failure, call: Mapping[str, Any], *, drawn: bool) -> Iterator
 
 def _findings(failure: Failure, call: Mapping[str, Any], outputs: Mapping[str, Array]) -> Iterator[str]:
     judged = call["judged"]
-    yield "## What fails\n"
-    if failure.reasons:
-        yield f"In {code(failure.test)}, {code(str(failure.key))} was not what it is to be:\n"
-        yield from (f"* {code(reason)}" for reason in failure.reasons)
-        yield ""
+    yield from failing_lines(failure)
     yield f"Here the result is held against the same call on the CPU, in {judged['wide']}."
     if judged["why"]:
         yield f"On the device {judged['why']}."

@@ -24,7 +24,6 @@ class FailingPiece:
 
     Attributes:
         failure: what the report knows of it.
-        key: the tensor that fails.
         name: of the model, without a suffix; that of the one that failed, so that dumps are alike.
         origin: the model's file.
         layers: names of the operators.
@@ -42,7 +41,6 @@ class FailingPiece:
     """
 
     failure: Failure
-    key: TensorKey
     name: str
     origin: str
     layers: tuple[str, ...]
@@ -57,6 +55,11 @@ class FailingPiece:
     computed: bool = False
     drawn: bool = False
     remarks: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> TensorKey:
+        """The tensor that fails."""
+        return self.failure.key
 
     @property
     def reference_file(self) -> str:

@@ -70,7 +70,6 @@ def of_operator(failure: Failure, models: Models, *, drawn: bool = False) -> Rep
     golden = failure.golden if operands.criterion == GOLDEN else None
     return Reproduction(
         failure=failure,
-        key=failure.key,
         name=models.device.path.stem,
         origin=models.device.path.name,
         layers=(found.node.name,),

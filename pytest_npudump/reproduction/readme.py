@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pytest_npudump.reproduction.failing_piece import FailingPiece
+    from pytest_npudump.reproduction.failure import Failure
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -65,11 +66,7 @@ def _head(made: FailingPiece) -> Iterator[str]:
 
 
 def _findings(made: FailingPiece) -> Iterator[str]:
-    yield "## What fails\n"
-    if made.failure.reasons:
-        yield f"In {code(made.failure.test)}, {code(str(made.key))} was not what it is to be:\n"
-        yield from (f"* {code(reason)}" for reason in made.failure.reasons)
-        yield ""
+    yield from failing_lines(made.failure)
     by_golden = made.criterion == GOLDEN
     against = f"onnxruntime on the CPU, which runs `{made.reference_file}`"
     yield f"Here the output is held against {'its golden, in `golden/`' if by_golden else against}."
@@ -82,6 +79,15 @@ def _findings(made: FailingPiece) -> Iterator[str]:
     columns = {f"the device's {code(name)}": array for name, array in made.got.items()}
     columns |= {f"onnxruntime's {code(name)}": array for name, array in made.expected.items()}
     yield from statistics_table(columns)
+
+
+def failing_lines(failure: Failure) -> Iterator[str]:
+    """Yield the beginning of the section that tells what fails: what the report says of it."""
+    yield "## What fails\n"
+    if failure.reasons:
+        yield f"In {code(failure.test)}, {code(str(failure.key))} was not what it is to be:\n"
+        yield from (f"* {code(reason)}" for reason in failure.reasons)
+        yield ""
 
 
 def statistics_table(columns: Mapping[str, Array]) -> Iterator[str]:

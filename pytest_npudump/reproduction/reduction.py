@@ -168,7 +168,6 @@ class _Search:
             right = cut_piece(reference, [self._references[node.name] for node in nodes], same)
         return Reproduction(
             failure=self._failure,
-            key=self._failure.key,
             name=device.path.stem,
             origin=device.path.name,
             layers=tuple(node.name for node in nodes),
