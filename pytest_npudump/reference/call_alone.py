@@ -110,10 +110,12 @@ def judge_call(
         return Alone(UNKNOWN, why=str(error))
 
 
-def allowed_off(
+def held_against_cpu(
     call: Call, place: int, dtype: str, *, wide: str = "float32", plain: bool = False
-) -> float | None:
-    """Return beyond which relative L2 distance a call is convicted; None where all values have to be equal.
+) -> tuple[Array, float | None]:
+    """Return what a call gives on the CPU, and beyond which relative L2 distance from that it is convicted.
+
+    The distance is None where all values have to be equal.
 
     Args:
         call: as for :func:`judge_call`, as is all that follows.
@@ -127,7 +129,9 @@ def allowed_off(
     """
     result = _Result(call, place, dtype, wide)
     expected = result.read(Reading(wide))
-    return None if expected.dtype.kind in "iub" else _bounds(result, expected, plain=plain)[0].most
+    if expected.dtype.kind in "iub":
+        return expected, None
+    return expected, _bounds(result, expected, plain=plain)[0].most
 
 
 @dataclass(frozen=True, slots=True)

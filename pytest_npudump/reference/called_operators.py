@@ -73,9 +73,10 @@ class CallBench:
             if record is None:
                 raise NotAtHandError("the second run has no such tensor")
             output = host_of(record, 0)
-            call = self._call_of(record, digest_of(output), records)
+            digest = digest_of(output)
+            call = self._call_of(record, digest, records)
             name = call.name
-            place, alone = self._judged(call, record.dtype, output)
+            place, alone = self._judged(call, record.dtype, output, digest)
             if alone.verdict == CONVICTED and self.archive is not None:
                 judged = self._told(call, place, record.dtype, alone)
                 saved = self.archive.save(call, judged, output)
@@ -109,11 +110,10 @@ class CallBench:
         )
         return dict.fromkeys(replace(one.key, slot=0) for one in alike)
 
-    def _judged(self, call: KeptCall, dtype: str, output: Array) -> tuple[int, Alone]:
+    def _judged(self, call: KeptCall, dtype: str, output: Array, digest: str) -> tuple[int, Alone]:
         """Return a place among the results of a call, and the verdict on what it gave there."""
         if call.why_not:
             raise NotAtHandError(call.why_not)
-        digest = digest_of(output)
         places = [given.place for given in call.results if given.digest == digest]
         plain = self._is_plain(call)
         found = [judge_call(call, place, dtype, output, wide=self.wide, plain=plain) for place in places]

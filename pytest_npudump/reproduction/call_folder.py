@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import tempfile
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
-import numpy as np
 
 from pytest_npudump.errors import RequestError
-from pytest_npudump.reference.call_alone import allowed_off
+from pytest_npudump.reference.call_alone import held_against_cpu
 from pytest_npudump.reproduction import call_readme
 from pytest_npudump.reproduction.drawn import draw
 from pytest_npudump.reproduction.trial import run_script
 from pytest_npudump.runtime.aten import call_files
-from pytest_npudump.runtime.aten.recompute import NotRecomputedError, Reading
+from pytest_npudump.runtime.aten.recompute import NotRecomputedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
 
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.reproduction.failure import Failure
@@ -83,8 +82,7 @@ class CallReproduction:
             OSError: a file cannot be written.
         """
         shutil.copyfile(_SOURCE, folder / SCRIPT)
-        _write(folder, self.call, self.inputs)
-        call_files.write_arrays(folder / call_files.OUTPUTS, self.outputs)
+        call_files.write_files(folder, self.call, self.inputs, self.outputs)
         words = call_readme.readme_text(
             self.failure,
             self.call,
@@ -112,8 +110,7 @@ def of_call(failure: Failure, *, drawn: bool = False) -> CallReproduction:
     folder = failure.call
     assert folder is not None  # noqa: S101 - the caller has looked
     try:
-        call = json.loads((folder / call_files.CALL).read_text(encoding="utf-8"))
-        inputs, outputs = (_arrays(folder / name) for name in (call_files.INPUTS, call_files.OUTPUTS))
+        call, inputs, outputs = call_files.read_files(folder)
     except (OSError, ValueError) as error:
         raise RequestError(
             f"{folder}: what the call was given is not there any more: run {failure.test} again, with "
@@ -135,28 +132,17 @@ def _drawn(made: CallReproduction) -> CallReproduction:
     except ImportError as error:
         why = "torch, which computes how far drawn inputs may put a call off, is not installed here"
         raise RequestError(f"--synthetic: {why}") from error
-    with tempfile.TemporaryDirectory(prefix="npudump-") as folder:
-        _write(Path(folder), made.call, inputs)
-        saved = call_files.read_call(Path(folder))
+    saved = call_files.call_of(made.call, inputs)
     judged = saved.judged
     try:
-        allowed = allowed_off(saved.call, judged.place, judged.dtype, wide=judged.wide, plain=judged.plain)
-        expected = saved.call.recomputed(Reading(judged.wide))[judged.place]
+        expected, allowed = held_against_cpu(
+            saved.call, judged.place, judged.dtype, wide=judged.wide, plain=judged.plain
+        )
     except NotRecomputedError as error:
         raise RequestError(f"--synthetic: {made.key} cannot be judged on drawn inputs: {error}") from error
     told = {**made.call["judged"], "allowed": allowed, "apart": None}
-    outputs = {call_files.CPU: expected} if expected is not None else {}
+    outputs = {call_files.CPU: expected}
     return replace(made, call={**made.call, "judged": told}, inputs=inputs, outputs=outputs, drawn=True)
-
-
-def _write(folder: Path, call: Mapping[str, Any], inputs: Mapping[str, Array]) -> None:
-    (folder / call_files.CALL).write_text(json.dumps(call, indent=1) + "\n", encoding="utf-8")
-    call_files.write_arrays(folder / call_files.INPUTS, inputs)
-
-
-def _arrays(path: Path) -> dict[str, Array]:
-    with np.load(path, allow_pickle=False) as archive:
-        return dict(archive)
 
 
 def _typed(array: Array, dtype: str) -> Array:
@@ -166,6 +152,4 @@ def _typed(array: Array, dtype: str) -> Array:
 
 def _known(call: Mapping[str, Any], array: Array) -> Array:
     """Return a result in its type: what is no integer of the width may be the device's."""
-    dtype = call["judged"]["dtype"]
-    exotic = hasattr(ml_dtypes, dtype) and array.dtype.kind == "i"
-    return array.view(getattr(ml_dtypes, dtype)) if exotic else array
+    return _typed(array, call["judged"]["dtype"]) if array.dtype.kind == "i" else array

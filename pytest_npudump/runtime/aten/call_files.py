@@ -31,9 +31,6 @@ CALL, INPUTS, OUTPUTS = "call.json", "inputs.npz", "outputs.npz"
 DEVICE, CPU = "device", "cpu"
 """Names of the two arrays in :data:`OUTPUTS`."""
 
-_PLAIN = "?bhilqBHILQefdFD"
-"""Characters of numpy's own types."""
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -60,7 +57,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedCall:
-    """A call that was read from files.
+    """A call as its files have it.
 
     Attributes:
         call: as it was kept, on the host.
@@ -98,9 +95,7 @@ def save_call(folder: Path, call: KeptCall, judged: Judged, output: Array) -> No
     }
     arrays = {names[memory]: array_of(flat) for memory, flat in call.given.memory.items()}
     folder.mkdir(parents=True)
-    (folder / CALL).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    write_arrays(folder / INPUTS, arrays)
-    write_arrays(folder / OUTPUTS, {DEVICE: output.reshape(expected.shape), CPU: expected})
+    write_files(folder, data, arrays, {DEVICE: output.reshape(expected.shape), CPU: expected})
 
 
 def _on_cpu(call: KeptCall, judged: Judged) -> tuple[Array, dict[str, Any]]:
@@ -116,51 +111,69 @@ def _on_cpu(call: KeptCall, judged: Judged) -> tuple[Array, dict[str, Any]]:
     return array_of(result.contiguous()), {"of": of, "at": at}
 
 
-def read_call(folder: Path) -> SavedCall:
-    """Read a call that :func:`save_call` has written; torch has to have been imported.
+def write_files(
+    folder: Path, data: Mapping[str, Any], inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+) -> None:
+    """Write the three files into a folder that is there.
+
+    Args:
+        folder: where to.
+        data: of :data:`CALL`.
+        inputs: of :data:`INPUTS`.
+        outputs: of :data:`OUTPUTS`.
 
     Raises:
-        DumpError: the files are not there, or hold something else, or torch has no such operator.
+        OSError: they cannot be written.
     """
-    try:
-        data = json.loads((folder / CALL).read_text(encoding="utf-8"))
-        memory = read_memory(folder / INPUTS, data["memory"])
-        keyed = {(number, data["memory"][name]): flat for number, (name, flat) in enumerate(memory.items())}
-        arguments = tuple(from_data(data["arguments"], data["memory"]))
-        named = {name: from_data(value, data["memory"]) for name, value in data["named"].items()}
-        function = sys.modules["torch"].ops
-        for part in data["operator"].split("."):
-            function = getattr(function, part)
-        call = KeptCall(data["operator"], (), "", function, HostCopy(arguments, named, keyed))
-        return SavedCall(call, Judged(**data["judged"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DumpError(f"{folder}: is no call that a second run has saved: {error}") from error
+    (folder / CALL).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    for name, arrays in ((INPUTS, inputs), (OUTPUTS, outputs)):
+        stored = {each: _storable(array) for each, array in arrays.items()}
+        np.savez(folder / name, **stored)  # type: ignore[arg-type]
 
 
-def read_memory(path: Path, dtypes: Mapping[str, str]) -> dict[str, Any]:
-    """Return flat tensors of the host by name, in the types that are named.
+def read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Array], dict[str, Array]]:
+    """Return what :func:`write_files` was given, with arrays as they are stored.
 
     Raises:
-        OSError: the archive cannot be read.
-        ValueError: it is none.
-        KeyError: it lacks one.
+        OSError: a file cannot be read.
+        ValueError: it holds something else.
+    """
+    data = json.loads((folder / CALL).read_text(encoding="utf-8"))
+    return data, _arrays(folder / INPUTS), _arrays(folder / OUTPUTS)
+
+
+def call_of(data: Mapping[str, Any], inputs: Mapping[str, Array]) -> SavedCall:
+    """Return the call that is in files; torch has to have been imported.
+
+    Args:
+        data: of :data:`CALL`.
+        inputs: of :data:`INPUTS`, as they are stored or in their types.
+
+    Raises:
+        DumpError: they are something else, or torch has no such operator.
     """
     torch = sys.modules["torch"]
-    with np.load(path, allow_pickle=False) as archive:
-        return {
-            name: torch.from_numpy(archive[name]).view(getattr(torch, dtype))
-            for name, dtype in dtypes.items()
+    try:
+        dtypes = data["memory"]
+        memory = {
+            (number, dtype): torch.from_numpy(_storable(inputs[name])).view(getattr(torch, dtype))
+            for number, (name, dtype) in enumerate(dtypes.items())
         }
+        arguments = tuple(from_data(data["arguments"], dtypes))
+        named = {name: from_data(value, dtypes) for name, value in data["named"].items()}
+        function = torch.ops
+        for part in data["operator"].split("."):
+            function = getattr(function, part)
+        call = KeptCall(data["operator"], (), "", function, HostCopy(arguments, named, memory))
+        return SavedCall(call, Judged(**data["judged"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DumpError(f"{CALL}: is no call that a second run has saved: {error}") from error
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write an archive of arrays.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    np.savez(path, **{name: _storable(array) for name, array in arrays.items()})  # type: ignore[arg-type]
+def _arrays(path: Path) -> dict[str, Array]:
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
 
 
 def _storable(array: Array) -> Array:
-    return array if array.dtype.char in _PLAIN else array.view(f"i{array.dtype.itemsize}")
+    return array if array.dtype.isbuiltin == 1 else array.view(f"i{array.dtype.itemsize}")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest_npudump.reproduction
-from pytest_npudump.reference.call_alone import allowed_off
-from pytest_npudump.runtime.aten.call_files import CALL, Judged, read_call, save_call
+from pytest_npudump.reference.call_alone import held_against_cpu
+from pytest_npudump.runtime.aten.call_files import CALL, Judged, call_of, read_files, save_call
 from pytest_npudump.runtime.aten.recompute import Reading
 
 if TYPE_CHECKING:
@@ -28,12 +28,13 @@ SCRIPT = Path(pytest_npudump.reproduction.__file__).with_name("call_script.py")
 
 def wrongs(call: KeptCall, place: int, dtype: str, array: Array) -> list[str]:
     """Return what is wrong with the files of a call whose result was right; [] where nothing is."""
-    allowed = allowed_off(call, place, dtype, plain=True)
+    _, allowed = held_against_cpu(call, place, dtype, plain=True)
     judged = Judged(place, dtype, "float32", plain=True, apart=None, allowed=allowed, why="")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "0")
         save_call(folder, call, judged, array)
-        again = read_call(folder)
+        data, inputs, _ = read_files(folder)
+        again = call_of(data, inputs)
         found = [] if again.judged == judged else ["it was judged otherwise"]
         here, there = (one.recomputed(Reading())[place] for one in (call, again.call))
         assert here is not None
