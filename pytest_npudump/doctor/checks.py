@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_npudump.doctor.system import System
     from pytest_npudump.runtime.registry import Probe
 
+_AREA = mark("runtimes")
 _OTHERS_REMEDY = said("ask the package that offers it")
 
 
@@ -37,7 +38,7 @@ def examine(system: System, directory: Path, origin: str = "", tests: Path | Non
         (devices.AREA, lambda: devices.check_container(system)),
         (devices.AREA, lambda: devices.check_driver(system)),
         (devices.AREA, lambda: devices.check_npu_smi(system)),
-        (mark("runtimes"), lambda: _runtimes(system, probes)),
+        (_AREA, lambda: _runtimes(system, probes)),
         (devices.AREA, lambda: devices.check_device_files(system, answers=_works(probes, "acl"))),
         (environment.AREA, lambda: environment.check_environment(system)),
         (gate.AREA, lambda: gate.check_gate(system, tests) if tests is not None else ()),
@@ -48,7 +49,7 @@ def examine(system: System, directory: Path, origin: str = "", tests: Path | Non
     areas = list(dict.fromkeys(area for area, _ in checks))
     findings.sort(key=lambda finding: areas.index(finding.area))
     dumping = [finding for finding in findings if finding.area == dump_path.AREA]
-    working = [f.name for f in findings if f.area == mark("runtimes") and f.state == OK]
+    working = [f.name for f in findings if f.area == _AREA and f.state == OK]
     return Report(
         tuple(findings), tuple(working), can_write=all(finding.state != PROBLEM for finding in dumping)
     )
@@ -78,7 +79,7 @@ def _runtime(system: System, name: str, probe: Probe) -> Finding:
     provider = provider_of(name) if name in OURS else None
     ours = provider if isinstance(provider, Examined) else None
     if not probe.works:
-        return Finding(mark("runtimes"), name, ABSENT, probe.why, ours.REMEDY if ours else _OTHERS_REMEDY)
+        return Finding(_AREA, name, ABSENT, probe.why, ours.REMEDY if ours else _OTHERS_REMEDY)
     on_npu = ours is not None and ours.NPU
     text = probe.why
     if on_npu or probe.soc:
@@ -86,5 +87,5 @@ def _runtime(system: System, name: str, probe: Probe) -> Finding:
     blocking = [variable for variable in environment.BLOCKING if system.environ.get(variable)]
     if name == "acl" and blocking:
         text = said("{text}, but models dump nothing while {name} is set", text=text, name=blocking[0])
-        return Finding(mark("runtimes"), name, PROBLEM, text, f"unset {blocking[0]}")
-    return Finding(mark("runtimes"), name, OK, text)
+        return Finding(_AREA, name, PROBLEM, text, f"unset {blocking[0]}")
+    return Finding(_AREA, name, OK, text)

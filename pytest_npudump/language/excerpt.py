@@ -18,9 +18,10 @@ def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", 
         most: how many are named; None for all of them.
         separator: what stands between two.
     """
-    words = [*map(str, names)]
-    left = len(words) - len(words[:most])
-    return separator.join(words[:most]) + (_(" and {left} more").format(left=left) if left else "")
+    every = [*names]
+    shown = every[:most]
+    left = len(every) - len(shown)
+    return separator.join(map(str, shown)) + (_(" and {left} more").format(left=left) if left else "")
 
 
 def cut(text: str, width: int) -> str:

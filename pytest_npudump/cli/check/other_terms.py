@@ -99,10 +99,9 @@ def lines(found: Sequence[OtherVerdicts]) -> Iterator[str]:
 
 
 def _terms_of(name: str, terms: Terms) -> Terms:
-    tolerances = other_tolerances(name)
     if name in PRESETS:
         return replace(terms, preset=name)
-    return replace(terms, preset="", tolerances=tolerances)
+    return replace(terms, preset="", tolerances=other_tolerances(name))
 
 
 def _tensors(name: str, one: Rejudged, other: Rejudged) -> Alternative | None:

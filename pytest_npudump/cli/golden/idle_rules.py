@@ -14,8 +14,7 @@ from pytest_npudump.language.translation import said
 
 if TYPE_CHECKING:
     from pytest_npudump.cli.golden.owners import Stock
-    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
-    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.compare.tolerances.tolerance import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,8 @@ def idle_rules(stock: Stock) -> IdleRules:
         except GoldenError as error:
             unread.append(str(error))
             continue
-        rules = tuple(rule for rule in rules if _is_idle(rule, tolerances, table))
+        idle = replace(tolerances, rules=tuple(map(_for_any_run, rules))).unmatched(table)
+        rules = tuple(rule for rule in rules if _for_any_run(rule) in idle)
     if rules and unread:
         return IdleRules(
             unjudged=said(
@@ -63,6 +63,6 @@ def idle_rules(stock: Stock) -> IdleRules:
     return IdleRules(tuple(f"{stock.tolerances}: {rule.describe()}" for rule in rules))
 
 
-def _is_idle(rule: Rule, tolerances: Tolerances, table: StatsTable) -> bool:
-    """Whether a rule is about no tensor of a golden, which tells no types of operators, whoever made it."""
-    return bool(replace(tolerances, rules=(replace(rule, op_type=ANY, producer=()),)).unmatched(table))
+def _for_any_run(rule: Rule) -> Rule:
+    """Return a rule for all operators and producers: a golden tells no types, and of one producer only."""
+    return replace(rule, op_type=ANY, producer=())

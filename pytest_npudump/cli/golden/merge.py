@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.merge.approval_merge import merge
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.atomic import write_whole
 from pytest_npudump.storage.regular_file import read_regular
@@ -41,10 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     write_whole(arguments.ours, [merged.text.encode()])
     if not merged.conflicts:
         return 0
-    rest = len(merged.conflicts) - _SHOWN
-    shown = ", ".join(merged.conflicts[:_SHOWN]) + (
-        _(" and {left} more").format(left=rest) if rest > 0 else ""
-    )
+    shown = first_of(merged.conflicts, _SHOWN)
     to_stderr(_("npudump: {name}: both sides have changed {shown}").format(name=name, shown=shown))
     return 1
 

@@ -22,7 +22,7 @@ from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.golden.content.noise import Noise
@@ -129,7 +129,7 @@ def _widest(golden: Golden, measured: Calibrated | None) -> Sequence[tuple[str, 
     return [(key, dtypes[key]) for key in noisy]
 
 
-def _blind(golden: Golden, measured: Calibrated) -> Sequence[str]:
+def _blind(golden: Golden, measured: Calibrated | None) -> Sequence[str]:
     return blind_keys(golden.table, Tolerances().with_measured(measured))
 
 
@@ -158,12 +158,12 @@ def _as_json(golden: Golden, measured: Calibrated | None, *, noise: bool) -> dic
         "calibration": None if calibration is None else calibration.to_head(),
     }
     if noise:
-        blind = _blind(golden, measured) if measured is not None else ()
+        blind = frozenset(_blind(golden, measured))
         told["noise"] = [_noise_json(measured, *row, blind) for row in _widest(golden, measured) if measured]
     return told
 
 
-def _noise_json(measured: Calibrated, key: str, dtype: str, blind: Sequence[str]) -> dict[str, Any]:
+def _noise_json(measured: Calibrated, key: str, dtype: str, blind: Collection[str]) -> dict[str, Any]:
     found = measured.noise[key]
     return {
         "key": key,

@@ -36,7 +36,7 @@ def _as_json(root: Path, record: TensorRecord) -> dict[str, Any]:
         "layout": record.format or None,
         "original_shape": None if original is None else list(original),
         "bytes": _bytes(record),
-        "holds": _holds(record),
+        "holds": "+".join(_held(record)),
         "file": _file(record, root),
         "time": record.time or None,
         "note": record.note,
@@ -54,7 +54,7 @@ def _row(record: TensorRecord, root: Path) -> tuple[str, ...]:
         *cells(record),
         record.format or "-",
         "-" if nbytes is None else str(nbytes),
-        "+".join(map(_, _holds(record).split("+"))) + (f" ({record.note})" if record.note else ""),
+        "+".join(map(_, _held(record))) + (f" ({record.note})" if record.note else ""),
         _file(record, root),
     )
 
@@ -63,11 +63,11 @@ def _bytes(record: TensorRecord) -> int | None:
     return record.payload.nbytes if record.payload is not None else record.size
 
 
-def _holds(record: TensorRecord) -> str:
+def _held(record: TensorRecord) -> list[str]:
     held = [
         name for name, what in ((mark("tensor"), record.payload), (mark("statistics"), record.stats)) if what
     ]
-    return "+".join(held) or mark("nothing")
+    return held or [mark("nothing")]
 
 
 def _file(record: TensorRecord, root: Path) -> str:

@@ -25,15 +25,13 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.files.overflow.reader import OverflowRecord, OverflowUnit
 
 _COLUMNS = (
-    *(
-        mark("unit"),
-        mark("overflow"),
-        mark("layer"),
-        mark("model"),
-        mark("stream"),
-        mark("task"),
-        mark("file"),
-    ),
+    mark("unit"),
+    mark("overflow"),
+    mark("layer"),
+    mark("model"),
+    mark("stream"),
+    mark("task"),
+    mark("file"),
 )
 _RECORD_BYTES = 1 << 16
 """What reading a record, of some 2 KiB, costs, in bytes read of a large file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.results.folder import ResultsFolder
@@ -35,10 +35,6 @@ def as_it_ran(golden: Golden, results: Path) -> Golden:
         raise RequestError(words.format(results=results, test=golden.test))
     last = max(entries, key=lambda entry: str(entry.data["time"]))
     run = read_record(folder, last)
-    ran = {_plain(key): op_type for key, op_type in zip(run.table.keys, run.table.op_types, strict=True)}
-    types = tuple(ran.get(_plain(key), "") for key in golden.table.keys)
+    ran = dict(zip(map(sanitised_key, run.table.keys), run.table.op_types, strict=True))
+    types = tuple(ran.get(sanitised_key(key), "") for key in golden.table.keys)
     return replace(golden, producer=run.producer, table=replace(golden.table, op_types=types))
-
-
-def _plain(key: str) -> str:
-    return str(TensorKey.parse(key).sanitised)

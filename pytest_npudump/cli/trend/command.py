@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_npudump.results.statistic_series import Run, Series, Trend
 
 _SHOWN = 20
-_HEADER = (*(mark("tensor"), mark("statistic"), mark("runs"), mark("first"), mark("last"), mark("spread")),)
+_HEADER = (mark("tensor"), mark("statistic"), mark("runs"), mark("first"), mark("last"), mark("spread"))
 _SHORT = 10
 """Digits of a commit's name that are shown."""
 
