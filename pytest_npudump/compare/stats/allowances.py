@@ -94,7 +94,7 @@ def allowances(
         printed = half_unit(values, np.where(whole, 0, table.digits[at]))
         for index, column in enumerate(columns.tolist()):
             key, dtype = table.keys[row], table.dtypes[row]
-            rule = tolerances.decide(layer_of(key), dtype, STATISTICS[column], key, table.op_types[row])
+            rule = pairs.rule(row, STATISTICS[column], tolerances)
             yield Allowance(
                 key,
                 dtype,
@@ -107,7 +107,7 @@ def allowances(
             )
         if projected[row]:
             key, dtype = table.keys[row], table.dtypes[row]
-            rule = tolerances.decide(layer_of(key), dtype, PROJECTIONS, key, table.op_types[row])
+            rule = pairs.rule(row, PROJECTIONS, tolerances)
             root = math.sqrt(table.counts[row] or 0)
             yield Allowance(
                 key,

@@ -67,8 +67,7 @@ def compare_digests(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Toleran
         equal[row], differ[row] = bool(shared) and not different, bool(different)
         if different:
             name = different[0]
-            own = pairs.key(row), pairs.op_type(row)
-            rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), "max", *own)
+            rule = pairs.rule(row, "max", tolerances)
             if not measured[row] or not (rule.rtol or rule.atol):
                 words = rule.describe() if measured[row] else _ALONE
                 reasons[row] = Reason(name, golden[name], actual[name], None, words)

@@ -252,8 +252,7 @@ def _judge_integers(
     actual = pairs.actual.value(int(pairs.there[row]), column)
     if golden is None or actual is None or golden == actual:
         return
-    own = pairs.key(row), pairs.op_type(row)
-    rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), STATISTICS[column], *own)
+    rule = pairs.rule(row, STATISTICS[column], tolerances)
     at = np.array([row]), np.array([column])
     scale = float(scales(pairs, pairs.golden.values[pairs.here[at[0]], column], *at)[0])
     allowed = min(rule.atol + rule.rtol * scale, LARGEST)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
 
 
@@ -61,6 +62,11 @@ class Pairs:
     def op_type(self, row: int) -> str:
         """The type of a pair's operator, "" where neither side knows it: goldens do not."""
         return self.actual.op_types[int(self.there[row])] or self.golden.op_types[int(self.here[row])]
+
+    def rule(self, row: int, statistic: str, tolerances: Tolerances) -> Rule:
+        """The rule that decides about one statistic of the pair at position ``row``."""
+        own = self.key(row), self.op_type(row)
+        return tolerances.decide(self.layer(row), self.dtype(row), statistic, *own)
 
     def values(self, row: int, column: int) -> tuple[float | int | None, float | int | None]:
         """One statistic of the pair at position ``row``, on either side."""

@@ -138,8 +138,7 @@ def _without_marks(pairs: Pairs) -> NDArray[np.bool_]:
 
 
 def _allowed(pairs: Pairs, row: int, found: _Differences, tolerances: Tolerances) -> tuple[float, Rule]:
-    own = pairs.key(row), pairs.op_type(row)
-    rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), PROJECTIONS, *own)
+    rule = pairs.rule(row, PROJECTIONS, tolerances)
     allowed = rule.rtol * found.scale[row] + rule.atol * found.root[row] + found.slack[row]
     return float(min(allowed, LARGEST)), rule
 

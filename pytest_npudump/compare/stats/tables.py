@@ -91,7 +91,8 @@ def compare_tables(
     positions = np.flatnonzero(both)
     unsteady = _unsteady(pairs, tolerances)
     unequal = changed(pairs, judged) | projections.changed | digests.differ | ~agree
-    wavering = unequal & agree & unsteady & ~_beyond_noise(pairs, judged, tolerances)
+    quiet = unequal & agree
+    wavering = quiet & unsteady & ~_beyond_noise(pairs, judged, tolerances)
     measured = tolerances.measured
     return Comparison(
         golden=golden,
@@ -112,7 +113,7 @@ def compare_tables(
             digests=digests,
             projected=projections.judged,
             small=below_atol(pairs, judged, tolerances),
-            unseen=unequal & blind_bounds(pairs, judged, projections.judged, tolerances),
+            unseen=blind_bounds(pairs, judged & quiet[:, np.newaxis], projections.judged & quiet, tolerances),
             positions=positions,
         ),
         differing=frozenset(positions[unequal & ~wavering].tolist()),

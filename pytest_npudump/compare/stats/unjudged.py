@@ -52,7 +52,7 @@ def doubts_of(
         projected: (n,), those whose projections were judged, which see all elements that are finite, and not
             0: of a mask of 0 and -Inf they see nothing.
         small: (n,), those that differ, and have no value beyond the absolute tolerance.
-        unseen: (n,), those that differ, and of which measured bounds see nothing.
+        unseen: (n,), those that differ, agree, and of which measured bounds see nothing.
         positions: (n,), where the tensors are in the comparison's alignment.
     """
     empty = np.array([count == 0 for count in pairs.golden.counts], dtype=np.bool_)[pairs.here]
@@ -67,7 +67,7 @@ def doubts_of(
         (hidden & ~settled, agree, _HIDDEN, ""),
         (digests.differ & agree, none, _DIGEST, ""),
         (small & agree, none, BELOW_ATOL, ATOL_ADVICE),
-        (unseen & agree, none, BLIND, BLIND_ADVICE),
+        (unseen, none, BLIND, BLIND_ADVICE),
     )
     return tuple(
         Doubt(
