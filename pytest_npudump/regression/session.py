@@ -158,8 +158,9 @@ class CaseSession:
             self.state = replace(self.state, escalation=joined(plan.earlier, escalation))
             return
         third = plan_third_run(self.case, first, escalation)
-        self.state = replace(self.state.with_first(first), escalation=None if third else escalation)
-        self.state = replace(self.state, plan=third or plan)
+        self.state = replace(
+            self.state.with_first(first), plan=third or plan, escalation=None if third else escalation
+        )
 
     def judge_failed_body(self) -> bool:
         """Let the operators that failed on the device decide about a body that failed; False without any."""

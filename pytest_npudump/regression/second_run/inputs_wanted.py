@@ -14,7 +14,7 @@ from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.regression.second_run.suspected import onnx_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
@@ -61,24 +61,23 @@ def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey
         case.reference is not None or onnx_files(case)
     ):
         return False
-    return any(size is None for key in suspects for size in input_sizes(key.layer, edges, dump))
+    sizes = _output_sizes(dump)
+    return any(size is None for key in suspects for size in _input_sizes(key.layer, edges, sizes))
 
 
-def input_sizes(layer: str, edges: Edges, dump: Dump) -> tuple[int | None, ...]:
-    """Return the bytes of what a layer reads, constants left out; None where no dumped one is known.
-
-    Args:
-        layer: its name, raw or as file names spell it.
-        edges: of a run.
-        dump: that run's.
-    """
-    sizes = {
+def _output_sizes(dump: Dump) -> dict[tuple[str, int], int]:
+    """Return the bytes of each output that was dumped, by its layer as file names spell it, and its slot."""
+    return {
         (sanitise(record.key.layer), record.key.slot): record.size or 0
         for record in dump.records
         if record.key.io == "output"
     }
+
+
+def _input_sizes(layer: str, edges: Edges, outputs: Mapping[tuple[str, int], int]) -> tuple[int | None, ...]:
+    """Return the bytes of what a layer reads, constants left out; None where no dumped one is known."""
     ports = edges.feeds.get(sanitise(layer), (UNKNOWN,))
-    return tuple(sizes.get((sanitise(port.layer), port.slot)) for port in ports if port is not None)
+    return tuple(outputs.get((sanitise(port.layer), port.slot)) for port in ports if port is not None)
 
 
 def sizes_of(dump: Dump) -> dict[str, int]:
@@ -97,8 +96,8 @@ def largest_of(dump: Dump) -> int:
 
 def sizes_with_inputs(edges: Edges, dump: Dump, wanted: Iterable[str]) -> dict[str, int]:
     """Return the bytes of layers by file names, what they read included, as far as the dump tells."""
-    sizes, unknown = sizes_of(dump), largest_of(dump)
+    sizes, unknown, outputs = sizes_of(dump), largest_of(dump), _output_sizes(dump)
     for layer in wanted:
-        read = (unknown if size is None else size for size in input_sizes(layer, edges, dump))
+        read = (unknown if size is None else size for size in _input_sizes(layer, edges, outputs))
         sizes[sanitise(layer)] = sizes.get(sanitise(layer), unknown) + sum(read)
     return sizes

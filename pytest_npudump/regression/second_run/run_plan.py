@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.dump.records import Dump, TensorKey
+    from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
 
 
@@ -99,8 +100,9 @@ def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
     failing = failing_layers(first.outcome)
     if not failing:
         return None
+    edges = edges_of_run(case, first.outcome, dump)
     suspects, also = suspects_of(first.outcome), _lacking_tensors(case, first, dump)
-    return plan_suspects(case, first, dump, suspects, failing, also=also)
+    return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
 
 
 def plan_suspects(
@@ -110,6 +112,7 @@ def plan_suspects(
     suspects: tuple[TensorKey, ...],
     failing: tuple[str, ...],
     *,
+    edges: Edges,
     also: tuple[str, ...] = (),
 ) -> Plan:
     """Plan for layers under suspicion, what feeds them, and failing layers, as far as they fit.
@@ -120,9 +123,9 @@ def plan_suspects(
         dump: that run's.
         suspects: outputs that are to be judged by their inputs.
         failing: layers that are of interest besides.
+        edges: of the first run.
         also: layers that are wanted where all others fit.
     """
-    edges = edges_of_run(case, first.outcome, dump)
     wanted = _nearest_first(suspects, feeders_of(edges, dump, suspects), failing)
     wanted = tuple(dict.fromkeys((*wanted, *also)))
     beside = frozenset(wanted) - set(failing)

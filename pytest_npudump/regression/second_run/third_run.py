@@ -46,7 +46,7 @@ def plan_third_run(case: Case, first: FirstRun, escalation: Escalation) -> Plan 
     suspects = _fitting(tuple(dict.fromkeys(_suspects(edges, dump, escalation))), edges, dump, case)
     if not suspects and not escalation.omitted:
         return None
-    plan = plan_suspects(case, first, dump, suspects, escalation.omitted)
+    plan = plan_suspects(case, first, dump, suspects, escalation.omitted, edges=edges)
     return replace(plan, earlier=escalation) if plan.runs else None
 
 
