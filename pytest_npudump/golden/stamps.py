@@ -15,6 +15,7 @@ from pytest_npudump.golden.content.row_lines import by_name, common_columns, lin
 from pytest_npudump.golden.content.text import RECORDED
 
 if TYPE_CHECKING:
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.content.text import Golden
 
 _SHORT = 12
@@ -58,7 +59,7 @@ def stamped(golden: Golden, previous: Golden | None, stamp: Stamp) -> Golden:
     if previous is None:
         return replace(golden, changed={}, extra={RECORDED: str(stamp), **rest})
     before = previous.extra.get(RECORDED)
-    changed = changed_tensors(golden, previous)
+    changed = changed_tensors(golden.table, previous.table)
     whole = changed and len(changed) == len(golden.table)
     if whole or _facts(golden) != _facts(previous) or (not golden.table.keys and _differs(rest, previous)):
         before = str(stamp)
@@ -72,9 +73,9 @@ def in_words(stamp: object) -> str:
     return str(stamp or "").replace(" ", " at ")
 
 
-def changed_tensors(golden: Golden, previous: Golden) -> list[str]:
+def changed_tensors(table: StatsTable, previous: StatsTable) -> list[str]:
     """Return the tensors whose values are not those of before, noise apart."""
-    tables = [replace(one.table, noise=()) for one in (previous, golden)]
+    tables = [replace(one, noise=()) for one in (previous, table)]
     columns = common_columns(tables)
     before, now = (lines_by_key(table, columns) for table in tables)
     sums, summed = (by_name(render_projections(table)) for table in tables)

@@ -21,7 +21,7 @@ from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.regression.run.dataflow import edges_to_keep, sources_of
-from pytest_npudump.request import AUTO_LAYERS, matches_any
+from pytest_npudump.request import AUTO_LAYERS, is_glob, matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,6 +73,12 @@ def compared_patterns(case: Case) -> tuple[str, ...]:
     """Return names and globs of layers whose golden tensors are compared: with ``auto`` all there are."""
     patterns = case.request.golden_tensors
     return ("*",) if AUTO_LAYERS in patterns else patterns
+
+
+def named_layers(case: Case) -> frozenset[str]:
+    """Return the layers, as file names spell them, that the marker wants the tensors of by their names."""
+    patterns = case.request.golden_tensors
+    return frozenset(sanitise(pattern) for pattern in patterns if not is_glob(pattern))
 
 
 def golden_sources(golden: Golden | None) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.kept_layers import KeptLayers, layers_to_keep
+from pytest_npudump.regression.kept_layers import KeptLayers, layers_to_keep, named_layers
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
 from pytest_npudump.regression.reference_outcome import with_reference
 from pytest_npudump.regression.run.dataflow import edges_to_keep
@@ -26,7 +26,6 @@ from pytest_npudump.regression.run.unwritten import (
     read_probe,
     without,
 )
-from pytest_npudump.request import is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -239,11 +238,10 @@ def _not_dumped(
     if first.dump is None or not kept.layers:
         return (), ()
     wanted = {*kept.layers}
-    named = {sanitise(pattern) for pattern in case.request.golden_tensors if not is_glob(pattern)}
     held = {key for key, record in second.records.items() if record.payload is not None}
     keys = [record.key for record in first.dump.records if record.key.layer in wanted]
     missing = [key for key in keys if str(key.sanitised) not in held]
-    doubtful = [key for key in missing if sanitise(key.layer) in set(second.alike) - named]
+    doubtful = [key for key in missing if sanitise(key.layer) in set(second.alike) - named_layers(case)]
     left_out = tuple(dict.fromkeys(sanitise(key.layer) for key in doubtful))
     return left_out, tuple(str(key) for key in missing if key not in doubtful)
 

@@ -36,13 +36,13 @@ def approved_tensors(pending: Pending, golden: Golden, chosen: Collection[str]) 
     own = stored_tensors(record, store=pending.kept_tensors)
     old = stored_tensors(before, store=pending.case.goldens.store) if before is not None else {}
     found: dict[str, GoldenTensor] = {}
+    inherited = pending.entry.inherited
     for key in golden.table.keys:
         plain = sanitised_key(key)
-        taken = key in chosen
-        stays = not taken or plain in pending.entry.inherited
-        tensor = own.get(plain) if taken else None
-        tensor = old.get(plain) if tensor is None and stays else tensor
-        found |= {} if tensor is None else {key: tensor}
+        if key in chosen and plain in own:
+            found[key] = own[plain]
+        elif plain in old and (key not in chosen or plain in inherited):
+            found[key] = old[plain]
     dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
     try:
         tensors = {key: (tensor.array(), dtypes[key]) for key, tensor in found.items()}

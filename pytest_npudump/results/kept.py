@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.regression.outcome import FirstRun, Outcome, Result
     from pytest_npudump.results.pending_tensors import PendingTensors
@@ -67,7 +66,7 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
     pending = pending_tensors(result, first)
     tensors: dict[str, Tensor] = {}
     refused = pending.refusals if pending is not None else ()
-    naming = None if pending is None or refused else partial(_named, pending, tensors)
+    naming = None if pending is None or refused else partial(pending.named_by, found=tensors)
     record, why = record_text(case, first, naming)
     file = case.goldens.path.relative_to(golden_root).as_posix()
     name = record_name(file, record) if record else ""
@@ -94,13 +93,6 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
     dumped = first.dump.records if first.dump is not None and not record else ()
     types = types_by_key(dumped) if case.tolerances.names_op_types else {}
     return Kept(line, {name: record} if record else {}, tensors, types)
-
-
-def _named(pending: PendingTensors, tensors: dict[str, Tensor], record: Golden) -> Golden:
-    """Return a record that names the tensors, which are put into ``tensors``."""
-    named, found = pending.named_by(record)
-    tensors |= found
-    return named
 
 
 def _record(
@@ -171,11 +163,12 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
     """
     content, file = read_regular(golden), kept.line["golden"]["file"]
     judged = sha256(content).hexdigest()
-    if f"\n{VARIANT}:".encode() in content:
+    is_variant = f"\n{VARIANT}:".encode() in content
+    if is_variant or kept.op_types:
         whole = read_golden(golden)
-        content, judged = render(whole).encode(), whole.digest
-    if kept.op_types:
-        content += types_block(read_golden(golden), kept.op_types)
+        if is_variant:
+            content, judged = render(whole).encode(), whole.digest
+        content += types_block(whole, kept.op_types) if kept.op_types else b""
     digest = sha256(content).hexdigest()
     name = record_name(file, content)
     tensors = kept.line["request"].get("dump_data") == "tensor"

@@ -20,17 +20,15 @@ from pytest_npudump.golden.pair import HASH, STORED, facts_of
 from pytest_npudump.golden.stamps import changed_tensors
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.kept_layers import layers_to_keep
-from pytest_npudump.request import is_glob
+from pytest_npudump.regression.kept_layers import layers_to_keep, named_layers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    import numpy as np
 
     from pytest_npudump.dump.records import Dump, TensorRecord
+    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.content.text import Golden
+    from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun, Result
 
@@ -52,18 +50,22 @@ class PendingTensors:
     inherited: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
-    def named_by(self, record: Golden) -> tuple[Golden, dict[str, np.ndarray[Any, Any]]]:
-        """Return a run's record that names the tensors, and these by the SHA-256 of their bytes."""
-        arrays = {key: array for key, (array, _) in self.tensors.tensors.items()}
-        found: dict[str, np.ndarray[Any, Any]] = {}
+    def named_by(self, record: Golden, found: dict[str, Tensor]) -> Golden:
+        """Return a run's record that names the tensors.
 
-        def keep(array: np.ndarray[Any, Any]) -> tuple[str, int]:
+        Args:
+            record: without.
+            found: gets the tensors, by the SHA-256 of their bytes.
+        """
+        arrays = {key: array for key, (array, _) in self.tensors.tensors.items()}
+
+        def keep(array: Tensor) -> tuple[str, int]:
             digest, size = content_of(array)
             found.update({digest: array} if size else {})
             return digest, size
 
         facts = facts_of({STORED: HASH}, self.tensors.left_out, self.tensors.sources)
-        return naming(record, arrays, facts, keep), found
+        return naming(record, arrays, facts, keep)
 
 
 def pending_tensors(result: Result, first: FirstRun) -> PendingTensors | None:
@@ -80,7 +82,7 @@ def pending_tensors(result: Result, first: FirstRun) -> PendingTensors | None:
         return PendingTensors(refusals=(f"its golden keeps tensors, which only a run has: {_UPDATE}",))
     again = result.escalation.alike if result.escalation is not None else {}
     try:
-        same = _unchanged(case, first.judged_with, snapshot.as_golden(case, first.judged_with))
+        same = _unchanged(case, first.judged_with, snapshot.table)
         return _collected(case, first, dump, again, same)
     except NpudumpError as error:
         return PendingTensors(refusals=(f"its golden tensors cannot be kept: {error}",))
@@ -90,15 +92,14 @@ def _collected(
     case: Case, first: FirstRun, dump: Dump, again: Mapping[str, TensorRecord], same: frozenset[str]
 ) -> PendingTensors:
     kept = layers_to_keep(case, first.judged_with, dump)
-    named = {sanitise(pattern) for pattern in case.request.golden_tensors if not is_glob(pattern)}
-    doubtful = alike_layers(dump)
+    wanted, named, doubtful = {*kept.layers}, named_layers(case), alike_layers(dump)
     found: list[TensorRecord] = []
     inherited: list[str] = []
     lacking: list[str] = []
     left_out: list[str] = []
     for record in dump.records:
         key, layer = str(record.key.sanitised), sanitise(record.key.layer)
-        if record.key.layer not in kept.layers:
+        if record.key.layer not in wanted:
             continue
         at_hand = record if record.payload is not None else again.get(key)
         if layer in doubtful:
@@ -123,10 +124,10 @@ def _lacking(keys: Sequence[str]) -> str:
     )
 
 
-def _unchanged(case: Case, before: Golden | None, now: Golden) -> frozenset[str]:
+def _unchanged(case: Case, before: Golden | None, now: StatsTable) -> frozenset[str]:
     """Return the keys of golden tensors whose statistics the run has digit for digit, sanitised."""
     if before is None:
         return frozenset()
-    changed = set(changed_tensors(now, before))
-    same = {sanitised_key(key) for key in now.table.keys if key not in changed}
+    changed = set(changed_tensors(now, before.table))
+    same = {sanitised_key(key) for key in now.keys if key not in changed}
     return frozenset(same & stored_tensors(before, store=case.goldens.store).keys())

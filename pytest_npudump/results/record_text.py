@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.content.text import EMPTY, OP_TYPES, render
 from pytest_npudump.golden.store import content_digest
@@ -42,14 +42,13 @@ def record_text(
     snapshot, before = first.snapshot, first.judged_with
     if snapshot is None:
         return None, ()
-    types = [name if _is_plain(name) else UNKNOWN for name in snapshot.table.op_types]
+    types = snapshot.table.op_types
     alike = name_tensors is None and before is not None and _is_alike(snapshot, before)
     if alike and before is not None and (text := _content(before)):
-        block = "".join([f"  {name}\n" for name in types])
-        return text + f"{OP_TYPES}: |\n{block}".encode(), ()
+        return text + _block_of(types), ()
     golden = snapshot.as_golden(case, before)
     golden = golden if name_tensors is None else name_tensors(golden)
-    lines = "".join([f"{name}\n" for name in types])
+    lines = "".join([f"{_line(name)}\n" for name in types])
     try:
         return render(replace(golden, blocks={**golden.blocks, OP_TYPES: lines})).encode(), ()
     except GoldenError as error:
@@ -68,8 +67,11 @@ def types_block(golden: Golden, types: Mapping[str, str]) -> bytes:
         golden: as it is in the file.
         types: as :func:`types_by_key` has them.
     """
-    names = (types.get(str(TensorKey.parse(key).sanitised), "") for key in golden.table.keys)
-    lines = "".join([f"  {name if _is_plain(name) else UNKNOWN}\n" for name in names])
+    return _block_of(types.get(sanitised_key(key), "") for key in golden.table.keys)
+
+
+def _block_of(names: Iterable[str]) -> bytes:
+    lines = "".join([f"  {_line(name)}\n" for name in names])
     return f"{OP_TYPES}: |\n{lines}".encode()
 
 
@@ -100,5 +102,5 @@ def _content(golden: Golden) -> bytes:
     return content if whole and content_digest(content) == golden.digest else b""
 
 
-def _is_plain(name: str) -> bool:
-    return name.isprintable() and name[:1] not in {"", " "}
+def _line(name: str) -> str:
+    return name if name.isprintable() and name[:1] not in {"", " "} else UNKNOWN

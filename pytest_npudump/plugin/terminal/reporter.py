@@ -194,7 +194,7 @@ class Reporter:
 
     def _trim_cache(self) -> None:
         """Keep the tensors that this machine has of a store within their limit."""
-        if not self._settings.tensor_store or not self._results:
+        if not self._settings.tensor_store:
             return
         from pytest_npudump.golden.objects.cache_size import trim  # noqa: PLC0415 - only with a store
         from pytest_npudump.golden.objects.tensor_store import store_of  # noqa: PLC0415 - the same

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.dump.table import sanitised_key
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, Stats
@@ -34,7 +34,7 @@ def as_recorded(own: Dump, device: Dump, golden: StatsTable) -> Dump:
         device: the same dump, with the statistics of CANN's device-side writer.
         golden: what they are to be compared with.
     """
-    rows = {str(TensorKey.parse(key).sanitised): row for row, key in enumerate(golden.keys)}
+    rows = {sanitised_key(key): row for row, key in enumerate(golden.keys)}
     records = []
     for record, other in zip(own.records, device.records, strict=True):
         row = rows.get(str(record.key.sanitised))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.content.text import UNWRITTEN
 from pytest_npudump.language.excerpt import first_of
@@ -103,7 +103,7 @@ def depends_on_memory(
     table: StatsTable, probe: StatsTable, tolerances: Tolerances, previous: Golden | None
 ) -> bool:
     """Whether a tensor that is not to be judged in any case differs in other memory."""
-    judged = {_plain(key) for key, word in entries_of(previous).items() if word == JUDGED}
+    judged = {sanitised_key(key) for key, word in entries_of(previous).items() if word == JUDGED}
     return bool(_differing(table, probe, tolerances) - judged)
 
 
@@ -121,7 +121,7 @@ def find_unwritten(dump: Dump, probe: StatsTable, again: Dump, tolerances: Toler
     """
     second = StatsTable.from_records(again.records)
     varying = _differing(probe, second, tolerances)
-    held = set(map(_plain, second.keys))
+    held = set(map(sanitised_key, second.keys))
     table = StatsTable.from_records(dump.records)
     by_memory = (_differing(table, probe, tolerances) & held) - varying
     groups = {_output(TensorKey.parse(key)) for key in by_memory}
@@ -159,7 +159,7 @@ def entries_of(golden: Golden | None) -> dict[str, str]:
 def new_entries(previous: Golden | None, left_out: Iterable[TensorKey]) -> dict[str, str]:
     """Return what a new golden says of unwritten tensors; what a person marked as judged stays so."""
     judged = {key: word for key, word in entries_of(previous).items() if word == JUDGED}
-    plain = set(map(_plain, judged))
+    plain = set(map(sanitised_key, judged))
     return judged | {str(key): LEFT_OUT for key in left_out if str(key.sanitised) not in plain}
 
 
@@ -174,7 +174,8 @@ def by_layer(entries: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 def without(dump: Dump, entries: Mapping[str, str], kept: Iterable[str] = ()) -> Dump:
     """Return a dump without the tensors that ``entries`` leave out, unless ``kept`` names them."""
-    left_out = {_plain(key) for key, word in entries.items() if word == LEFT_OUT} - set(map(_plain, kept))
+    left_out = {sanitised_key(key) for key, word in entries.items() if word == LEFT_OUT}
+    left_out -= set(map(sanitised_key, kept))
     if not left_out:
         return dump
     return replace(
@@ -186,7 +187,7 @@ def unjudged_note(entries: Mapping[str, str], before: Dump, after: Dump) -> tupl
     """Say which tensors of a run are not judged, as nothing wrote them when the golden was recorded."""
     kept = {record.key for record in after.records}
     missing = {str(record.key.sanitised) for record in before.records if record.key not in kept}
-    names = [key for key in entries if _plain(key) in missing]
+    names = [key for key in entries if sanitised_key(key) in missing]
     if not names:
         return ()
     why = "as nothing wrote them when the golden was recorded"
@@ -200,7 +201,3 @@ def _differing(one: StatsTable, other: StatsTable, tolerances: Tolerances) -> se
 
 def _output(key: TensorKey) -> TensorKey:
     return replace(key.sanitised, turn=0, step=0)
-
-
-def _plain(key: str) -> str:
-    return str(TensorKey.parse(key).sanitised)

@@ -166,15 +166,20 @@ def test_only_layers_that_are_named_are_fetched(record: Any, store: TensorStore,
     assert fetch_tensors(found.values()) == 1
 
 
+def approved(record: Any, path: Path, *recordings: dict[str, Any]) -> list[str]:
+    """The golden's text behind each of several recordings."""
+    texts = []
+    for given in recordings:
+        record(**given).commit()
+        texts.append(path.read_text())
+    return texts
+
+
 def test_approvals_of_different_layers_are_merged_with_their_tensors(
     record: Any, store: TensorStore, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.yaml"
-    texts = []
-    for values in ({}, {"conv": 10.0}, {"fc": 30.0}):
-        record(**values).commit()
-        texts.append(path.read_text())
-    merged = merge(path, *texts)
+    merged = merge(path, *approved(record, path, {}, {"conv": 10.0}, {"fc": 30.0}))
     assert merged.conflicts == ()
     path.write_text(merged.text)
     assert list(faults([path])) == []
@@ -183,11 +188,7 @@ def test_approvals_of_different_layers_are_merged_with_their_tensors(
 
 def test_two_approvals_of_one_tensor_are_a_conflict(record: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    texts = []
-    for values in ({}, {"conv": 10.0}, {"conv": 20.0}):
-        record(**values).commit()
-        texts.append(path.read_text())
-    merged = merge(path, *texts)
+    merged = merge(path, *approved(record, path, {}, {"conv": 10.0}, {"conv": 20.0}))
     assert merged.conflicts == ("conv:output.0",)
     assert merged.text.count("<<<<<<<") == 2
 
@@ -207,15 +208,10 @@ def test_elements_that_changed_under_the_same_statistics_are_told(record: Any, t
 
 def test_sources_of_failures_that_both_sides_add_are_those_of_both(record: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    texts = []
-    for values, sources in (
-        ({}, ["relu"]),
-        ({"conv": 10.0}, ["conv", "relu"]),
-        ({"fc": 30.0}, ["fc", "relu"]),
-    ):
-        record(**values, sources=sources).commit()
-        texts.append(path.read_text())
-    merged = merge(path, *texts)
+    first: dict[str, Any] = {"sources": ["relu"]}
+    ours: dict[str, Any] = {"conv": 10.0, "sources": ["conv", "relu"]}
+    theirs: dict[str, Any] = {"fc": 30.0, "sources": ["fc", "relu"]}
+    merged = merge(path, *approved(record, path, first, ours, theirs))
     assert merged.conflicts == ()
     path.write_text(merged.text)
     assert source_layers(read_golden(path)) == ("conv", "relu", "fc")
