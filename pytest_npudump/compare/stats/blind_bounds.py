@@ -52,8 +52,7 @@ def blind_bounds(
     found[rows[of_noise]] = True
     found[rows[seen]] = False
     for row in np.flatnonzero(found & projected).tolist():
-        rule = tolerances.decide(pairs.layer(row), pairs.dtype(row), PROJECTIONS, pairs.key(row))
-        found[row] = rule.rtol >= 1
+        found[row] = pairs.rule(row, PROJECTIONS, tolerances).rtol >= 1
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from pytest_npudump.compare.stats.blind_bounds import BLIND, blind_keys, describe_blind
@@ -69,6 +71,22 @@ def test_a_rule_of_a_person_sees(make_table: Make) -> None:
     table = make_table((KEY, "float32", (4,), BASE))
     assert blind_keys(table, tolerances("0.3,0.3,0.3,0.3", strict)) == []
     assert blind_keys(table, Tolerances("same", (Rule(9.0, 0.0, source="marker"),))) == []
+
+
+@pytest.mark.parametrize("whose", [{"layer": "conv"}, {"op_type": "Conv"}])
+def test_a_rule_of_a_person_for_projections_sees_by_layer_and_by_operator(
+    make_table: Make, whose: dict[str, str]
+) -> None:
+    table = replace(
+        make_table((KEY, "float32", (4,), BASE)),
+        op_types=("Conv",),
+        projections=np.ones((1, 8)),
+        projected=np.array([True]),
+    )
+    wide = "0.3,0.3,0.3,0.3,9"
+    strict = Rule(1e-3, 0.0, **whose, statistic="projections", source="marker")
+    assert blind_keys(table, tolerances(wide)) == [KEY]
+    assert blind_keys(table, tolerances(wide, strict)) == []
 
 
 def test_a_line_names_the_first() -> None:
