@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.cli.compare.engine import Result
     from pytest_npudump.compare.patterns.pattern_search import Pattern
-    from pytest_npudump.compare.stats.verdict import Verdict
+    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.compare.tensors.tensor_pair import Elements
     from pytest_npudump.dump.records import TensorKey
 
@@ -72,12 +72,10 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
         yield counted + (
             _(", the rest could not be read") if result.problems else _(", all within tolerance")
         )
-        if comparison.changed:
-            yield _("{changed} changed within tolerance, first {first}").format(
-                changed=comparison.changed, first=comparison.first_within
-            )
+        yield from _changed_within(comparison)
         return
     yield _("{counted}: {count} differ").format(counted=counted, count=len(failing))
+    yield from _changed_within(comparison)
     elements = _by_key(result) if compared else {}
     patterns = _patterns(result)
     first = comparison.first.key if comparison.first is not None else None
@@ -100,6 +98,13 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
         for key in patterns
         if key != first
     )
+
+
+def _changed_within(comparison: Comparison) -> Iterator[str]:
+    if comparison.changed:
+        yield _("{changed} changed within tolerance, first {first}").format(
+            changed=comparison.changed, first=comparison.first_within
+        )
 
 
 def _patterns(result: Result) -> dict[TensorKey, Pattern]:

@@ -238,6 +238,34 @@ def test_statistics_alone_are_compared_as_before(run: Run, tmp_path: Path) -> No
     assert "first diverging layer: net_Softmax@0" in done.out
 
 
+@pytest.mark.parametrize("verbose", [(), ("-v",)], ids=["brief", "verbose"])
+def test_a_comparison_that_fails_says_what_changed_within_tolerance_as_one_that_passes(
+    run: Run, tmp_path: Path, dump_file: Run, verbose: tuple[str, ...]
+) -> None:
+    near, far = VALUES * np.float32(1 + 1e-6), VALUES * np.float32(2)
+    tensors = {"same": VALUES, "near": near, "nearer": near}
+    for number, (name, values) in enumerate(tensors.items(), 1):
+        for side, held in (("golden", VALUES), ("actual", values)):
+            dump_file(tmp_path / side, name, held, number=number)
+    sides = (tmp_path / "golden", tmp_path / "actual")
+    passing = run("compare", *sides, *verbose)
+    assert passing.code == 0
+    told = "2 changed within tolerance, first near:output.0"
+    assert passing.out.splitlines()[-1] == told
+    for side, held in zip(sides, (VALUES, far), strict=True):
+        dump_file(side, "far", held, number=9)
+    failing = run("compare", *sides, *verbose)
+    assert failing.code == 1
+    assert failing.out.splitlines()[:2] == [
+        "4 of 4 tensors compared, 4 of them element by element: 1 differ",
+        told,
+    ]
+    assert failing.out.count("changed within tolerance") == 1
+    data = run("compare", *sides, "--json", "-").json
+    assert data["summary"]["changed"] == 2
+    assert [verdict["layer"] for verdict in data["verdicts"] if verdict.get("changed")] == ["near", "nearer"]
+
+
 def test_a_golden_file_is_compared_with_a_dump(run: Run) -> None:
     golden = next(GOLDEN.glob("*said.yaml"))
     done = run("compare", golden, STATISTICS)
