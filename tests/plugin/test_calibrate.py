@@ -128,6 +128,23 @@ def test_noise_beyond_the_preset_is_allowed_from_then_on_and_the_report_says_so(
     )
 
 
+@pytest.mark.parametrize(("preset", "change"), [("om-net", 4e-5), ("same", 1e-6)])
+def test_a_change_that_passes_is_no_noise_and_widens_no_bound(
+    project: Project, preset: str, change: float
+) -> None:
+    project.marked()
+    project.record()
+    project.model(change=change)
+    result = project.run(f"--npudump-preset={preset}", "--npudump-calibrate=8")
+    result.assert_outcomes(passed=1)
+    words = (
+        "tensors changed within tolerance (first block/conv.2:output.0): the measured bounds allow for none"
+    )
+    result.stdout.fnmatch_lines([f"*measured around this run, in which * {words} of that change*"])
+    project.model(change=3 * change)
+    project.run().assert_outcomes(failed=1)
+
+
 def test_members_that_stray_alone_fail_the_calibration_and_name_the_layers(project: Project) -> None:
     project.marked()
     project.record()

@@ -10,8 +10,9 @@ import numpy as np
 
 from pytest_npudump.compare.stats.deviations import Deviations, deviations, structural_difference
 from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.compare.stats.projection_distances import told
 from pytest_npudump.compare.stats.verdict import EXTRA
-from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import MEASURED, StatsTable
 from pytest_npudump.errors import DumpError
 from pytest_npudump.onnxmodels.variation import PLAIN, Variation
 from pytest_npudump.regression import outcome as status
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
 
+_BY_TENSOR = ("largest", "floor", "differs", "uncountable", "compared", "exact")
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -35,15 +38,14 @@ class Member:
 
     Attributes:
         variation: in what it differed on purpose.
-        strayed: it against the golden, or against what becomes the golden.
-        alike: it against the first run; None where something was varied.
+        strayed: it against the first run, never against another golden: what lies between that golden and
+            the first run is there in each member, so that it is a change and no noise.
         unperturbed: inputs of models that were not perturbed, as they hold no floating-point values.
         unreached: inputs that were not for another reason, in words.
     """
 
     variation: Variation
     strayed: Deviations
-    alike: Deviations | None
     unperturbed: tuple[str, ...] = ()
     unreached: tuple[str, ...] = ()
 
@@ -85,18 +87,16 @@ def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Membe
     again = compare_runs(before, table, tolerances)
     if difference := structural_difference(again):
         return difference
-    strayed = alike = deviations(again, tolerances)
+    strayed = deviations(again, tolerances)
     if first.outcome.status != status.PENDING and golden is not None:
-        strayed = deviations(compare_runs(golden.table, table, tolerances), tolerances)
-        alike = _under_golden(alike, compare_runs(golden.table, before, tolerances))
+        strayed = _under_golden(strayed, compare_runs(golden.table, before, tolerances))
     if case.settings.keep_dumps != "all":
         shutil.rmtree(attempt.directory, ignore_errors=True)
-    alike_too = alike if variation.plain else None
     if member == 1 or not isinstance(case.runtime, VaryingRuntime):
-        return Member(variation, strayed, alike_too)
+        return Member(variation, strayed)
     left = case.runtime.varying
     unperturbed, unreached = tuple(sorted(left.unperturbed)), tuple(sorted(left.unreached))
-    return Member(variation, strayed, alike_too, unperturbed, unreached)
+    return Member(variation, strayed, unperturbed, unreached)
 
 
 def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Golden | None) -> StatsTable:
@@ -126,16 +126,17 @@ def _variation(case: Case, member: int) -> Variation:
     return wanted if runtime.varying.perturbed else replace(wanted, seed=None)
 
 
-def _under_golden(alike: Deviations, comparison: Comparison) -> Deviations:
-    """Return what was measured against the first run in the order of the golden's tensors."""
-    alignment = comparison.alignment
-    order = np.empty(len(comparison.golden), dtype=np.intp)
+def _under_golden(strayed: Deviations, comparison: Comparison) -> Deviations:
+    """Return what was measured against the first run for the golden's tensors, in their order.
+
+    Args:
+        strayed: a later run against the first.
+        comparison: the first run against the golden.
+    """
+    alignment, golden = comparison.alignment, comparison.golden
+    order = np.empty(len(golden), dtype=np.intp)
     order[alignment.golden] = alignment.actual
-    return replace(
-        alike,
-        keys=comparison.golden.keys,
-        **{
-            name: getattr(alike, name)[order]
-            for name in ("largest", "floor", "differs", "uncountable", "compared")
-        },
-    )
+    kept = np.column_stack([golden.known[:, :MEASURED], told(golden)])
+    rows = {name: getattr(strayed, name)[order] for name in _BY_TENSOR}
+    rows["largest"] = np.where(kept, rows["largest"], 0.0)
+    return replace(strayed, keys=golden.keys, **rows)

@@ -52,7 +52,7 @@ def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun
         first: its first run, which is recorded or compared with a golden.
         members: all others.
     """
-    alike = [member.alike for member in members if member.alike is not None]
+    alike = [member.strayed for member in members if member.variation.plain]
     if problem := fed_otherwise(first, alike):
         return unrecorded(first, f"not calibrated: {problem}" if case.settings.calibrate else problem)
     if not case.settings.calibrate:
@@ -156,9 +156,21 @@ def _calibrated(case: Case, first: FirstRun, measured: Measured) -> FirstRun:
         recording = case.goldens.calibrate(golden, measured.cells, measured.head)
     except GoldenError as error:
         return unrecorded(first, f"not calibrated: {error}")
-    notes = measured.notes + _blind_notes(case, measured, golden.table)
+    notes = (*measured.notes, *_change_notes(first), *_blind_notes(case, measured, golden.table))
     outcome = replace(first.outcome, notes=first.outcome.notes + notes, recording=recording)
     return replace(first, outcome=outcome)
+
+
+def _change_notes(first: FirstRun) -> tuple[str, ...]:
+    """Say that what lies between the golden and the run that was calibrated is no noise."""
+    comparison = first.outcome.comparison
+    if comparison is None or not comparison.changed:
+        return ()
+    note = (
+        f"measured around this run, in which {comparison.changed} tensors changed within tolerance (first "
+        f"{comparison.first_within}): the measured bounds allow for none of that change"
+    )
+    return (note,)
 
 
 def _blind_notes(case: Case, measured: Measured, table: StatsTable) -> tuple[str, ...]:
