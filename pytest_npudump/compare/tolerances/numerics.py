@@ -94,7 +94,7 @@ def numerics_of(
     for choice, who in ((marker, mark("marker")), (option, mark("option --npudump-numerics"))):
         if choice and choice != AUTO:
             return Numerics(choice, differs, untold, who)
-    values = [*(value for name in _SWITCHES for value in differs.get(name, ()))]
+    values = [*(value for name in _SWITCHES for value in told.get(name, ()))]
     values += [switches[name] for name in _SWITCHES if name in switches]
     on = any(value not in {"off", UNKNOWN} for value in values)
     bounds = SAME if not differs else HF32 if on else OTHER

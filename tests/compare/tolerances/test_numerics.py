@@ -20,6 +20,9 @@ from pytest_npudump.compare.tolerances.numerics import Numerics, numerics_of
         ({"hf32": ("conv", "off")}, {"hf32": "off"}, "hf32"),
         ({"soc": ("Ascend910B3", "Ascend910B4")}, {"hf32": "conv"}, "hf32"),
         ({"soc": ("Ascend910B3", "Ascend910B4")}, {"hf32": "off"}, "other"),
+        ({"soc": ("Ascend910B3", "Ascend910B4"), "hf32": ("conv", "-")}, {}, "hf32"),
+        ({"soc": ("Ascend910B3", "Ascend910B4"), "hf32": ("off", "-")}, {}, "other"),
+        ({"hf32": ("conv", "-")}, {}, "same"),
         ({}, {"hf32": "conv"}, "same"),
     ],
 )
