@@ -100,6 +100,12 @@ class StatsTable:
         """Return all statistics of one tensor, each as :meth:`value` returns it."""
         return [self.value(row, column) for column in range(len(STATISTICS))]
 
+    def tells(self, statistic: str) -> NDArray[np.bool_]:
+        """Which tensors, (n,), have one of :data:`JUDGED`."""
+        if statistic != PROJECTIONS:
+            return np.asarray(self.known[:, STATISTICS.index(statistic)])
+        return np.zeros(len(self), np.bool_) if self.projected is None else self.projected
+
     def cells(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> list[float | int | None]:
         """Return k statistics, each as :meth:`value` returns it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.stats.both_sides import told_by_both
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
@@ -200,10 +201,11 @@ class Reference:
             for name in request.layers
             if not is_glob(name) and not present.intersection(both_spellings([name]))
         ]
+        own = replace(tolerances, rules=self.tolerances.rules)
         problems += [
             f"tolerance rule {rule.describe()} of the marker matches nothing that was compared with "
             f"{self.path.name}; correct its layer, op_type, dtype or statistic, or remove it"
-            for rule in replace(tolerances, rules=self.tolerances.rules).unmatched(comparison.actual)
+            for rule in own.unmatched(told_by_both(comparison)[1])
             if rule.source == MARKER_RULES and rule.against == REFERENCE
         ]
         nothing = problem_of(compared, records, self._model, tolerances)

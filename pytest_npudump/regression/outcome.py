@@ -69,7 +69,7 @@ class Outcome:
         sources: the failing tensors that none explains; None where nothing fails, or nothing is known of what
             feeds what fails.
         changes: what differs in tensors within tolerance, where the test is to fail for that.
-        idle_rules: rules of the file of tolerances that are about no tensor of this test, in words.
+        idle_rules: rules of the file of tolerances that decide about no tensor of this test, in words.
     """
 
     status: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.executors import open_workers
@@ -13,6 +14,7 @@ from pytest_npudump.cli.compare.engine import compare_sides
 from pytest_npudump.cli.compare.report import as_json, lines
 from pytest_npudump.cli.compare.sides import are_kept_results, read_dump_side, read_golden_side
 from pytest_npudump.cli.compare.what_if import Alternative, other_tolerances
+from pytest_npudump.compare.stats.both_sides import told_by_both
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Rule
 from pytest_npudump.errors import RequestError
@@ -20,6 +22,10 @@ from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,12 +62,28 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != "-":
         emit(lines(result, verbose=arguments.verbose))
         emit(what_if.lines(alternatives))
-    for rule in tolerances.unmatched(result.comparison.golden, result.comparison.actual):
-        to_stderr(_("npudump: the rule {rule} matches no tensor of either side").format(rule=rule.describe()))
+    for line in _idle_lines(tolerances, result.comparison):
+        to_stderr(f"npudump: {line}")
     report_problems(result.problems)
     if result.problems or result.comparison.nothing_judged:
         return 2
     return 1 if result.comparison.failing else 0
+
+
+def _idle_lines(tolerances: Tolerances, comparison: Comparison) -> Iterator[str]:
+    """Name the rules that decide about nothing of the two sides."""
+    idle = tolerances.unmatched(*told_by_both(comparison))
+    absent = replace(tolerances, rules=idle).unmatched(comparison.golden, comparison.actual)
+    for rule in idle:
+        words = (
+            _("the rule {rule} matches no tensor of either side")
+            if rule in absent
+            else _(
+                "the rule {rule} decides nothing: only one side has this statistic of the tensors that it "
+                "matches"
+            )
+        )
+        yield words.format(rule=rule.describe())
 
 
 def _rules(arguments: argparse.Namespace) -> tuple[Rule, ...]:

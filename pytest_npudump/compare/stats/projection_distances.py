@@ -152,7 +152,7 @@ def _remarks(pairs: Pairs, *found: tuple[str, NDArray[np.bool_]]) -> Iterator[st
 
 def told(table: StatsTable) -> NDArray[np.bool_]:
     """Rows of a table, (n,), that have projections."""
-    return np.zeros(len(table), np.bool_) if table.projected is None else table.projected
+    return table.tells(PROJECTIONS)
 
 
 def _counts(pairs: Pairs) -> Iterator[tuple[int | None, int | None]]:

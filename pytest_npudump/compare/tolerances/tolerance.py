@@ -11,7 +11,10 @@ import re
 from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
+from itertools import compress
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pytest_npudump.compare.tolerances.presets import DESCRIPTIONS, PRESETS, bound
 from pytest_npudump.dump.records import sanitise
@@ -21,6 +24,8 @@ from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
 
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
     from pytest_npudump.dump.table import StatsTable
@@ -230,15 +235,35 @@ class Tolerances:
         return replace(self, rules=tuple(filter(rules, self.rules)))
 
     def unmatched(self, *tables: StatsTable) -> tuple[Rule, ...]:
-        """Rules that are about no tensor of any of ``tables``: a misspelt layer, most of the time."""
+        """Rules that are about no tensor of any of ``tables``: a misspelt layer, most of the time.
+
+        A rule for one statistic is about the tensors that have it.
+        """
         if not self.rules:
             return ()
-        tensors = {
+        rows = [
             (layer_of(key), op_type, dtype)
             for table in tables
             for key, op_type, dtype in zip(table.keys, table.op_types, table.dtypes, strict=True)
-        }
-        return tuple(rule for rule in self.rules if not _matches_any(rule, tensors))
+        ]
+        every = frozenset(rows)
+        telling = {ANY: every}
+        for statistic in {rule.statistic for rule in self.rules} - {ANY}:
+            told = np.concatenate([_tells(table, statistic) for table in tables])
+            telling[statistic] = every if told.all() else frozenset(compress(rows, told.tolist()))
+        return tuple(rule for rule in self.rules if not _matches_any(rule, telling[rule.statistic]))
+
+
+def _tells(table: StatsTable, statistic: str) -> NDArray[np.bool_]:
+    """Rows, (n,), of which the rule for a statistic decides something.
+
+    That for max decides about hashes and elements, too, which are all there is of tensors without statistics.
+    """
+    told = table.tells(statistic)
+    if statistic != "max" or told.all():
+        return told
+    hashed = np.array([bool(digest) for digest in table.digests] or [False])
+    return np.asarray(told | hashed | ~table.known.any(axis=1))
 
 
 def _matches_any(rule: Rule, tensors: Iterable[tuple[str, str, str]]) -> bool:

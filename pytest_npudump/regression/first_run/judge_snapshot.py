@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.stats.both_sides import told_by_both
 from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, Numerics, numerics_of
@@ -92,6 +93,7 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
         *case.goldens.foreign(golden),
         *changed(golden, snapshot.empty),
         *problems_of(case, snapshot, known),
+        *_not_approved(case, snapshot, comparison),
         *lost,
         *_changes(comparison, changes),
     )
@@ -115,16 +117,32 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
         environment=environment,
         sources=sources,
         changes=changes.found,
-        idle_rules=_idle_rules(case, snapshot),
+        idle_rules=_idle_rules(case, comparison),
     )
 
 
-def _idle_rules(case: Case, snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the rules of files that are about no tensor of this test; they may be about another's."""
+def _not_approved(case: Case, snapshot: Snapshot, comparison: Comparison) -> tuple[str, ...]:
+    """Name rules of the marker for what the run has and the golden lacks: they decide nothing."""
+    of_marker = case.tolerances.having(lambda rule: rule.source == MARKER_RULES)
+    if not of_marker.rules:
+        return ()
+    absent = of_marker.unmatched(snapshot.table)
+    return tuple(
+        f"tolerance rule {rule.describe()} of the marker decides nothing: the golden has no "
+        f"{rule.statistic} of the tensors that it matches; approve anew, or remove it"
+        for rule in of_marker.unmatched(told_by_both(comparison)[1])
+        if rule not in absent
+    )
+
+
+def _idle_rules(case: Case, comparison: Comparison) -> tuple[str, ...]:
+    """Return the rules of files that decide about no tensor of this test; they may about another's."""
     of_files = case.tolerances.having(
         lambda rule: rule.source != MARKER_RULES and rule.against == AGAINST_GOLDEN
     )
-    return tuple(rule.describe() for rule in of_files.unmatched(snapshot.table))
+    if not of_files.rules:
+        return ()
+    return tuple(rule.describe() for rule in of_files.unmatched(told_by_both(comparison)[1]))
 
 
 def _lost_tensors(golden: Golden, missing: tuple[str, ...]) -> tuple[str, ...]:

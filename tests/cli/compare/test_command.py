@@ -53,6 +53,24 @@ def test_a_rule_of_the_file_that_matches_nothing_is_named(run: Run, tmp_path: Pa
     assert done.err.count("matches no tensor of either side") == 1
 
 
+def test_a_rule_for_a_statistic_that_one_side_lacks_is_named(
+    run: Run, tmp_path: Path, dump_file: Run
+) -> None:
+    golden, actual = tmp_path / "golden.yaml", tmp_path / "actual"
+    dump_file(actual, "net/relu", VALUES)
+    head = "npudump-golden: 1\ntest: test_a.py::test_a\nproducer: {runtime: acl, digits: 6}\n"
+    columns = "columns: tensor dtype shape max min avg l2norm nan -inf +inf\ntensors: |\n"
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: [{statistic: l2norm, rtol: 0, atol: 0}, {statistic: avg, rtol: 0, atol: 0}]\n")
+    for norm, idle in (("-", 1), ("4", 0)):
+        row = f"  net/relu:output.0 float32 4096 5 -3 1 {norm} 0 0 0\n"
+        golden.write_text(head + columns + row, "utf-8")
+        done = run("compare", golden, actual, "--tolerances", rules)
+        assert done.err.count("statistic=l2norm") == idle
+        words = "decides nothing: only one side has this statistic of the tensors that it matches"
+        assert done.err.count(words) == idle
+
+
 def test_the_json_has_the_published_shape(run: Run) -> None:
     done = run("compare", TENSORS, TENSORS, "--json", "-")
     assert set(done.json) == {"summary", "first_divergence", "first_change", "verdicts"}

@@ -226,6 +226,15 @@ def test_a_rule_that_matches_no_tensor_of_any_test_is_stale(project: Project, ru
     assert ruled().code == 0
 
 
+def test_a_rule_for_a_statistic_that_no_golden_has_is_stale(project: Project, ruled: Any) -> None:
+    (project.path / "test_a.py").write_text(TESTS.partition("class")[0])
+    (project.path / "golden" / "test_a" / f"TestY.test_z-{'0' * 10}.yaml").unlink()
+    rules = "rules:\n  - {statistic: projections, rtol: 0, atol: 0}\n  - {statistic: max, rtol: 0, atol: 0}\n"
+    (project.path / "tolerances.yaml").write_text(rules)
+    (rule,) = ruled().json["rules"]
+    assert "statistic=projections" in rule
+
+
 def test_a_rule_is_not_judged_while_a_golden_is_missing_or_cannot_be_read(
     project: Project, ruled: Any
 ) -> None:

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_npudump.compare.tolerances.presets import PRESETS, bound
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
+from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.values.dtypes import ALL
 from pytest_npudump.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pytest_npudump.dump.table import StatsTable
 
 
 def rule(**given: Any) -> Any:
@@ -144,12 +145,40 @@ def test_layers_are_reached_raw_or_sanitised(pattern: str, layer: str, reached: 
 
 
 def test_rules_that_match_nothing_are_told(make_table: Callable[..., StatsTable]) -> None:
-    table = make_table(("conv1:output.0", "float16", (1,), {"max": 1.0}))
+    table = make_table(("conv1:output.0", "float16", (1,), {"max": 1.0, "avg": 1.0, "nan": 0}))
     wrong = rule(layer="cnov*"), rule(dtype="int8"), rule(layer="conv1", dtype="float32")
     right = rule(layer="conv1"), rule(statistic="nan"), rule(dtype="float16", statistic="avg")
     assert Tolerances(rules=(*wrong, *right)).unmatched(table) == wrong
     other = make_table(("x:output.0", "int8", (1,), {"max": 1}))
     assert Tolerances(rules=(*wrong, *right)).unmatched(table, other) == (wrong[0], wrong[2])
+
+
+def test_a_rule_for_a_statistic_is_about_the_tensors_that_have_it(
+    make_table: Callable[..., StatsTable],
+) -> None:
+    three = make_table(("a:output.0", "float32", (1,), {"max": 1.0, "min": 1.0, "avg": 1.0}))
+    four = make_table(
+        ("a:output.0", "float32", (1,), {"max": 1.0}),
+        ("b:output.0", "float32", (1,), {"max": 1.0, "l2norm": 1.0}),
+    )
+    wrong = (
+        *(rule(statistic="l2norm"), rule(statistic="projections"), rule(statistic="nan")),
+        *(rule(layer="a", statistic="l2norm"), rule(dtype="float16", statistic="max")),
+    )
+    right = rule(statistic="max"), rule(statistic="avg"), rule(), rule(layer="a", dtype="float32")
+    assert Tolerances(rules=(*right, *wrong)).unmatched(three) == wrong
+    assert Tolerances(rules=(*right, *wrong)).unmatched(three, four) == wrong[1:]
+    projected = three.with_projections({0: [1.0] * 8})
+    assert Tolerances(rules=wrong).unmatched(projected, four) == wrong[2:]
+
+
+@pytest.mark.parametrize(("digest", "known"), [("md5:0", True), ("md5:0", False), ("", False)])
+def test_a_rule_for_max_is_about_tensors_of_hashes_and_elements_too(digest: str, *, known: bool) -> None:
+    told = Stats(l2norm=1.0) if known else Stats()
+    key = TensorKey("a", "output", 0)
+    record = TensorRecord(key, "", "bfloat16", (1,), Path("d"), stats=told, digest=digest)
+    rules = rule(statistic="max"), rule(statistic="min")
+    assert Tolerances(rules=rules).unmatched(StatsTable.from_records([record])) == rules[1:]
 
 
 def test_elements_have_the_bound_of_extremes() -> None:

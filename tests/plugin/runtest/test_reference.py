@@ -610,6 +610,14 @@ def test_tolerance_of_the_marker_counts(converted: Project) -> None:
     result.stdout.fnmatch_lines(["*tolerance rule * of the marker matches nothing that was compared with *"])
 
 
+def test_a_rule_for_projections_which_no_reference_has_matches_nothing(converted: Project) -> None:
+    rule = "{'statistic': 'projections', 'rtol': 0, 'atol': 0, 'against': 'reference'}"
+    converted.marked(f"{REFERENCE}, tolerances=[{rule}]")
+    result = converted.run(DUMPS)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*statistic=projections* of the marker matches nothing that was compared *"])
+
+
 @pytest.mark.parametrize(
     ("marker", "message"),
     [

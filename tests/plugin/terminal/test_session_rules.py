@@ -59,3 +59,24 @@ def test_workers_are_asked_together(two: Project) -> None:
     result = run(two, "-p", "xdist", "-n", "2")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([f"{WORDS}; *the run does not pass"])
+
+
+PROJECTIONS = "- {statistic: projections, rtol: 0, atol: 0}\n"
+IDLE = "npudump: 1 tolerance rule matches no tensor of these tests: *statistic=projections*"
+
+
+def test_a_rule_for_a_statistic_that_no_test_has_fails_a_session_of_all_tests(two: Project) -> None:
+    write(two, GOOD + PROJECTIONS)
+    result = run(two)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([f"{IDLE}; *the run does not pass"])
+
+
+def test_a_rule_for_a_statistic_of_one_golden_serves_all(project: Project) -> None:
+    source = TWO.format(body=project.body)
+    project.test_file(source.replace("npu_dump\n", 'npu_dump(dump_data="tensor")\n', 1))
+    project.record()
+    write(project, GOOD + PROJECTIONS)
+    result = run(project)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.no_fnmatch_line("*matches no tensor*")

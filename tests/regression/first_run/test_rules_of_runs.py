@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.regression import outcome as status
-from tests.regression.conftest import BOTH, HEALTHY, REGRESSED, Flow, run
+from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow, run
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.outcome import Result
@@ -108,3 +109,31 @@ def test_rules_of_a_file_for_other_producers_are_not_idle(flow: Flow) -> None:
     flow.settings = replace(flow.settings, tolerances="rules.yaml")
     (idle,) = result_of(flow, sample=HEALTHY).outcome.idle_rules
     assert "layer=lost" in idle
+
+
+def test_a_rule_of_the_marker_for_a_statistic_that_the_run_has_not_fails(flow: Flow) -> None:
+    printed = {"layers": (), "dump_data": "stats"}
+    flow.record(sample=PRINTED, **printed)
+    rule = {"rtol": 0, "atol": 0, "statistic": "projections"}
+    outcome = result_of(flow, rule, sample=PRINTED, **printed).outcome
+    assert outcome.status == status.FAILED
+    (problem,) = outcome.problems
+    assert "statistic=projections" in problem
+    assert "matches nothing this test dumped" in problem
+    of_max = result_of(flow, {**rule, "statistic": "max"}, sample=PRINTED, **printed)
+    assert of_max.outcome.status == status.PASSED
+
+
+def test_a_rule_for_a_statistic_that_the_golden_lacks_decides_nothing(flow: Flow) -> None:
+    flow.record()
+    golden = read_golden(flow.golden)
+    write_golden(flow.golden, replace(golden, table=golden.table.with_projections({})))
+    rule = {"rtol": 0, "atol": 0, "statistic": "projections"}
+    outcome = result_of(flow, rule, sample=HEALTHY).outcome
+    assert outcome.status == status.FAILED
+    (problem,) = outcome.problems
+    assert "decides nothing: the golden has no projections of the tensors that it matches" in problem
+    (flow.folder / "rules.yaml").write_text("rules: [{statistic: projections, rtol: 0, atol: 0}]\n", "utf-8")
+    flow.settings = replace(flow.settings, tolerances="rules.yaml")
+    (idle,) = result_of(flow, sample=HEALTHY).outcome.idle_rules
+    assert "statistic=projections" in idle
