@@ -558,6 +558,26 @@ def test_what_if_says_what_other_tolerances_miss_and_catch_and_decides_nothing(
     assert "what_if" not in check(capsys)[1]
 
 
+def test_what_if_names_rules_of_its_file_that_match_nothing(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked()
+    project.record()
+    project.run(KEEP)
+    misspelt, good = project.path / "un.yaml", project.path / "good.yaml"
+    misspelt.write_text("rules: [{layer: 'Cnov@2*', rtol: 1, atol: 1, reason: wide}]\n", "utf-8")
+    good.write_text("rules: [{layer: '*', rtol: 0, atol: 0}]\n", "utf-8")
+    capsys.readouterr()
+    words = ("--what-if", str(good), "--what-if", str(misspelt), "--what-if", "exact")
+    assert main(["check", "kept", *words]) == 0
+    (idle,) = capsys.readouterr().err.splitlines()
+    assert idle.startswith(f"npudump: --what-if {misspelt}: the rule rtol=1 atol=1 layer=Cnov@2* ")
+    assert idle.endswith(" matches no tensor of these tests")
+    assert main(["check", "kept", *words, "--tolerances", str(misspelt)]) == 0
+    told = capsys.readouterr().err
+    assert (told.count("matches no tensor of these tests"), told.count("--what-if")) == (2, 1)
+
+
 def test_what_if_names_tests_that_it_cannot_judge(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.check import other_terms
+from pytest_npudump.cli.check.idle_rules import idle_lines
 from pytest_npudump.cli.check.other_terms import other_verdicts
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.language.excerpt import first_of
@@ -45,8 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         emit(other_terms.lines(others))
     for problem in results.problems:
         to_stderr(f"npudump: {problem}")
-    for rule in _idle_rules(judged):
-        to_stderr(_("npudump: the rule {rule} matches no tensor of these tests").format(rule=rule))
+    for line in (*idle_lines(judged), *other_terms.idle_lines_of(others)):
+        to_stderr(f"npudump: {line}")
     words = {one.word for one in judged}
     if results.problems or UNJUDGED in words or not words & {GOOD, BAD}:
         return 2
@@ -62,13 +63,6 @@ def _terms(arguments: argparse.Namespace, entries: Sequence[Entry]) -> Terms:
     root = arguments.root or (Path.cwd() if arguments.golden_dir else None)
     places = terms_at(entries, root, arguments.golden_dir)
     return replace(places, preset=arguments.preset, tolerances=tolerances, numerics=arguments.numerics)
-
-
-def _idle_rules(judged: Sequence[Rejudged]) -> list[str]:
-    """Return the rules of files that none of the judged tests has a tensor for, in words."""
-    outcomes = [one.result.outcome for one in judged if one.result is not None]
-    idle = [outcome.idle_rules for outcome in outcomes if outcome.comparison is not None]
-    return [rule for rule in idle[0] if all(rule in others for others in idle)] if idle else []
 
 
 def _lines(judged: Sequence[Rejudged], *, verbose: bool) -> Iterator[str]:

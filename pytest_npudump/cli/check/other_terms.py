@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.cli.check.idle_rules import idle_lines
 from pytest_npudump.cli.compare import what_if
 from pytest_npudump.cli.compare.what_if import Alternative, other_tolerances
 from pytest_npudump.compare.tolerances.presets import PRESETS
@@ -14,7 +15,7 @@ from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudg
 from pytest_npudump.results.result_pairs import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_npudump.results.folder import ResultsFolder
     from pytest_npudump.results.rejudge import Rejudged
@@ -30,12 +31,14 @@ class OtherVerdicts:
         missed: tests that fail as judged, and would pass.
         caught: tests that pass as judged, and would fail.
         unjudged: why tests could not be judged by these tolerances, by test.
+        idle: what is to be said of the file's rules that match no tensor of these tests.
     """
 
     tensors: Alternative
     missed: tuple[str, ...]
     caught: tuple[str, ...]
     unjudged: dict[str, str]
+    idle: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, name: str, judged: Sequence[Rejudged], others: Sequence[Rejudged]) -> OtherVerdicts:
@@ -60,6 +63,7 @@ class OtherVerdicts:
             tuple(test for test, both in words.items() if both == (BAD, GOOD)),
             tuple(test for test, both in words.items() if both == (GOOD, BAD)),
             {name_of(other.entry): other.why for _one, other in counted if other.word == UNJUDGED},
+            () if name in PRESETS else tuple(idle_lines(others)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -96,6 +100,12 @@ def lines(found: Sequence[OtherVerdicts]) -> Iterator[str]:
         for test, why in one.unjudged.items():
             words = _("what if {name}: {test} cannot be judged: {why}")
             yield words.format(name=one.tensors.name, test=test, why=spoken(why))
+
+
+def idle_lines_of(found: Iterable[OtherVerdicts]) -> Iterator[str]:
+    """Yield a line for each rule that matches no tensor of these tests, with the file that has it."""
+    for one in found:
+        yield from (f"{what_if.given(one.tensors.name)}: {line}" for line in one.idle)
 
 
 def _terms_of(name: str, terms: Terms) -> Terms:

@@ -145,13 +145,18 @@ def chosen_tolerances(arguments: argparse.Namespace, facts: Mapping[str, str] | 
     return for_told_run(chosen, {**(facts or {}), **told_facts(arguments)})
 
 
-def for_told_run(tolerances: Tolerances, facts: Mapping[str, str]) -> Tolerances:
-    """Return the tolerances for a run of these facts; stderr names rules that they do not decide."""
+def for_told_run(tolerances: Tolerances, facts: Mapping[str, str], given: str = "") -> Tolerances:
+    """Return the tolerances for a run of these facts; stderr names rules that they do not decide.
+
+    Args:
+        tolerances: as they were read.
+        facts: what is known of the run's producer.
+        given: the option that gave the tolerances, with its value, as it is put before what stderr says.
+    """
     from pytest_npudump.compare.tolerances.producers import undecided  # noqa: PLC0415 - the same
 
-    words = _(
-        "npudump: the rule {rule} is left out: nothing tells {facts} of this run; --producer FACT=VALUE does"
-    )
+    words = _("the rule {rule} is left out: nothing tells {facts} of this run; --producer FACT=VALUE does")
     for rule, untold in undecided(tolerances.rules, facts):
-        to_stderr(words.format(rule=rule.describe(), facts=", ".join(untold)))
+        told = words.format(rule=rule.describe(), facts=", ".join(untold))
+        to_stderr(f"npudump: {given}: {told}" if given else f"npudump: {told}")
     return tolerances.for_run(facts)

@@ -45,24 +45,27 @@ def run(arguments: argparse.Namespace) -> int:
     tolerances = chosen_tolerances(arguments).extended(_rules(arguments))
     facts = told_facts(arguments)
     others = {
-        name: for_told_run(other_tolerances(name), facts).under(arguments.numerics or SAME)
+        name: for_told_run(other_tolerances(name), facts, what_if.given(name)).under(
+            arguments.numerics or SAME
+        )
         for name in arguments.what_if
     }
     with open_workers(arguments.executor) as workers:
         golden = read_golden_side(arguments.golden, workers, latest=arguments.latest)
         actual = read_dump_side(arguments.actual, workers, latest=arguments.latest)
         result = compare_sides(golden, actual, tolerances, workers, layout=arguments.layout)
-        alternatives = []
+        alternatives, idle = [], []
         for name, other in others.items():
             tried = compare_sides(golden, actual, other, workers, layout=arguments.layout)
             alternatives.append(Alternative.of(name, result.comparison, tried.comparison))
+            idle += [f"{what_if.given(name)}: {line}" for line in _idle_lines(other, tried.comparison)]
     if arguments.json:
         told = {"what_if": [one.to_json() for one in alternatives]} if alternatives else {}
         write_json(as_json(result) | told, arguments.json)
     if arguments.json != "-":
         emit(lines(result, verbose=arguments.verbose))
         emit(what_if.lines(alternatives))
-    for line in _idle_lines(tolerances, result.comparison):
+    for line in (*_idle_lines(tolerances, result.comparison), *idle):
         to_stderr(f"npudump: {line}")
     report_problems(result.problems)
     if result.problems or result.comparison.nothing_judged:

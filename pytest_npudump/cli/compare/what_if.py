@@ -75,6 +75,11 @@ def other_tolerances(name: str) -> Tolerances:
     return load_tolerances(Path(name))
 
 
+def given(name: str) -> str:
+    """Return the option that gave the tolerances called ``name``, before what is said of these."""
+    return f"--what-if {name}"
+
+
 def lines(alternatives: Sequence[Alternative]) -> Iterator[str]:
     """Yield a line for each, in the order they were given."""
     for one in alternatives:

@@ -79,3 +79,23 @@ def test_rules_by_operator_and_producer_decide_of_elements_too(
     assert run("compare", *sides, "--tolerances", rules, "--producer", "soc=A1").code == 0
     done = run("compare", *sides, "--tolerances", rules, "--producer", "soc=B1")
     assert (done.code, done.err) == (1, "")
+
+
+def test_rules_of_its_file_that_match_nothing_or_are_left_out_are_named(
+    run: Run, sides: tuple[Path, Path], tmp_path: Path
+) -> None:
+    misspelt, other = tmp_path / "un.yaml", tmp_path / "all.yaml"
+    item = "rtol: 0.1, atol: 0, reason: a new kernel"
+    misspelt.write_text(f"rules: [{{layer: 'Cnov@2*', {item}}}, {{layer: far, {item}}}]\n", "utf-8")
+    counts = "{statistic: nan, rtol: 0, atol: 0}"
+    other.write_text(f"rules: [{{layer: far, {item}, producer: {{soc: A*}}}}, {counts}]\n", "utf-8")
+    done = run("compare", *sides, "--what-if", misspelt, "--what-if", "exact", "--what-if", other)
+    assert done.code == 1
+    left, idle = done.err.splitlines()
+    assert left.startswith(f"npudump: --what-if {other}: the rule rtol=0.1 atol=0 layer=far producer.soc=A* ")
+    assert left.endswith("is left out: nothing tells soc of this run; --producer FACT=VALUE does")
+    assert idle.startswith(f"npudump: --what-if {misspelt}: the rule rtol=0.1 atol=0 layer=Cnov@2* ")
+    assert idle.endswith("matches no tensor of either side")
+    done = run("compare", *sides, "--what-if", misspelt, "--tolerances", misspelt)
+    assert done.err.count("matches no tensor of either side") == 2
+    assert done.err.count("--what-if") == 1
