@@ -87,6 +87,74 @@ def test_integers_have_steps_of_no_float_format(run: Run, golden: Path) -> None:
     assert [(row["allowed"], row["steps"], row["printed"]) for row in rows[:2]] == [(0.0, None, 0.0)] * 2
 
 
+NANS = """npudump-golden: 1
+test: test_a.py::test_a
+producer: {runtime: acl, digits: 6}
+columns: tensor dtype shape max min avg l2norm nan -inf +inf
+tensors: |
+  net/conv:output.0 float32 40 2 -1 nan nan 3 0 1
+  net/none:output.0 float32 40 nan nan nan nan 40 0 0
+  net/cast:output.0 float16 4 1.5 -1 0.5 - 0 0 0
+"""
+
+
+def loosened(run: Run, path: Path, *words: object) -> dict[tuple[str, str], dict[str, Any]]:
+    rows = run("tolerance", "explain", path, *words, "--json", "-").json
+    counts = [row for row in rows if row["statistic"] in {"nan", "neg_inf", "pos_inf"}]
+    return {(row["key"], row["statistic"]): row for row in counts}
+
+
+def test_counts_that_a_rule_loosens_are_shown_as_compare_allows_them(
+    run: Run, golden: Path, tmp_path: Path
+) -> None:
+    golden.write_text(NANS, "utf-8")
+    path = tmp_path / "rules.yaml"
+    path.write_text("rules: [{statistic: nan, rtol: 1, atol: 10, reason: a mask}]\n", "utf-8")
+    found = loosened(run, golden, "--tolerances", path)
+    allowed = {"net/conv:output.0": 12.0, "net/none:output.0": 50.0, "net/cast:output.0": 11.5}
+    assert {key: row["allowed"] for key, row in found.items()} == {
+        (key, "nan"): value for key, value in allowed.items()
+    }
+    row = found["net/conv:output.0", "nan"]
+    assert (row["golden"], row["printed"], row["steps"], row["share"]) == (3, 0, None, 12 / 40)
+    assert "a mask" in row["rule"]
+    assert row["blind"]
+    done = run("tolerance", "explain", golden, "net/conv", "--tolerances", path)
+    lines = done.out.splitlines()
+    (line,) = [line for line in lines if line.split()[2] == "nan"]
+    assert line.split()[:7] == ["net/conv:output.0", "float32", "nan", "3", "12", "-", "30"]
+    assert "all other counts of NaN and infinities, dtypes and shapes must be equal" in lines
+    done = run("tolerance", "explain", golden, "--tolerances", path)
+    assert any(
+        line.split()[:4] == ["2", "float32", "nan", "net/none:output.0"] for line in done.out.splitlines()
+    )
+    assert "all other counts" in done.out
+
+
+@pytest.mark.parametrize(
+    ("rule", "shown"),
+    [
+        ("statistic: pos_inf, rtol: 0, atol: 1, reason: x", [("net/conv:output.0", "pos_inf")]),
+        (
+            "statistic: neg_inf, one_sided: below, rtol: 0, atol: 0, reason: x",
+            [("net/conv:output.0", "neg_inf")],
+        ),
+        ("statistic: nan, rtol: 0, atol: 0", []),
+        ("rtol: 1, atol: 1, reason: x", []),
+    ],
+)
+def test_counts_that_no_rule_loosens_must_be_equal_and_are_not_shown(
+    run: Run, golden: Path, tmp_path: Path, rule: str, shown: list[tuple[str, str]]
+) -> None:
+    golden.write_text(NANS, "utf-8")
+    path = tmp_path / "rules.yaml"
+    path.write_text(f"rules: [{{layer: net/conv, {rule}}}]\n", "utf-8")
+    assert list(loosened(run, golden, "--tolerances", path)) == shown
+    last = run("tolerance", "explain", golden, "--tolerances", path).out
+    assert ("all other counts of NaN" in last) == bool(shown)
+    assert ("\ncounts of NaN and infinities, dtypes and shapes must be equal" in last) != bool(shown)
+
+
 BY_OPERATOR = "rules: [{op_type: 'Conv*', rtol: 0.1, atol: 0, reason: a new kernel}]\n"
 
 

@@ -13,7 +13,7 @@ from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.tolerance import ANY
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import suggest
-from pytest_npudump.dump.table import layer_of
+from pytest_npudump.dump.table import is_count, layer_of
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.translation import gettext as _
@@ -86,7 +86,12 @@ def _is_wanted(pattern: str, layer: str) -> bool:
 
 def _lines(found: list[Allowance], *, each: bool) -> Iterator[str]:
     yield from columns([*map(_row, found)] if each else [*_by_rule(found)], _EACH if each else _RULES)
-    yield _("counts of NaN and infinities, dtypes and shapes must be equal")
+    loosened = any(is_count(allowance.statistic) for allowance in found)
+    yield (
+        _("all other counts of NaN and infinities, dtypes and shapes must be equal")
+        if loosened
+        else _("counts of NaN and infinities, dtypes and shapes must be equal")
+    )
     blind = list(dict.fromkeys(allowance.key for allowance in found if allowance.blind))
     if blind:
         yield _("zeros would pass in a statistic of {count} tensors (first: {first})").format(

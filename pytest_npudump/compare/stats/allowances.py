@@ -12,7 +12,7 @@ import numpy as np
 from pytest_npudump.compare.stats.numbers import half_unit, scales
 from pytest_npudump.compare.stats.pairs import Pairs
 from pytest_npudump.compare.stats.projection_distances import norms, printed_distance, told
-from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, layer_of
+from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTICS, is_count, layer_of
 from pytest_npudump.dump.values.dtypes import is_exact
 
 if TYPE_CHECKING:
@@ -29,13 +29,15 @@ class Allowance:
     Attributes:
         key: the tensor's key.
         dtype: its type.
-        statistic: ``max``, ``min``, ``avg``, ``l2norm`` or ``projections``.
+        statistic: ``max``, ``min``, ``avg``, ``l2norm`` or ``projections``; a count, ``nan``, ``neg_inf`` or
+            ``pos_inf``, where a rule loosens it.
         value: the golden's; of projections their scale, which is the l2norm.
         allowed: greatest difference that passes, by ``rule``.
         printed: half a unit of the last digit that the golden prints, which is allowed on top; 0 where it
             prints all.
         magnitude: the greatest finite magnitude of the tensor's extremes; 0 where none is known. For
-            projections, whose allowance is of all elements, times the root of their number.
+            projections, whose allowance is of all elements, times the root of their number. For counts the
+            number of elements.
         rule: the rule that decides.
     """
 
@@ -55,8 +57,8 @@ class Allowance:
 
     @property
     def steps(self) -> float | None:
-        """``allowed`` in steps of the tensor's type at its magnitude; None for types without any."""
-        epsilon = step(self.dtype)
+        """``allowed`` in steps of the type at the tensor's magnitude; None for counts and types without."""
+        epsilon = 0.0 if is_count(self.statistic) else step(self.dtype)
         if not epsilon or not self.magnitude:
             return None
         return self.allowed / (epsilon * 2.0 ** math.floor(math.log2(self.magnitude)))
@@ -70,7 +72,9 @@ class Allowance:
 def allowances(
     table: StatsTable, tolerances: Tolerances, wanted: Callable[[str], bool]
 ) -> Iterator[Allowance]:
-    """Yield what the measured statistics of a golden may differ by, in its order; counts must be equal.
+    """Yield what the measured statistics of a golden may differ by, in its order.
+
+    Of counts those alone that a rule loosens: all others must be equal.
 
     Args:
         table: the golden's statistics.
@@ -80,7 +84,8 @@ def allowances(
     every = np.arange(len(table), dtype=np.intp)
     rows = np.array([row for row in every.tolist() if wanted(layer_of(table.keys[row]))], dtype=np.intp)
     pairs = Pairs(table, table, every, every)
-    finite = table.known[:, :MEASURED] & np.isfinite(table.values[:, :MEASURED])
+    finite = table.known & np.isfinite(table.values)
+    finite[:, MEASURED:] &= any(is_count(rule.statistic) for rule in tolerances.rules)
     extremes = np.where(finite[:, :EXTREMES], np.abs(table.values[:, :EXTREMES]), 0.0).max(
         axis=1, initial=0.0
     )
@@ -90,11 +95,14 @@ def allowances(
         at = np.full(len(columns), row)
         values = table.values[at, columns]
         scale = scales(pairs, values, at, columns)
-        whole = is_exact(table.dtypes[row]) & (columns < EXTREMES)
+        counts = columns >= MEASURED
+        whole = counts | (is_exact(table.dtypes[row]) & (columns < EXTREMES))
         printed = half_unit(values, np.where(whole, 0, table.digits[at]))
         for index, column in enumerate(columns.tolist()):
             key, dtype = table.keys[row], table.dtypes[row]
             rule = pairs.rule(row, STATISTICS[column], tolerances)
+            if counts[index] and not _loosens(rule):
+                continue
             yield Allowance(
                 key,
                 dtype,
@@ -102,7 +110,7 @@ def allowances(
                 float(values[index]),
                 float(rule.atol + rule.rtol * scale[index]),
                 float(printed[index]),
-                float(extremes[row]),
+                float(table.counts[row] or 0 if counts[index] else extremes[row]),
                 rule,
             )
         if projected[row]:
@@ -119,6 +127,11 @@ def allowances(
                 float(extremes[row]) * root,
                 rule,
             )
+
+
+def _loosens(rule: Rule) -> bool:
+    """Whether a rule for a count lets another one pass."""
+    return bool(rule.rtol or rule.atol) or rule.one_sided != "both"
 
 
 @lru_cache(maxsize=64)
