@@ -61,7 +61,8 @@ class Outcome:
         notes: what a reader of the report should know.
         tensors: number of tensors that were dumped and selected.
         numerics: which bounds fit the golden and this run; None where nothing was compared.
-        measured: bounds that were measured with the golden; None where it has none, or nothing was compared.
+        measured: what was measured with the golden; None where nothing was, or nothing was compared.
+        measured_bounds: number of tensors of which such a bound decides, as it is wider than the preset's.
         environment: facts in which this run differs from the golden's, as ``name: (golden, actual)``.
         findings: what scenes other than ``model`` and ``op`` found, in execution order.
         reference: the comparison with an ONNX model; None where the test names none.
@@ -80,6 +81,7 @@ class Outcome:
     tensors: int = 0
     numerics: Numerics | None = None
     measured: Calibrated | None = None
+    measured_bounds: int = 0
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     findings: tuple[SceneFinding, ...] = ()
     reference: ReferenceResult | None = None

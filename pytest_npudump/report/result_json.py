@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import Result
+    from pytest_npudump.regression.outcome import Outcome, Result
     from pytest_npudump.report.files import ReportFiles
 
 _NOTES = 5
@@ -46,7 +46,7 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
     if outcome.sources is not None:
         told["sources"] = small_sources(outcome.sources)
     if outcome.measured is not None and outcome.measured.widens:
-        told["calibrated"] = len(outcome.measured.noise)
+        told["calibrated"] = outcome.measured_bounds
     if outcome.numerics is not None:
         told["bounds"] = outcome.numerics.bounds
     if outcome.reference is not None:
@@ -96,7 +96,7 @@ def full_json(result: Result) -> dict[str, Any]:
         "problems": list(outcome.problems),
         "notes": list(outcome.notes),
         "numerics": outcome.numerics.to_json() if outcome.numerics else None,
-        "measured": outcome.measured.to_json() if outcome.measured else None,
+        "measured": _measured(outcome),
         "environment": {name: list(pair) for name, pair in outcome.environment.items()},
         "findings": [finding.to_json() for finding in outcome.findings],
         "comparison": outcome.comparison.to_json() if outcome.comparison else None,
@@ -106,6 +106,12 @@ def full_json(result: Result) -> dict[str, Any]:
         "escalation": result.escalation.to_json() if result.escalation else None,
         "runs": [*map(str, result.runs)],
     }
+
+
+def _measured(outcome: Outcome) -> dict[str, Any] | None:
+    if outcome.measured is None:
+        return None
+    return {**outcome.measured.to_json(), "bounds": outcome.measured_bounds}
 
 
 def _origin(case: Case) -> dict[str, Any]:

@@ -64,7 +64,9 @@ def summary_line(results: Sequence[Mapping[str, Any]], *, approval: str = "") ->
     if wavering := sum(result.get("wavering", 0) for result in results):
         parts.append(_("{wavering} differ as they did when they were recorded").format(wavering=wavering))
     if measured := sum(result.get("calibrated", 0) for result in results):
-        parts.append(_("{measured} tensors have measured bounds").format(measured=measured))
+        parts.append(
+            _("{measured} tensors have measured bounds wider than the preset's").format(measured=measured)
+        )
     wide = Counter(str(result["bounds"]) for result in results if result.get("bounds", "same") != "same")
     parts += [
         _("{wide} by the bounds for {name} numerics").format(wide=wide[name], name=name)

@@ -182,7 +182,8 @@ def _comparison_lines(outcome: Outcome, rows: int, *, brief: bool) -> list[str]:
     if outcome.numerics is not None:
         lines.append(_("bounds:     {numerics}").format(numerics=outcome.numerics.describe()))
     if outcome.measured is not None and outcome.measured.noise:
-        lines.append(_("measured:   {measured}").format(measured=outcome.measured.describe()))
+        measured = outcome.measured.describe(outcome.measured_bounds)
+        lines.append(_("measured:   {measured}").format(measured=measured))
     lines += table([row(verdict) for verdict in failing[:rows]], COLUMNS)
     if len(failing) > rows:
         lines.append(

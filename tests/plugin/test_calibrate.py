@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.golden.store import read_golden
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -123,8 +126,9 @@ def test_noise_beyond_the_preset_is_allowed_from_then_on_and_the_report_says_so(
     project.model(change=0.01)
     result = project.run()
     result.assert_outcomes(failed=1)
+    wider = "have measured bounds wider than the preset's"
     result.stdout.fnmatch_lines(
-        ["measured:   * tensors have measured bounds (calibrated: 8 members, factor 5)"]
+        [f"measured:   * of the * tensors that strayed {wider} (*8 members, factor 5)", f"*tensors {wider}*"]
     )
 
 
@@ -143,6 +147,20 @@ def test_a_change_that_passes_is_no_noise_and_widens_no_bound(
     result.stdout.fnmatch_lines([f"*measured around this run, in which * {words} of that change*"])
     project.model(change=3 * change)
     project.run().assert_outcomes(failed=1)
+
+
+def test_noise_within_the_preset_s_bounds_is_counted_as_no_bound(project: Project) -> None:
+    project.marked()
+    project.record("--npudump-calibrate=8")
+    measured = calibrated_of(read_golden(project.golden))
+    assert measured is not None
+    assert measured.noise
+    assert measured.factor * max(max(found.largest) for found in measured.noise.values()) < 5e-6
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*measured bounds*")
+    under_exact = project.run("--npudump-preset=exact")
+    under_exact.stdout.fnmatch_lines([f"*, {len(measured.noise)} tensors have measured bounds wider than *"])
 
 
 def test_members_that_stray_alone_fail_the_calibration_and_name_the_layers(project: Project) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import byte_size, columns, emit, write_json
+from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
+from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
+from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.applicable import variants_of
 from pytest_npudump.golden.content.noise import MEASURABLE, calibration_of, repeats_of
 from pytest_npudump.golden.content.text import REASON, RECORDED
@@ -22,10 +26,10 @@ from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from pytest_npudump.compare.stats.allowances import Allowance
     from pytest_npudump.compare.tolerances.calibrated import Calibrated
-    from pytest_npudump.golden.content.noise import Noise
     from pytest_npudump.golden.content.text import Golden
 
 _HEADER = (mark("tensor"), "dtype", mark("repeats"), *(f"{name} %" for name in MEASURABLE))
@@ -67,18 +71,38 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
     yield _("calibration: {words}").format(words=_calibration(golden))
     if limit is None:
         return
-    widest = _widest(golden, measured)
-    if not widest or measured is None:
+    if measured is None or not measured.noise:
         yield _("no tensor has noise: all bounds are the preset's")
         return
-    what = _("bounds that were measured") if measured.widens else _("differences that are no change")
-    yield _("{what} ({source}), in % of each statistic's scale, widest first:").format(
-        what=what, source=measured.source
-    )
-    yield from columns([_row(measured, row) for row in widest[: limit or None]], _HEADER)
-    if limit and len(widest) > limit:
-        yield _("... and {left} more").format(left=len(widest) - limit)
-    if blind := describe_blind(_blind(golden, measured)):
+    yield from _noise_lines(golden, measured, limit)
+
+
+def _noise_lines(golden: Golden, measured: Calibrated, limit: int) -> Iterator[str]:
+    """Yield where measured bounds hold; without a calibration the spread that is no change."""
+    tolerances = _tolerances(measured)
+    held = _held(golden, tolerances)
+    listed = [row for row in _widest(golden, tolerances, held) if not measured.widens or row.share]
+    if not measured.widens:
+        yield _(
+            "differences that are no change ({source}), in % of each statistic's scale, widest first:"
+        ).format(source=measured.source)
+        rows = [_spread_row(measured, row) for row in listed]
+    elif listed:
+        yield _(
+            "measured bounds that are wider than those of the preset {preset} ({source}), in % of each "
+            "statistic's scale, widest first; in parentheses the preset's, where that holds:"
+        ).format(preset=tolerances.preset, source=measured.source)
+        rows = [_bounds_row(tolerances, measured, row, held[row.key]) for row in listed]
+    if listed:
+        yield from columns(rows[: limit or None], _HEADER)
+    if limit and len(listed) > limit:
+        yield _("... and {left} more").format(left=len(listed) - limit)
+    if narrow := len(measured.noise) - len(listed):
+        yield _(
+            "{narrow} of the {count} tensors that strayed have no such bound: those of the preset {preset} "
+            "are as wide, and hold"
+        ).format(narrow=narrow, count=len(measured.noise), preset=tolerances.preset)
+    if blind := describe_blind(blind_keys(golden.table, tolerances)):
         yield blind
 
 
@@ -120,28 +144,68 @@ def _calibration(golden: Golden) -> str:
     )
 
 
-def _widest(golden: Golden, measured: Calibrated | None) -> Sequence[tuple[str, str]]:
-    """Return key and dtype of the tensors with noise, by their largest deviation."""
-    if measured is None:
+@dataclass(frozen=True, slots=True)
+class _Strayed:
+    """A tensor with noise; ``share`` is its widest measured bound that holds, in its scale, 0 for none."""
+
+    key: str
+    dtype: str
+    share: float
+
+
+def _tolerances(measured: Calibrated | None) -> Tolerances:
+    """Return what ``npudump tolerance explain`` goes by, unless it is told otherwise."""
+    return Tolerances().under(SAME).with_measured(measured)
+
+
+def _held(golden: Golden, tolerances: Tolerances) -> Mapping[str, Mapping[str, Allowance]]:
+    """Return what each statistic of the tensors with noise may differ by, by key."""
+    noise = tolerances.measured.noise if tolerances.measured is not None else {}
+    layers = frozenset(map(layer_of, noise))
+    held: dict[str, dict[str, Allowance]] = {key: {} for key in noise}
+    for one in allowances(golden.table, tolerances, lambda layer: layer in layers):
+        if one.key in held:
+            held[one.key][one.statistic] = one
+    return held
+
+
+def _widest(
+    golden: Golden, tolerances: Tolerances, held: Mapping[str, Mapping[str, Allowance]]
+) -> Sequence[_Strayed]:
+    """Return the tensors with noise, by the widest measured bound that holds, then by their noise."""
+    if tolerances.measured is None:
         return []
+    noise = tolerances.measured.noise
     dtypes = dict(zip(golden.table.keys, golden.table.dtypes, strict=True))
-    noisy = sorted(measured.noise, key=lambda key: _widest_of(measured.noise[key]), reverse=True)
-    return [(key, dtypes[key]) for key in noisy]
+    shares = {
+        key: max((one.rule.rtol for one in of_key.values() if tolerances.is_measured(one.rule)), default=0.0)
+        for key, of_key in held.items()
+    }
+    by = sorted(noise, key=lambda key: (shares[key], max(noise[key].by_statistic.values())), reverse=True)
+    return [_Strayed(key, dtypes[key], shares[key]) for key in by]
 
 
-def _blind(golden: Golden, measured: Calibrated | None) -> Sequence[str]:
-    return blind_keys(golden.table, Tolerances().with_measured(measured))
+def _spread_row(measured: Calibrated, row: _Strayed) -> tuple[str, ...]:
+    spreads = [measured.factor * value for value in measured.noise[row.key].by_statistic.values()]
+    return (*_head(measured, row), *(f"{100 * spread:.3g}" if spread else "-" for spread in spreads))
 
 
-def _widest_of(noise: Noise) -> float:
-    return max(noise.by_statistic.values())
+def _bounds_row(
+    tolerances: Tolerances, measured: Calibrated, row: _Strayed, held: Mapping[str, Allowance]
+) -> tuple[str, ...]:
+    return (*_head(measured, row), *(_cell(tolerances, held.get(name)) for name in MEASURABLE))
 
 
-def _row(measured: Calibrated, row: tuple[str, str]) -> tuple[str, ...]:
-    key, dtype = row
-    bounds = [measured.factor * value for value in measured.noise[key].by_statistic.values()]
-    repeats = _("no") if measured.varies(key) else _("yes") if measured.repeats else "?"
-    return (key, dtype, repeats, *(f"{100 * bound:.3g}" if bound else "-" for bound in bounds))
+def _head(measured: Calibrated, row: _Strayed) -> tuple[str, ...]:
+    repeats = _("no") if measured.varies(row.key) else _("yes") if measured.repeats else "?"
+    return (row.key, row.dtype, repeats)
+
+
+def _cell(tolerances: Tolerances, allowance: Allowance | None) -> str:
+    if allowance is None or not allowance.scale:
+        return "-"
+    percent = f"{100 * allowance.allowed / allowance.scale:.3g}"
+    return percent if tolerances.is_measured(allowance.rule) else f"({percent})"
 
 
 def _as_json(golden: Golden, measured: Calibrated | None, *, noise: bool) -> dict[str, Any]:
@@ -158,18 +222,31 @@ def _as_json(golden: Golden, measured: Calibrated | None, *, noise: bool) -> dic
         "calibration": None if calibration is None else calibration.to_head(),
     }
     if noise:
-        blind = frozenset(_blind(golden, measured))
-        told["noise"] = [_noise_json(measured, *row, blind) for row in _widest(golden, measured) if measured]
+        told["noise"] = [*_noise_json(golden, measured)] if measured is not None else []
     return told
 
 
-def _noise_json(measured: Calibrated, key: str, dtype: str, blind: Collection[str]) -> dict[str, Any]:
-    found = measured.noise[key]
-    return {
-        "key": key,
-        "dtype": dtype,
-        "varies": found.varies,
-        "largest": {name: value if isfinite(value) else None for name, value in found.by_statistic.items()},
-        "factor": measured.factor,
-        "sees_nothing": key in blind,
-    }
+def _noise_json(golden: Golden, measured: Calibrated) -> Iterator[dict[str, Any]]:
+    tolerances = _tolerances(measured)
+    held = _held(golden, tolerances)
+    blind = frozenset(blind_keys(golden.table, tolerances))
+    for row in _widest(golden, tolerances, held):
+        found = measured.noise[row.key]
+        yield {
+            "key": row.key,
+            "dtype": row.dtype,
+            "varies": found.varies,
+            "largest": {
+                name: value if isfinite(value) else None for name, value in found.by_statistic.items()
+            },
+            "factor": measured.factor,
+            "bounds": {
+                name: {
+                    "allowed": one.allowed,
+                    "rule": one.rule.describe(),
+                    "measured": tolerances.is_measured(one.rule),
+                }
+                for name, one in held[row.key].items()
+            },
+            "sees_nothing": row.key in blind,
+        }

@@ -2,7 +2,7 @@
 
 ``tables`` is the way in, ``verdict`` the result. ``order``, ``alignment`` and ``eager_calls`` find the
 ``pairs``; ``numbers``, ``projection_distances`` and ``digests`` judge them; ``unjudged`` and
-``first_divergence`` say what that means, ``blind_bounds`` what measured bounds no longer see, ``allowances``
-how far each statistic may be off, ``shares`` how much of that it is off, ``deviations`` how far it strays
-between healthy runs.
+``first_divergence`` say what that means, ``measured_bounds`` counts where these decide, ``blind_bounds`` what
+they no longer see, ``allowances`` how far each statistic may be off, ``shares`` how much of that it is off,
+``deviations`` how far it strays between healthy runs.
 """

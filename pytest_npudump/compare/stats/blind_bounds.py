@@ -48,7 +48,7 @@ def blind_bounds(
     rows, columns = np.nonzero(cells)
     allowed, rules = allowed_differences(pairs, rows, columns, tolerances)
     seen = np.abs(golden[rows, columns]) > allowed
-    of_noise = [rule.source == measured.source for rule in rules]
+    of_noise = [tolerances.is_measured(rule) for rule in rules]
     found[rows[of_noise]] = True
     found[rows[seen]] = False
     for row in np.flatnonzero(found & projected).tolist():

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.golden.content.noise import FACTOR, calibration_of, parse_noise, repeats_of
+from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -71,10 +72,19 @@ class Calibrated:
         rtol = self.factor * found.by_statistic.get(statistic, 0.0) if found is not None else 0.0
         return rtol if math.isfinite(rtol) else 0.0
 
-    def describe(self) -> str:
-        """How many tensors have bounds of their own, and how these were measured, in one line."""
-        what = "measured bounds" if self.widens else "a spread that is no change"
-        return f"{len(self.noise)} tensors have {what} ({self.source})"
+    def describe(self, bounds: int) -> str:
+        """How many tensors strayed, of how many that is a bound, and how it was measured, in one line.
+
+        Args:
+            bounds: number of tensors of which a measured bound decides.
+        """
+        if not self.widens:
+            words = _("{count} tensors have a spread that is no change ({source})")
+            return words.format(count=len(self.noise), source=self.source)
+        return _(
+            "{bounds} of the {count} tensors that strayed have measured bounds wider than the preset's "
+            "({source})"
+        ).format(bounds=bounds, count=len(self.noise), source=self.source)
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON data."""

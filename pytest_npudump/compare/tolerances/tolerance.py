@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
 from itertools import compress
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -194,10 +195,30 @@ class Tolerances:
             (rule for rule in rules if rule.covers(dtype, statistic) and rule.reaches(layer, op_type)), None
         )
 
+    def unmeasured_rtol(self, layer: str, dtype: str, statistic: str, op_type: str = "") -> float:
+        """The ``rtol`` that a measured bound has to exceed to decide in its place; infinite where none can.
+
+        Args:
+            layer: the layer's name.
+            dtype: name of the tensor's type.
+            statistic: one of :data:`STATISTICS`.
+            op_type: the type of the layer's operator; "" where unknown.
+        """
+        if not self._heeds_measured(dtype) or self._given(layer, dtype, statistic, op_type) is not None:
+            return inf
+        return _preset_rule(self.preset, dtype, statistic).rtol
+
+    def is_measured(self, rule: Rule) -> bool:
+        """Whether a rule that these decided on is a bound that was measured."""
+        return self.measured is not None and rule.source == self.measured.source
+
+    def _heeds_measured(self, dtype: str) -> bool:
+        return self.measured is not None and (self.measured.widens or is_exact(dtype))
+
     def _measured(self, dtype: str, statistic: str, key: str, by: tuple[str, ...]) -> Rule:
         """The preset's rule for a statistic, or what was measured of those of ``by`` where that is wider."""
         rule = _preset_rule(self.preset, dtype, statistic)
-        if self.measured is None or not (self.measured.widens or is_exact(dtype)):
+        if self.measured is None or not self._heeds_measured(dtype):
             return rule
         rtol = max(self.measured.rtol(key, name) for name in by)
         about = statistic if by == (statistic,) else ANY

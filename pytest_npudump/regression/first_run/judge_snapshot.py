@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.both_sides import told_by_both
 from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.compare.stats.measured_bounds import bounds_by_measurement
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
@@ -114,6 +115,7 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
         tensors=len(snapshot.table),
         numerics=numerics,
         measured=measured,
+        measured_bounds=bounds_by_measurement(comparison, tolerances),
         environment=environment,
         sources=sources,
         changes=changes.found,

@@ -80,12 +80,67 @@ def test_what_was_measured_is_told_widest_first(run: Run, golden: Callable[..., 
     assert out[5] == "calibration: 20 members, factor 7, varied: inputs"
     assert "calibrated: 20 members, factor 7" in out[6]
     assert out[7].split()[-2:] == ["projections", "%"]
-    assert out[8].split() == ["relu:output.0", "float16", "no", "210", "-", "175", "140", "350"]
-    assert out[9].split() == ["conv:output.0", "float32", "yes", "0.7", "-", "1.4", "-", "-"]
+    assert out[8].split() == ["relu:output.0", "float16", "no", "210", "(0.1)", "175", "140", "-"]
+    assert out[9].split() == ["conv:output.0", "float32", "yes", "0.7", "(0.002)", "1.4", "(0.001)", "-"]
     assert out[10].startswith(
         "measured bounds so wide that a tensor of zeros would pass: 1 tensors (first: relu"
     )
     assert len(out) == 11
+
+
+def test_noise_within_the_preset_s_bounds_is_no_bound(run: Run, golden: Callable[..., Path]) -> None:
+    cells = {"conv": "1e-6,-,2.6e-9,-", "relu": "2e-5,-,-,2e-3", "fc": "3e-8,-,2.6e-9,-"}
+    path = golden(CALIBRATED, cells)
+    out = run("golden", "show", path, "--noise").out.splitlines()
+    assert out[6].startswith("measured bounds that are wider than those of the preset same (calibrated: 20")
+    assert out[8].split() == ["relu:output.0", "float16", "yes", "(0.1)", "(0.1)", "(0.1)", "1.4", "-"]
+    assert out[9:] == [
+        "2 of the 3 tensors that strayed have no such bound: those of the preset same are as wide, and hold"
+    ]
+    none = run("golden", "show", golden(CALIBRATED, {**cells, "relu": "-"}), "--noise").out.splitlines()
+    assert none[6:] == [
+        "2 of the 2 tensors that strayed have no such bound: those of the preset same are as wide, and hold"
+    ]
+
+
+def test_the_bounds_are_those_that_tolerance_explain_tells(run: Run, golden: Callable[..., Path]) -> None:
+    cells = {"conv": "1e-6,-,2.6e-9,1e-3", "relu": "2e-5,0.1,-,2e-3", "fc": "inf,-,2.6e-9,-"}
+    path = golden(CALIBRATED, cells)
+    explained = {
+        (row["key"], row["statistic"]): (row["allowed"], row["rule"])
+        for row in run("tolerance", "explain", path, "*", "--json", "-").json
+    }
+    rows = run("golden", "show", path, "--noise", "--json", "-").json["noise"]
+    told = {
+        (row["key"], name): (one["allowed"], one["rule"])
+        for row in rows
+        for name, one in row["bounds"].items()
+    }
+    assert told == explained
+    measured = {(row["key"], name) for row in rows for name, one in row["bounds"].items() if one["measured"]}
+    assert measured == {
+        ("conv:output.0", "l2norm"),
+        ("relu:output.0", "min"),
+        ("relu:output.0", "l2norm"),
+    }
+    assert [row["key"] for row in rows] == ["relu:output.0", "conv:output.0", "fc:output.0"]
+
+
+def test_without_a_calibration_the_spread_is_told_that_is_no_change(
+    run: Run, golden: Callable[..., Path]
+) -> None:
+    out = run(
+        "golden",
+        "show",
+        golden("repeats: {runs: 2}\n", dict.fromkeys(ROWS, "-") | {"relu": "~1e-6,-,-,-"}),
+        "--noise",
+    ).out
+    assert out.splitlines()[6] == (
+        "differences that are no change (spread of 2 recording runs, factor 5), in % of each statistic's "
+        "scale, widest first:"
+    )
+    assert out.splitlines()[8].split() == ["relu:output.0", "float16", "no", "0.0005", "-", "-", "-", "-"]
+    assert len(out.splitlines()) == 9
 
 
 def test_a_limit_says_how_many_are_left_out(run: Run, golden: Callable[..., Path]) -> None:
@@ -102,6 +157,14 @@ def test_json_has_the_deviations_and_what_they_are_multiplied_by(
     assert told["repeats"] == {"runs": 2, "not_deterministic": ["relu"]}
     assert told["calibration"] == {"members": 20, "factor": 7, "varied": ["inputs"]}
     noise = {row["key"]: row for row in told["noise"]}
+    atol = 2.0**-20
+
+    def bound(allowed: float, rtol: str, statistic: str) -> dict[str, Any]:
+        rule = (
+            f"{rtol} atol=9.53674e-07 dtype=float16 statistic={statistic} (calibrated: 20 members, factor 7)"
+        )
+        return {"allowed": pytest.approx(allowed), "rule": rule, "measured": True}
+
     assert noise["fc:output.0"]["largest"]["max"] is None
     assert noise["relu:output.0"] == {
         "key": "relu:output.0",
@@ -109,6 +172,16 @@ def test_json_has_the_deviations_and_what_they_are_multiplied_by(
         "varies": True,
         "largest": {"max": 0.3, "min": 0.0, "avg": 0.25, "l2norm": 0.2, "projections": 0.5},
         "factor": 7.0,
+        "bounds": {
+            "max": bound(4.2 + atol, "rtol=2.1", "max"),
+            "min": {
+                "allowed": pytest.approx(0.002 + atol),
+                "rule": "rtol=0.001 atol=9.53674e-07 dtype=float16 (preset same)",
+                "measured": False,
+            },
+            "avg": bound(3.5 + atol, "rtol=1.75", "avg"),
+            "l2norm": bound(5.6 + atol, "rtol=1.4", "l2norm"),
+        },
         "sees_nothing": True,
     }
     assert "noise" not in run("golden", "show", golden(CALIBRATED, cells), "--json", "-").json
