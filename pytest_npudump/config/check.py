@@ -6,7 +6,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl import adump, ge
+from pytest_npudump.config.acl import ge
+from pytest_npudump.config.acl.adump import checker as adump
 from pytest_npudump.config.acl.collect_path import DATA_DUMPS, collecting_words
 from pytest_npudump.config.acl.config_file import read_config_file, read_plain_file
 from pytest_npudump.config.acl.profile import DEFAULT_VERSION

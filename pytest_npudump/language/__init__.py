@@ -1,7 +1,7 @@
 """What people read, in their language: English is in the code, a catalogue has the other.
 
 ``translation`` marks and translates what a report says, in the language that is spoken around it;
-``catalogue`` reads the files of ``catalogues/``, and only once another language than English is spoken;
+``po_file`` reads the files of ``catalogues/``, and only once another language than English is spoken;
 ``text_width`` lays text out by the columns that it takes on a terminal, and ``excerpt`` is what a message
 shows of much.
 """

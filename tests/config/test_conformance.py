@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pytest_npudump.config.acl import adump, ge
+from pytest_npudump.config.acl import ge
+from pytest_npudump.config.acl.adump import checker as adump
 from pytest_npudump.config.mindspore import parser as mindspore
 from pytest_npudump.config.torchair import checker as torchair
 
@@ -103,7 +104,7 @@ def test_mindspore_answers_as_its_parser_does(case: dict[str, Any], tmp_path: Pa
 CHILD = """
 import json, os, sys
 from pathlib import Path
-from pytest_npudump.config.acl.adump import validate
+from pytest_npudump.config.acl.adump.checker import validate
 text = sys.stdin.buffer.read()
 if os.geteuid() == 0:
     os.setgroups([])

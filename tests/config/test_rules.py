@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.config.acl import adump, ge
+from pytest_npudump.config.acl import ge
+from pytest_npudump.config.acl.adump import checker as adump
 from pytest_npudump.config.acl.profile import PROFILES
 from pytest_npudump.config.check import check_file
 from pytest_npudump.config.mindspore import parser as mindspore

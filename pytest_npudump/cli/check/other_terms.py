@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.check.idle_rules import idle_lines
+from pytest_npudump.cli.check.unmatched_rules import idle_lines
 from pytest_npudump.cli.compare import what_if
 from pytest_npudump.cli.compare.what_if import Alternative, other_tolerances
 from pytest_npudump.compare.tolerances.presets import PRESETS

@@ -123,7 +123,7 @@ def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
-    from pytest_npudump.config.acl.adump import validate  # noqa: PLC0415 - only for this command
+    from pytest_npudump.config.acl.adump.checker import validate  # noqa: PLC0415 - only for this command
     from pytest_npudump.config.acl.collect_path import collecting_words  # noqa: PLC0415 - the same
     from pytest_npudump.config.acl.installed import rules_version  # noqa: PLC0415 - the same
     from pytest_npudump.config.acl.soc import soc_warnings  # noqa: PLC0415 - the same

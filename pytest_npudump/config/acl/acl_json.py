@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl import ge
-from pytest_npudump.config.acl.adump import validate
+from pytest_npudump.config.acl.adump.checker import validate
 from pytest_npudump.config.acl.profile import profile_for
 from pytest_npudump.config.acl.soc import default_statistics
 from pytest_npudump.errors import ConfigError

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.adump_keys import EXAMPLES, OPTIONS, SCENE_TYPES
-from pytest_npudump.config.acl.adump_path import MAX_BYTES, PATH_CHARACTERS, getline_split, remote_path
+from pytest_npudump.config.acl.dump_keys import EXAMPLES, OPTIONS, SCENE_TYPES
+from pytest_npudump.config.acl.path_checks import MAX_BYTES, PATH_CHARACTERS, getline_split, remote_path
 from pytest_npudump.config.acl.steps import MAX_INTERVALS
 from pytest_npudump.config.checker_verdict import CheckerVerdict, Refusal, few, one_of, shown
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl import adump, ge
-from pytest_npudump.config.acl.adump_path import remote_path
+from pytest_npudump.config.acl import ge
+from pytest_npudump.config.acl.adump import checker as adump
 from pytest_npudump.config.acl.config_file import read_config_file
+from pytest_npudump.config.acl.path_checks import remote_path
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings, settings, statistics_mask
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.config.acl import adump, ge
+from pytest_npudump.config.acl import ge
 from pytest_npudump.config.acl.acl_json import check_request, dump_section, request_warnings, write_acl_json
+from pytest_npudump.config.acl.adump import checker as adump
 from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.plugin.marker.arguments import parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination

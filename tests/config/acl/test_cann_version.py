@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.config.acl.adump import validate
+from pytest_npudump.config.acl.adump.checker import validate
 from pytest_npudump.config.acl.installed import installed_cann, rules_version
 from pytest_npudump.config.acl.profile import PROFILES, profile_for
 from pytest_npudump.errors import ConfigError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.adump_keys import BLACKLIST_KEYS, EXAMPLES, OPTIONS, RANGE_KEYS, STRING_KEYS
+from pytest_npudump.config.acl.dump_keys import BLACKLIST_KEYS, EXAMPLES, OPTIONS, RANGE_KEYS, STRING_KEYS
 from pytest_npudump.config.checker_verdict import Refusal, shown
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl import ge
-from pytest_npudump.config.acl.adump_keys import OPTIONS, SCENE_TYPES
-from pytest_npudump.config.acl.adump_legacy import legacy_reasons
-from pytest_npudump.config.acl.adump_path import OVERRIDING, exception_path
-from pytest_npudump.config.acl.adump_rules import constraint_reasons, value_reasons
-from pytest_npudump.config.acl.adump_types import type_reasons
-from pytest_npudump.config.acl.adump_warnings import adump_warnings, unknown_key_warnings
+from pytest_npudump.config.acl.adump.legacy_rules import legacy_reasons
+from pytest_npudump.config.acl.adump.type_rules import type_reasons
+from pytest_npudump.config.acl.adump.value_rules import constraint_reasons, value_reasons
+from pytest_npudump.config.acl.adump.without_effect import adump_warnings, unknown_key_warnings
+from pytest_npudump.config.acl.dump_keys import OPTIONS, SCENE_TYPES
+from pytest_npudump.config.acl.path_checks import OVERRIDING, exception_path
 from pytest_npudump.config.acl.profile import DEFAULT_VERSION, profile_for, profile_warnings
 from pytest_npudump.config.checker_verdict import (
     MOST_REASONS,

@@ -12,7 +12,7 @@ from babel.messages.pofile import read_po
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.language.catalogue import CatalogueError, catalogue, parse
+from pytest_npudump.language.po_file import CatalogueError, catalogue, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.adump_keys import EXAMPLES, OPTIONS, RANGE_KEYS
-from pytest_npudump.config.acl.adump_path import path_reasons
+from pytest_npudump.config.acl.dump_keys import EXAMPLES, OPTIONS, RANGE_KEYS
+from pytest_npudump.config.acl.path_checks import path_reasons
 from pytest_npudump.config.acl.steps import step_reasons
 from pytest_npudump.config.checker_verdict import Refusal, one_of, shown
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_npudump.config.acl.adump import validate
+from pytest_npudump.config.acl.adump.checker import validate
 from pytest_npudump.config.acl.profile import PROFILES
 from pytest_npudump.config.checker_verdict import MOST_REASONS
 from pytest_npudump.errors import ConfigError

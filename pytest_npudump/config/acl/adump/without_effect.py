@@ -6,7 +6,8 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.adump_keys import (
+from pytest_npudump.config.acl.adump.legacy_rules import members
+from pytest_npudump.config.acl.dump_keys import (
     BLACKLIST_KEYS,
     DUMP_KEYS,
     EXAMPLES,
@@ -15,7 +16,6 @@ from pytest_npudump.config.acl.adump_keys import (
     RANGE_KEYS,
     SCENE_TYPES,
 )
-from pytest_npudump.config.acl.adump_legacy import members
 from pytest_npudump.config.checker_verdict import few, shown
 
 if TYPE_CHECKING:

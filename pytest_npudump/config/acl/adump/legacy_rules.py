@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.config.acl.adump_keys import STRING_KEYS
-from pytest_npudump.config.acl.adump_path import path_reasons
-from pytest_npudump.config.acl.adump_rules import ITEM_CHECKS, conflict, enum_reasons, may_be_wrong
-from pytest_npudump.config.acl.adump_types import type_reasons
+from pytest_npudump.config.acl.adump.type_rules import type_reasons
+from pytest_npudump.config.acl.adump.value_rules import ITEM_CHECKS, conflict, enum_reasons, may_be_wrong
+from pytest_npudump.config.acl.dump_keys import STRING_KEYS
+from pytest_npudump.config.acl.path_checks import path_reasons
 from pytest_npudump.config.acl.steps import step_reasons
 from pytest_npudump.config.checker_verdict import Refusal, shown
 
