@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from pytest_npudump.dump.values.small_floats import is_of_numpy
 from pytest_npudump.errors import MissingExtraError, NpudumpError
 from pytest_npudump.onnxmodels.tensor_types import (
     Tensor,
@@ -158,7 +159,7 @@ def _in_numpy(session: Any) -> bool:
 def _ort_value(tensor: Tensor) -> Any:
     make = onnxruntime().OrtValue
     array = tensor.data.reshape(tensor.shape)
-    if array.dtype.isbuiltin == 1:
+    if is_of_numpy(array.dtype):
         return make.ortvalue_from_numpy(array)
     if not hasattr(make, "ortvalue_from_numpy_with_onnx_type"):
         raise ModelError(f"this onnxruntime takes no {tensor.dtype.name}: install onnxruntime>=1.20")

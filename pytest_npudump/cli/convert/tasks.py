@@ -15,6 +15,7 @@ from pytest_npudump.dump.arrays.layouts import JoinedTensor, LayoutError
 from pytest_npudump.dump.arrays.packed import coded_tensor, packed_tensor
 from pytest_npudump.dump.bytes.chunks import c_order_chunks, file_pieces
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
+from pytest_npudump.dump.values.small_floats import is_of_numpy
 from pytest_npudump.errors import DumpError, NpudumpError
 from pytest_npudump.language.translation import reason_of, said
 
@@ -190,10 +191,10 @@ def values(record: TensorRecord, layout: str) -> tuple[np.dtype[Any], tuple[int,
     loaded = _load(record) if layout else _raw_array(record)
     array = _naming_ways_out(partial(host_values, loaded), record, layout) if layout else loaded
     payload = record.payload
-    if array is loaded and _is_numpy(array.dtype) and payload is not None and payload.kind == "raw":
+    if array is loaded and is_of_numpy(array.dtype) and payload is not None and payload.kind == "raw":
         octets = file_pieces(payload.path, payload.offset, array.nbytes, _BUFFER)
         return array.dtype, array.shape, (piece.view(array.dtype) for piece in octets)
-    dtype = array.dtype if _is_numpy(array.dtype) else np.dtype("<f4")
+    dtype = array.dtype if is_of_numpy(array.dtype) else np.dtype("<f4")
     if isinstance(array, JoinedTensor):
         return dtype, array.shape, array.pieces(_CHUNK)
     return dtype, array.shape, c_order_chunks(array, _CHUNK, flat=array.flags.c_contiguous)
@@ -229,9 +230,4 @@ def _raw_array(record: TensorRecord) -> Array:
     if record.payload.kind == "raw" and (record.dtype not in VIEWED or record.shape is None):
         return raw_bytes(record.payload)
     array = load(record.payload, record.dtype, record.shape)
-    return array if _is_numpy(array.dtype) else array.view(np.dtype(f"<u{array.dtype.itemsize}"))
-
-
-def _is_numpy(dtype: np.dtype[Any]) -> bool:
-    """Whether numpy itself has the type; a number of 2 tells one that another package registered."""
-    return dtype.isbuiltin != 2  # noqa: PLR2004 - numpy's own code
+    return array if is_of_numpy(array.dtype) else array.view(np.dtype(f"<u{array.dtype.itemsize}"))

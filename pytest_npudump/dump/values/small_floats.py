@@ -1,9 +1,9 @@
-"""Values of the floating-point types that neither numpy nor ml_dtypes has, and unpacking below a byte."""
+"""Types that numpy lacks: values of those that ml_dtypes lacks as well, and unpacking below a byte."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,14 @@ _SUBNORMALS = 8
 _SUBNORMAL_BIAS = 23
 _DOTS = ((2, 0b11, 4, 1), (2, 0b10, 3, 2), (2, 0b01, 2, 3), (3, 0b001, 1, 3), (4, 0b0001, 0, 3))
 """HIFLOAT8's prefixes: (prefix width, prefix, exponent width, mantissa width)."""
+
+
+def is_of_numpy(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is numpy's own, and not one that ml_dtypes has registered.
+
+    A type that was unpickled or got its byte order anew is numpy's as well, though ``isbuiltin`` is 0, not 1.
+    """
+    return dtype.isbuiltin != 2  # noqa: PLR2004 - numpy's own code
 
 
 @cache

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.dump.values.small_floats import is_of_numpy
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -155,7 +157,7 @@ def _as_numbers(tensor: Tensor) -> Array:
     """Return the elements; bools as the bytes they are, types that numpy lacks as float32."""
     if tensor.dtype.name == "bool":
         return tensor.data.view(np.uint8)
-    return tensor.data if tensor.data.dtype.isbuiltin == 1 else tensor.data.astype(np.float32)
+    return tensor.data if is_of_numpy(tensor.data.dtype) else tensor.data.astype(np.float32)
 
 
 def _specials(values: Array) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_npudump.dump.values.small_floats import is_of_numpy
 from pytest_npudump.errors import DumpError
 from pytest_npudump.runtime.aten.arguments_as_data import as_data, from_data
 from pytest_npudump.runtime.aten.call_copies import KeptCall
@@ -176,4 +177,4 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 
 def _storable(array: Array) -> Array:
-    return array if array.dtype.isbuiltin == 1 else array.view(f"i{array.dtype.itemsize}")
+    return array if is_of_numpy(array.dtype) else array.view(f"i{array.dtype.itemsize}")

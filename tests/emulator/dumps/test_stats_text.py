@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,16 @@ def test_mixed_rows_are_cann_s() -> None:
     assert lines[:7] == expected[:7]
     assert lines[7].startswith("Output,0,24,DT_UINT32,ND,3,4294967295,0,")
     assert expected[7].startswith("Output,0,24,DT_UINT32,ND,3,4294967295,0,")
+
+
+def test_a_type_that_came_from_another_process_is_numpy_s_as_any() -> None:
+    values = np.array([16777217, -16777219], np.int64)
+    sent = pickle.loads(pickle.dumps(values.dtype))  # noqa: S301 - our own, as a process would get it
+    alike = values.view(sent)
+    assert alike.dtype.isbuiltin != values.dtype.isbuiltin
+    texts = [stats_text.csv([Tensor(BY_NAME["int64"], (2,), one)], []) for one in (values, alike)]
+    assert texts[1] == texts[0]
+    assert ",16777217,-16777219," in texts[1]
 
 
 def by_the_book(values: np.ndarray[Any, Any]) -> list[str]:
