@@ -7,7 +7,7 @@ the golden names already, those of a run that failed last, and those of the chan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.eager_calls import compare_runs
@@ -15,9 +15,11 @@ from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, numerics_of
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings
-from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.golden.content.text import EDGES
+from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.pair import source_layers
+from pytest_npudump.golden.stamps import changed_tensors
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.regression.run.dataflow import edges_to_keep, sources_of
@@ -42,10 +44,25 @@ class KeptLayers:
     Attributes:
         layers: names, as the run reported them, in the order of execution.
         sources: those that are kept as sources of past failures, the latest first.
+        inherited: keys, as file names spell them, of tensors that an approval takes from the golden that it
+            replaces, as their statistics are that one's digit for digit.
     """
 
     layers: tuple[str, ...]
     sources: tuple[str, ...] = ()
+    inherited: frozenset[str] = frozenset()
+
+    def lacking(self, dump: Dump) -> tuple[str, ...]:
+        """Return the layers of which neither a run's dump nor the golden has all tensors to keep."""
+        wanted = {*self.layers}
+        lacking = (
+            record.key.layer
+            for record in dump.records
+            if record.key.layer in wanted
+            and record.payload is None
+            and str(record.key.sanitised) not in self.inherited
+        )
+        return tuple(dict.fromkeys(lacking))
 
 
 def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
@@ -67,6 +84,25 @@ def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
     sources = _known(names, ran)[:_MOST_SOURCES]
     wanted |= {*sources, *_outputs(case, golden, dump, table, tuple(ran))}
     return KeptLayers(tuple(layer for layer in ran if layer in wanted), sources)
+
+
+def with_inherited(case: Case, golden: Golden | None, kept: KeptLayers, now: StatsTable) -> KeptLayers:
+    """Return the layers with what an approval of a run would take from its golden.
+
+    Args:
+        case: the test.
+        golden: what the run was compared with; None where there is none.
+        kept: the layers.
+        now: the run's statistics.
+
+    Raises:
+        GoldenError: the golden's tensors cannot be read.
+    """
+    if golden is None:
+        return kept
+    changed = set(changed_tensors(now, golden.table))
+    same = {sanitised_key(key) for key in now.keys if key not in changed}
+    return replace(kept, inherited=frozenset(same & stored_tensors(golden, store=case.goldens.store).keys()))
 
 
 def compared_patterns(case: Case) -> tuple[str, ...]:

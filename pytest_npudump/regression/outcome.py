@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.reference.suspects import Isolated
     from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.kept_layers import KeptLayers
     from pytest_npudump.regression.run.snapshot import Snapshot
 
 PASSED = mark("passed")
@@ -114,6 +115,7 @@ class FirstRun:
         snapshot: what was compared with the golden; None where nothing was.
         judged_with: the golden that decided; None where there was none.
         to_measure: how many further runs are to measure how far the test strays.
+        kept: layers whose tensors a recording of it keeps, or an approval; None where none is asked for.
     """
 
     outcome: Outcome
@@ -123,6 +125,7 @@ class FirstRun:
     snapshot: Snapshot | None = None
     judged_with: Golden | None = None
     to_measure: int = 0
+    kept: KeptLayers | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.kept_layers import KeptLayers, layers_to_keep, named_layers
+from pytest_npudump.regression.kept_layers import KeptLayers, named_layers
 from pytest_npudump.regression.outcome import Escalation, FirstRun, Outcome, recorded
 from pytest_npudump.regression.reference_outcome import with_reference
 from pytest_npudump.regression.run.dataflow import edges_to_keep
@@ -185,9 +185,7 @@ def record_with_tensors(
     if disagreements:
         return _not_recorded(first, second, _disagreement_words(first, disagreements))
     golden = golden_to_start_from(case)
-    kept = KeptLayers(())
-    if first.dump is not None and case.request.golden_tensors:
-        kept = layers_to_keep(case, golden, first.dump)
+    kept = first.kept or KeptLayers(())
     left_out, lost = _not_dumped(case, first, second, kept)
     if lost or (case.request.golden_tensors and not second.records):
         problem = (

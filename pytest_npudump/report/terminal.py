@@ -13,6 +13,7 @@ from pytest_npudump.language.translation import mark, ngettext
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.reference.operator_alone import CONVICTED
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.second_run.by_reference import failing_keys
 from pytest_npudump.report.alone_text import isolated_lines
 from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out
@@ -220,6 +221,9 @@ def _escalation_lines(result: Result, escalation: Escalation, limit: int | None)
     if escalation.problem:
         return [_("second run: {problem}").format(problem=escalation.problem)]
     findings = escalation.findings
+    if not findings and not failing_keys(result.outcome):
+        words = _("second run: {layers} dumped as tensors, for an approval to keep with the golden")
+        return [words.format(layers=_layers(escalation)), *_listed(mark("note"), escalation.notes, limit)]
     lines = [
         _("second run: {reproduction} ({layers} dumped as tensors)").format(
             reproduction=_reproduction(result, escalation), layers=_layers(escalation)

@@ -25,16 +25,18 @@ def after_all_rows(golden: Golden, before: Golden | None) -> tuple[Golden, tuple
         golden: the run, as the golden that it would be.
         before: the golden that it replaces; None without one.
     """
-    if before is None or not _tells(before):
+    if before is None:
+        note = f"the run that was approved does not tell whether the test repeats: {_ANEW}"
+        return _of_one_run(golden), (note,)
+    if not _tells(before):
         return _without(golden), ()
     if same_values(before.table, golden.table):
         table = replace(golden.table, noise=before.table.noise)
         told = {name: before.extra[name] for name in (REPEATS, CALIBRATION) if name in before.extra}
         return replace(golden, table=table, extra={**golden.extra, **told}), ()
-    bare = _without(golden)
     lost = "its calibration" if CALIBRATION in before.extra else "whether it repeats, and its noise"
     note = f"the run that was approved tells nothing of noise, {lost} is dropped: {_ANEW}"
-    return replace(bare, extra={**bare.extra, REPEATS: Repeats(1).to_head()}), (note,)
+    return _of_one_run(golden), (note,)
 
 
 def after_some_rows(golden: Golden, before: Golden, taken: Collection[int]) -> tuple[Golden, tuple[str, ...]]:
@@ -75,6 +77,11 @@ def _of_the_rest(repeats: Repeats, kept: Collection[str], before: int, after: in
 
 def _tells(golden: Golden) -> bool:
     return bool(golden.table.noise) or bool({REPEATS, CALIBRATION} & golden.extra.keys())
+
+
+def _of_one_run(golden: Golden) -> Golden:
+    bare = _without(golden)
+    return replace(bare, extra={**bare.extra, REPEATS: Repeats(1).to_head()})
 
 
 def _without(golden: Golden) -> Golden:

@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import alike_layers
-from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.golden.kept_tensors import KeptTensors, stored_tensors
+from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.objects.stored_golden import naming
 from pytest_npudump.golden.objects.tensor_store import content_of
 from pytest_npudump.golden.pair import HASH, STORED, facts_of
-from pytest_npudump.golden.stamps import changed_tensors
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.kept_layers import layers_to_keep, named_layers
+from pytest_npudump.regression.kept_layers import named_layers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump, TensorRecord
-    from pytest_npudump.dump.table import StatsTable
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.golden.tensors import Tensor
     from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.kept_layers import KeptLayers
     from pytest_npudump.regression.outcome import FirstRun, Result
 
 _WAITING = (status.FAILED, status.MISSING_GOLDEN)
@@ -78,20 +76,16 @@ def pending_tensors(result: Result, first: FirstRun) -> PendingTensors | None:
     case, dump, snapshot = result.case, first.dump, first.snapshot
     if not case.request.golden_tensors or snapshot is None or result.outcome.status not in _WAITING:
         return None
-    if dump is None:
+    if dump is None or first.kept is None:
         return PendingTensors(refusals=(f"its golden keeps tensors, which only a run has: {_UPDATE}",))
     again = result.escalation.alike if result.escalation is not None else {}
     try:
-        same = _unchanged(case, first.judged_with, snapshot.table)
-        return _collected(case, first, dump, again, same)
+        return _collected(case, first.kept, dump, again)
     except NpudumpError as error:
         return PendingTensors(refusals=(f"its golden tensors cannot be kept: {error}",))
 
 
-def _collected(
-    case: Case, first: FirstRun, dump: Dump, again: Mapping[str, TensorRecord], same: frozenset[str]
-) -> PendingTensors:
-    kept = layers_to_keep(case, first.judged_with, dump)
+def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Mapping[str, TensorRecord]) -> PendingTensors:
     wanted, named, doubtful = {*kept.layers}, named_layers(case), alike_layers(dump)
     found: list[TensorRecord] = []
     inherited: list[str] = []
@@ -106,7 +100,7 @@ def _collected(
             (lacking if layer in named else left_out).append(layer)
         elif at_hand is not None:
             found.append(at_hand)
-        elif key in same:
+        elif key in kept.inherited:
             inherited.append(key)
         else:
             lacking.append(str(record.key))
@@ -122,12 +116,3 @@ def _lacking(keys: Sequence[str]) -> str:
         f"its golden keeps tensors, and neither the run nor its second run has that of "
         f"{first_of(dict.fromkeys(keys))}: {_UPDATE}"
     )
-
-
-def _unchanged(case: Case, before: Golden | None, now: StatsTable) -> frozenset[str]:
-    """Return the keys of golden tensors whose statistics the run has digit for digit, sanitised."""
-    if before is None:
-        return frozenset()
-    changed = set(changed_tensors(now, before.table))
-    same = {sanitised_key(key) for key in now.keys if key not in changed}
-    return frozenset(same & stored_tensors(before, store=case.goldens.store).keys())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -11,6 +11,8 @@ from pytest_npudump.cli import main
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.regression.first_run import judge
+from pytest_npudump.regression.kept_layers import layers_to_keep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,18 +129,54 @@ def test_a_run_without_the_tensors_says_so(
     assert project.golden.read_bytes() == before
 
 
-def test_a_first_golden_takes_the_tensors_that_the_run_dumped(
-    project: Project, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "golden_tensors=['block/conv.2']",
+        "golden_tensors='auto'",
+        "golden_tensors=['block/conv.2'], dump_data='tensor'",
+    ],
+)
+def test_a_first_golden_takes_the_tensors_of_its_run_or_of_the_second(
+    project: Project, arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    project.marked(arguments)
+    result = project.run(KEEP)
+    dumped = "dumped as tensors, for an approval to keep" in result.stdout.str()
+    assert dumped == ("dump_data" not in arguments)
+    assert accept() == 0
+    assert "does not tell whether the test repeats" in capsys.readouterr().out
+    assert [*kept(project)] == ["head_softmax:output.0" if "auto" in arguments else LAST]
+    assert read_golden(project.golden).extra["repeats"] == {"runs": 1}
+    assert project.run().ret == 0
+
+
+def test_a_marker_that_asks_for_more_takes_the_tensors_without_an_update(project: Project) -> None:
+    project.marked("")
+    project.record()
     project.marked("golden_tensors=['block/conv.2']")
-    project.run(KEEP)
-    assert accept() == 2
-    assert "neither the run nor its second run has that of block_conv_2" in capsys.readouterr().err
-    project.marked("golden_tensors=['block/conv.2'], dump_data='tensor'")
-    project.run(KEEP)
+    result = project.run(KEEP)
+    lines = ["*golden tensors named in the marker are not beside*", "*second run: 1 layer*"]
+    result.stdout.fnmatch_lines(lines)
     assert accept() == 0
     assert [*kept(project)] == [LAST]
     assert project.run().ret == 0
+
+
+def test_what_an_approval_keeps_is_worked_out_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.marked("golden_tensors='auto'")
+    project.record()
+    project.model(change=0.01)
+    asked: list[object] = []
+
+    def counted(*known: Any) -> Any:
+        asked.append(known)
+        return layers_to_keep(*known)
+
+    monkeypatch.setattr(judge, "layers_to_keep", counted)
+    assert project.run(KEEP).ret == 1
+    assert len(asked) == 1
+    assert accept() == 0
 
 
 def test_artifacts_carry_the_tensors(project: Project) -> None:

@@ -39,7 +39,12 @@ def golden(values: Sequence[float], cells: Sequence[str] = (), **extra: Any) -> 
 def test_a_golden_that_told_nothing_of_noise_does_not_begin_to() -> None:
     found, notes = after_all_rows(golden([2.0]), golden([1.0], other="kept"))
     assert (dict(found.extra), notes) == ({}, ())
-    assert after_all_rows(golden([2.0]), None)[1] == ()
+
+
+def test_a_first_golden_says_that_its_run_was_not_repeated() -> None:
+    found, notes = after_all_rows(golden([2.0]), None)
+    assert dict(found.extra) == {"repeats": {"runs": 1}}
+    assert "does not tell whether the test repeats" in notes[0]
 
 
 def test_values_that_stay_keep_all_that_was_measured_of_them() -> None:

@@ -13,6 +13,7 @@ from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.onnxmodels.random_operators import drawing_words
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
+from pytest_npudump.regression.kept_layers import layers_to_keep, with_inherited
 from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.regression.record import drawing_alike, golden_to_start_from, record
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
+    from pytest_npudump.regression.kept_layers import KeptLayers
+
+_KEEPING = (status.PENDING, status.FAILED, status.MISSING_GOLDEN)
 
 
 def judge(case: Case, attempt: Attempt) -> FirstRun:
@@ -80,11 +84,22 @@ def _judged(case: Case, attempt: Attempt) -> FirstRun:
         return FirstRun(not_recorded(case.goldens.path, compared, tensors=len(table)), dump)
     try:
         first = _judge_ranks(case, golden, dump, table)
+        first = replace(first, outcome=with_reference(first.outcome, compared))
+        return replace(first, kept=_kept(case, golden, first))
     except GoldenError as error:
         if case.settings.update_golden:
             raise
         return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)), dump)
-    return replace(first, outcome=with_reference(first.outcome, compared))
+
+
+def _kept(case: Case, golden: Golden | None, first: FirstRun) -> KeptLayers | None:
+    """Return the layers whose tensors are to be kept of a run that is recorded, or that may be approved."""
+    if first.dump is None or not case.request.golden_tensors or first.outcome.status not in _KEEPING:
+        return None
+    kept = layers_to_keep(case, golden, first.dump)
+    if first.snapshot is None or first.outcome.status == status.PENDING:
+        return kept
+    return with_inherited(case, first.judged_with, kept, first.snapshot.table)
 
 
 def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:

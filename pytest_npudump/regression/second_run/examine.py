@@ -20,7 +20,6 @@ from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.kept_layers import layers_to_keep
 from pytest_npudump.regression.measured_noise import once, repeated
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
 from pytest_npudump.regression.record import (
@@ -126,9 +125,9 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
 
 def _alike(case: Case, first: FirstRun, records: Mapping[str, TensorRecord]) -> Mapping[str, TensorRecord]:
     """Return the tensors that the golden is to keep and that are those of the first run."""
-    if not case.request.golden_tensors or first.dump is None:
+    if first.kept is None:
         return {}
-    wanted = {sanitise(layer) for layer in layers_to_keep(case, first.judged_with, first.dump).layers}
+    wanted = {sanitise(layer) for layer in first.kept.layers}
     kept = {key: one for key, one in records.items() if one.payload and sanitise(one.key.layer) in wanted}
     disagreements = _disagreements(case, first, [one.key for one in kept.values()], records)
     return {key: one for key, one in kept.items() if key not in disagreements}

@@ -10,10 +10,9 @@ from pytest_npudump.dump.selection import resolve_raw_names
 from pytest_npudump.errors import DumpError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.kept_layers import layers_to_keep
 from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.outcome import Escalation, FirstRun
-from pytest_npudump.regression.record import golden_to_start_from, needs_processes
+from pytest_npudump.regression.record import needs_processes
 from pytest_npudump.regression.run.unwritten import read_probe
 from pytest_npudump.regression.second_run.by_reference import failing_layers, known_keys
 from pytest_npudump.regression.second_run.inputs_wanted import (
@@ -83,7 +82,7 @@ def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
     if outcome.status == status.PENDING:
         if problem := needs_processes(case, dump):
             return Plan((), skipped=Escalation(problem=problem))
-        wanted = _layers_to_keep(case, dump) if case.request.golden_tensors else ()
+        wanted = first.kept.layers if first.kept is not None else ()
         plan = _plan(case, first, dump, wanted) if wanted else Plan(())
         if read_probe(case.directory) is not None or _tells_repetition(case, dump):
             plan = replace(plan, raw_layers=())  # what may be unwritten, or not repeat, is dumped too
@@ -96,12 +95,17 @@ def plan_second_run(case: Case, first: FirstRun) -> Plan | None:
 
 
 def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
-    """Plan for the layers that fail, those under suspicion first, and for what these read."""
+    """Plan for the layers that fail, those under suspicion first, and for what these read.
+
+    Where none fails: for those whose tensors an approval of the run would keep.
+    """
     failing = failing_layers(first.outcome)
+    also = first.kept.lacking(dump) if first.kept is not None else ()
     if not failing:
-        return None
+        alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
+        return _plan(case, first, dump, also) if also and alone else None
     edges = edges_of_run(case, first.outcome, dump)
-    suspects, also = suspects_of(first.outcome), _lacking_tensors(case, first, dump)
+    suspects = suspects_of(first.outcome)
     return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
 
 
@@ -137,22 +141,9 @@ def plan_suspects(
     return replace(_plan(case, first, dump, wanted, beside), suspects=suspects)
 
 
-def _lacking_tensors(case: Case, first: FirstRun, dump: Dump) -> tuple[str, ...]:
-    """Return layers whose tensors an approval of this run would keep, and that it has not dumped."""
-    if not case.request.golden_tensors:
-        return ()
-    held = {record.key.layer for record in dump.records if record.payload is not None}
-    kept = layers_to_keep(case, first.judged_with, dump).layers
-    return tuple(layer for layer in kept if layer not in held)
-
-
 def _tells_repetition(case: Case, dump: Dump) -> bool:
     """Whether the run that dumps the golden's tensors can dump all others too, to see whether they repeat."""
     return further_runs(case) > 0 and sum(sizes_of(dump).values()) <= case.settings.dump_limit
-
-
-def _layers_to_keep(case: Case, dump: Dump) -> tuple[str, ...]:
-    return layers_to_keep(case, golden_to_start_from(case), dump).layers
 
 
 def _nearest_first(
@@ -208,9 +199,7 @@ def _plan(
         )
         return Plan(wanted, skipped=Escalation(problem=problem))
     if unresolved:
-        notes.append(
-            f"{_unresolved(unresolved)}: the second run dumped every layer and kept the failing ones"
-        )
+        notes.append(f"{_unresolved(unresolved)}: the second run dumped every layer and kept those it needs")
         raw = ()
     return Plan(chosen, raw, omitted, tuple(notes))
 

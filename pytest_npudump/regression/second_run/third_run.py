@@ -98,6 +98,7 @@ def joined(second: Escalation, third: Escalation) -> Escalation:
         findings=(*(f for f in second.findings if str(f.key.sanitised) not in again), *third.findings),
         isolated=(*(i for i in second.isolated if str(i.key.sanitised) not in judged), *third.isolated),
         omitted=third.omitted,
+        alike={**second.alike, **third.alike},
         notes=(*second.notes, *third.notes, f"a third run (--npudump-escalate=twice) dumped {names}"),
         third=told,
     )
