@@ -61,7 +61,7 @@ def stamped(golden: Golden, previous: Golden | None, stamp: Stamp) -> Golden:
     before = previous.extra.get(RECORDED)
     changed = changed_tensors(golden.table, previous.table)
     whole = changed and len(changed) == len(golden.table)
-    if whole or _facts(golden) != _facts(previous) or (not golden.table.keys and _differs(rest, previous)):
+    if whole or golden.facts != previous.facts or (not golden.table.keys and _differs(rest, previous)):
         before = str(stamp)
     told = {} if whole else {**previous.changed, **dict.fromkeys(changed, str(stamp))}
     head = {} if before is None else {RECORDED: before}
@@ -84,10 +84,6 @@ def changed_tensors(table: StatsTable, previous: StatsTable) -> list[str]:
         for key, line in now.items()
         if before.get(key) != line or (key in sums and key in summed and sums[key] != summed[key])
     ]
-
-
-def _facts(golden: Golden) -> dict[str, str]:
-    return {name: str(value) for name, value in golden.producer.items() if name != "digits"}
 
 
 def _differs(rest: dict[str, Any], previous: Golden) -> bool:

@@ -288,8 +288,7 @@ class Goldens:
             golden: what is compared with.
             facts: of the run, as :meth:`facts` has them.
         """
-        now = dict(facts)
-        before = {name: str(value) for name, value in golden.producer.items() if name != "digits"}
+        now, before = dict(facts), golden.facts
         names = dict.fromkeys([*before, *now])
         return {
             name: (before.get(name, "-"), now.get(name, "-"))

@@ -121,10 +121,9 @@ def check_types(case: Case, *records: Golden) -> None:
 def snapshot_of(record: Golden, entry: Entry) -> Snapshot:
     """Return what a run left, of which its record and its entry tell."""
     told = entry.data["snapshot"] or {}
-    facts = {name: str(value) for name, value in record.producer.items() if name != "digits"}
     return Snapshot(
         table=record.table,
-        facts=facts,
+        facts=record.facts,
         empty=record.extra.get(EMPTY),
         problems=tuple(told.get("problems", ())),
         notes=tuple(told.get("notes", ())),

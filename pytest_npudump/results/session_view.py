@@ -147,6 +147,6 @@ def _producers(result: Result | None, producer: Any) -> tuple[tuple[str, str | N
             found = result.case.goldens.read_if_any()
         except NpudumpError:
             found = None
-        golden = {name: str(value) for name, value in found.producer.items()} if found is not None else {}
+        golden = found.facts if found is not None else {}
     names = dict.fromkeys([*golden, *actual])
     return tuple((name, golden.get(name), actual.get(name)) for name in names)

@@ -56,11 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespace) -> int:
     with progress(_("looking at the store")) as steps:
         states = look(named, store, steps, verify=arguments.verify)
+    held = cached_objects(store.cache)
+    cached_bytes = sum(one.size for one in held)
     if arguments.json:
-        write_json(_as_json(states, store), arguments.json)
+        write_json(_as_json(states, store, cached_bytes), arguments.json)
     if arguments.json != "-":
         size = sum(one.pointer.size for one in named)
-        emit([_("store: {url}").format(url=store.url), _cache_words(store)])
+        emit([_("store: {url}").format(url=store.url), _cache_words(store, len(held), cached_bytes)])
         emit(_lacking(states))
         stored, cached = (sum(getattr(state, name) for state in states) for name in ("stored", "cached"))
         tensors = sum(one.tensors for one in named)
@@ -77,11 +79,9 @@ def _status(named: list[Named], store: TensorStore, arguments: argparse.Namespac
     return 0 if all(state.stored for state in states) else 1
 
 
-def _cache_words(store: TensorStore) -> str:
-    held = cached_objects(store.cache)
-    size = byte_size(sum(one.size for one in held))
+def _cache_words(store: TensorStore, count: int, size: int) -> str:
     return _("cache: {folder}, {count} contents of {size}").format(
-        folder=store.cache.folder, count=len(held), size=size
+        folder=store.cache.folder, count=count, size=byte_size(size)
     )
 
 
@@ -103,11 +103,11 @@ def _lacking(states: Iterable[State]) -> Iterable[str]:
         )
 
 
-def _as_json(states: Sequence[State], store: TensorStore) -> dict[str, Any]:
+def _as_json(states: Sequence[State], store: TensorStore, cached_bytes: int) -> dict[str, Any]:
     return {
         "store": store.url,
         "cache": str(store.cache.folder),
-        "cache_bytes": sum(one.size for one in cached_objects(store.cache)),
+        "cache_bytes": cached_bytes,
         "objects": [
             {
                 "sha256": state.named.pointer.digest,

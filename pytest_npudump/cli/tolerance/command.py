@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tolerances(arguments: argparse.Namespace, golden: Golden) -> Tolerances:
-    facts = {name: str(value) for name, value in golden.producer.items()}
+    facts = golden.facts
     tolerances = chosen_tolerances(arguments, facts)
     typed = next((rule for rule in tolerances.rules if rule.op_type != ANY), None)
     if typed is not None and not arguments.results:

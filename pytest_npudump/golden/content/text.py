@@ -83,6 +83,11 @@ class Golden:
     own_digest: str = ""
 
     @property
+    def facts(self) -> dict[str, str]:
+        """What made the values, as text: as a run tells it, which a golden is compared with."""
+        return {name: str(value) for name, value in self.producer.items()}
+
+    @property
     def file_digest(self) -> str:
         """The digest of the file at :attr:`path`."""
         return self.own_digest or self.digest
@@ -101,9 +106,7 @@ def render(golden: Golden) -> str:
             f"{golden.path}: {clash[0]!r} is a key of the file itself, expected another name in extra"
         )
     digits = rows.common_digits(table)
-    producer = {key: value for key, value in golden.producer.items() if key != "digits"}
-    if digits:
-        producer["digits"] = digits
+    producer = {**golden.producer, **({"digits": digits} if digits else {})}
     columns = rows.columns_for(table)
     head = {
         "npudump-golden": VERSION,
