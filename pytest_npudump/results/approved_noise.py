@@ -26,16 +26,15 @@ def after_all_rows(golden: Golden, before: Golden | None) -> tuple[Golden, tuple
         before: the golden that it replaces; None without one.
     """
     if before is None:
-        note = f"the run that was approved does not tell whether the test repeats: {_ANEW}"
-        return _of_one_run(golden), (note,)
+        return _of_one_run(golden), ()
     if not _tells(before):
         return _without(golden), ()
     if same_values(before.table, golden.table):
         table = replace(golden.table, noise=before.table.noise)
         told = {name: before.extra[name] for name in (REPEATS, CALIBRATION) if name in before.extra}
         return replace(golden, table=table, extra={**golden.extra, **told}), ()
-    lost = "its calibration" if CALIBRATION in before.extra else "whether it repeats, and its noise"
-    note = f"the run that was approved tells nothing of noise, {lost} is dropped: {_ANEW}"
+    lost = "calibration" if CALIBRATION in before.extra else "noise, and whether the test repeats,"
+    note = f"the run that was approved was not repeated: the golden's {lost} is dropped: {_ANEW}"
     return _of_one_run(golden), (note,)
 
 
@@ -60,7 +59,7 @@ def after_some_rows(golden: Golden, before: Golden, taken: Collection[int]) -> t
     if repeats is not None and repeats.runs > 1:
         kept = [key for at, key in enumerate(golden.table.keys) if at not in taken]
         head = {REPEATS: _of_the_rest(repeats, kept, len(before.table), len(golden.table)).to_head()}
-    note = f"nothing is known of the noise of the {len(taken)} tensors that were approved: {_ANEW}"
+    note = f"nothing is known of the noise of what was approved ({len(taken)} of {len(golden.table)} tensors): {_ANEW}"
     return replace(golden, table=table, extra={**golden.extra, **head}), (note,) if taken else ()
 
 

@@ -8,6 +8,7 @@ from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.golden.owners import take_stock
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
+from pytest_npudump.report.verdicts import shown
 
 if TYPE_CHECKING:
     import argparse
@@ -19,6 +20,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json([{"path": str(one.path), "test": one.why} for one in used], arguments.json)
     if arguments.json != "-":
-        rows = [(one.why, str(one.path)) for one in used]
+        rows = [(one.why, shown(one.path)) for one in used]
         emit(columns(rows, (mark("test"), mark("golden"))) if rows else [_("no test has a golden")])
     return 0

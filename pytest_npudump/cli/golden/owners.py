@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.collection import collect
 from pytest_npudump.golden.census import Census, Collection, census
+from pytest_npudump.report.verdicts import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +55,7 @@ def lines(findings: Sequence[Finding], heading: str) -> Iterator[str]:
     if findings:
         yield heading
     for finding in findings:
-        yield f"  {finding.path}: {finding.why.removeprefix(f'{finding.path}: ')}"
+        yield f"  {shown(finding.path)}: {finding.why.removeprefix(f'{finding.path}: ')}"
 
 
 def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:

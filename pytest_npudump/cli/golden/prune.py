@@ -8,6 +8,7 @@ from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.golden.owners import lines, take_stock
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.report.verdicts import shown
 
 if TYPE_CHECKING:
     import argparse
@@ -33,5 +34,5 @@ def _removed(finding: Finding) -> bool:
     except GoldenError as error:
         to_stderr(f"npudump: {error}")
         return False
-    emit([_("removed: {path}").format(path=finding.path)])
+    emit([_("removed: {path}").format(path=shown(finding.path))])
     return True

@@ -126,7 +126,7 @@ def test_a_run_that_becomes_the_golden_takes_no_noise_over(
     repository.keep("test_one", AFTER)
     done = golden_command("accept")
     assert (done.code, done.err) == (0, "")
-    assert "note: the run that was approved tells nothing of noise, its calibration is dropped" in done.out
+    assert "note: the run that was approved was not repeated: the golden's calibration is dropped" in done.out
     golden = read_golden(repository.golden("test_one"))
     assert golden.extra == {"repeats": {"runs": 1}}
     assert golden.table.noise == ()
@@ -139,7 +139,7 @@ def test_layers_that_are_approved_lose_their_noise_and_no_other(
     repository.keep("test_one", AFTER)
     done = golden_command("accept", "--layers", "conv", "--layers", "new")
     assert (done.code, done.err) == (0, "")
-    assert "note: nothing is known of the noise of the 2 tensors that were approved" in done.out
+    assert "note: nothing is known of the noise of what was approved (2 of 4 tensors)" in done.out
     golden = read_golden(repository.golden("test_one"))
     assert golden.table.noise == ("-", CELLS[1], "-", CELLS[2])
     assert golden.extra == {**MEASURED, "repeats": {"runs": 2, "compared": 2}}
