@@ -64,8 +64,11 @@ def stamped(golden: Golden, previous: Golden | None, stamp: Stamp) -> Golden:
     if whole or golden.facts != previous.facts or (not golden.table.keys and _differs(rest, previous)):
         before = str(stamp)
     told = {} if whole else {**previous.changed, **dict.fromkeys(changed, str(stamp))}
-    head = {} if before is None else {RECORDED: before}
-    return replace(golden, changed=told, extra={**head, **rest})
+    extra = rest if before is None else {RECORDED: before, **rest}
+    kept = {
+        name: extra[name] for name in (RECORDED, *previous.extra) if name in extra
+    }  # what stays is not moved
+    return replace(golden, changed=told, extra={**kept, **extra})
 
 
 def in_words(stamp: object) -> str:

@@ -80,7 +80,7 @@ def _tells(golden: Golden) -> bool:
 
 def _of_one_run(golden: Golden) -> Golden:
     bare = _without(golden)
-    return replace(bare, extra={**bare.extra, REPEATS: Repeats(1).to_head()})
+    return replace(bare, extra={REPEATS: Repeats(1).to_head(), **bare.extra})
 
 
 def _without(golden: Golden) -> Golden:

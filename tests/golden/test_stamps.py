@@ -62,6 +62,12 @@ def test_an_unchanged_golden_is_the_same_text() -> None:
     assert render(stamped(replace(noisy, changed={}), noisy, NOW)) == render(noisy)
 
 
+def test_keys_of_the_head_stay_where_they_are() -> None:
+    before = replace(FIRST, extra={**FIRST.extra, "empty": {}, "repeats": {"runs": 2}, "reason": "why"})
+    found = stamped(golden(LAYERS, reason="anew", repeats={"runs": 1}, other=1, empty={}), before, NOW)
+    assert [*found.extra] == ["recorded", "empty", "repeats", "reason", "other"]
+
+
 def test_a_tensor_that_changes_says_so_in_its_own_line() -> None:
     found = stamped(golden(LAYERS | {"relu": 2.5}), FIRST, NOW)
     assert found.extra == FIRST.extra
