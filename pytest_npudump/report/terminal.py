@@ -218,6 +218,8 @@ def _first_change(outcome: Outcome) -> list[str]:
 
 
 def _escalation_lines(result: Result, escalation: Escalation, limit: int | None) -> list[str]:
+    if escalation.problem in result.outcome.problems:
+        return []  # the headline says it
     if escalation.problem:
         return [_("second run: {problem}").format(problem=escalation.problem)]
     findings = escalation.findings

@@ -59,7 +59,8 @@ def after_some_rows(golden: Golden, before: Golden, taken: Collection[int]) -> t
     if repeats is not None and repeats.runs > 1:
         kept = [key for at, key in enumerate(golden.table.keys) if at not in taken]
         head = {REPEATS: _of_the_rest(repeats, kept, len(before.table), len(golden.table)).to_head()}
-    note = f"nothing is known of the noise of what was approved ({len(taken)} of {len(golden.table)} tensors): {_ANEW}"
+    count = f"{len(taken)} of {len(golden.table)} tensors"
+    note = f"nothing is known of the noise of what was approved ({count}): {_ANEW}"
     return replace(golden, table=table, extra={**golden.extra, **head}), (note,) if taken else ()
 
 

@@ -178,6 +178,14 @@ def test_what_an_approval_keeps_is_worked_out_once(project: Project, monkeypatch
     assert accept() == 0
 
 
+def test_tensors_beyond_the_budget_are_told_once(project: Project) -> None:
+    project.marked("golden_tensors=['block/conv.2']")
+    result = project.run("--npudump-update-golden", "--npudump-tensor-budget=1")
+    result.stdout.fnmatch_lines(["npudump: nothing was recorded: golden_tensors: the tensors have *"])
+    result.stdout.no_fnmatch_line("second run: *")
+    assert not project.golden.exists()
+
+
 def test_artifacts_carry_the_tensors(project: Project) -> None:
     project.marked("golden_tensors=['block/conv.2']")
     project.record()
