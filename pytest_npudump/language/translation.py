@@ -99,11 +99,18 @@ def said(message: str, **values: object) -> str:
 
 
 def spoken(text: str) -> str:
-    """Return a text in the language that is spoken, if it was :func:`said`; any other as it is."""
-    if is_english() or not isinstance(text, Said):
+    """Return a text in the language that is spoken, if it was :func:`said` or is known again; else as it is.
+
+    Known again is what errors, notes and reasons say, also where a file or another process had them since.
+    """
+    if is_english():
         return text
-    told = {name: spoken(one) if isinstance(one, str) else one for name, one in text.values.items()}
-    return gettext(text.message).format(**told)
+    if isinstance(text, Said):
+        told = {name: spoken(one) if isinstance(one, str) else one for name, one in text.values.items()}
+        return gettext(text.message).format(**told)
+    from pytest_npudump.language.sentences import known_again  # noqa: PLC0415 - only for another language
+
+    return known_again(text, spoken_language()) or text
 
 
 def reason_of(error: BaseException) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
-from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of
+from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of, usage_error
 from pytest_npudump.plugin.terminal.reporter import Reporter
 from pytest_npudump.settings import Settings, in_ci
 from pytest_npudump.settings.option_table import ALL, FAILED, NEW
@@ -47,25 +47,30 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", marker_line(MARKER))
     for name in (_RUNNER, _REPORTER, _DEVICES):
         if config.pluginmanager.is_blocked(name):
-            raise pytest.UsageError(
+            raise usage_error(
+                config,
                 f"npudump: -p no:{name} blocks a part of the plugin without which marked tests are not "
-                f"compared, or not reported; leave it out. To do without the plugin use -p no:npudump"
+                f"compared, or not reported; leave it out. To do without the plugin use -p no:npudump",
             )
     settings = _resolve(config)
     if settings.approves and in_ci() and not settings.allow_update_in_ci:
-        raise pytest.UsageError(
+        raise usage_error(
+            config,
             f"npudump: {settings.approval_flag} is refused because the variable CI is set: a gate must not "
             "approve what it checks. Update on a developer's machine and commit the diff; to update in CI on "
-            "purpose add --npudump-allow-update-in-ci"
+            "purpose add --npudump-allow-update-in-ci",
         )
     if settings.reason and not settings.update_golden:
-        raise pytest.UsageError(
-            "npudump: --npudump-reason is of an update, and this run makes none: give --npudump-update-golden"
+        raise usage_error(
+            config,
+            "npudump: --npudump-reason is of an update, and this run makes none: "
+            "give --npudump-update-golden",
         )
     if settings.bisect and settings.approves:
-        raise pytest.UsageError(
+        raise usage_error(
+            config,
             "npudump: --npudump-bisect asks whether revisions differ from the goldens, and a run that writes "
-            "these judges nothing: leave out what approves"
+            "these judges nothing: leave out what approves",
         )
     if settings.bisect:
         from pytest_npudump.plugin.bisect_exit import follow_tests  # noqa: PLC0415 - only where asked for
@@ -89,7 +94,7 @@ def _resolve(config: pytest.Config) -> Settings:
 
             check_report()
     except (RequestError, MissingExtraError) as error:
-        raise pytest.UsageError(f"npudump: {error}") from None
+        raise usage_error(config, f"npudump: {error}") from None
     config.stash[SETTINGS] = settings
     if reporter is not None:
         config.pluginmanager.register(reporter, _REPORTER)
@@ -125,7 +130,7 @@ def _share_devices(config: pytest.Config, settings: Settings) -> None:
     try:
         config.pluginmanager.register(device_turns(config, settings), _DEVICES)
     except NpudumpError as error:
-        raise pytest.UsageError(f"npudump: {error}") from None
+        raise usage_error(config, f"npudump: {error}") from None
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -133,12 +138,17 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     settings = config.stash[SETTINGS]
     if not settings.approves:
         return None
-    if not settings.update_golden:
-        return (
+    from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - only where it approves
+
+    if settings.update_golden:
+        line = f"npudump: THIS RUN APPROVES ({settings.approval_flag}): {_APPROVES[settings.update_golden]}"
+    else:
+        line = (
             f"npudump: THIS RUN CALIBRATES ({settings.approval_flag}={settings.calibrate}): by how much the "
             f"layers of passing tests vary is written into their golden files as a tolerance"
         )
-    return f"npudump: THIS RUN APPROVES ({settings.approval_flag}): {_APPROVES[settings.update_golden]}"
+    with speaking(settings.lang):
+        return spoken(line)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -150,7 +160,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         try:
             require(settings.runtime)
         except NpudumpError as error:
-            raise pytest.UsageError(f"npudump: {error}") from None
+            raise usage_error(session.config, f"npudump: {error}") from None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -185,7 +195,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
         if not hasattr(session.config, "workerinput"):
-            raise pytest.UsageError(f"npu_dump: {problem}")
+            raise usage_error(session.config, f"npu_dump: {problem}")
         _refuse(item, problem)
 
 

@@ -8,6 +8,8 @@ from argparse import SUPPRESS
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pytest_npudump.errors import RequestError
 from pytest_npudump.settings import Settings, settings_from
 from pytest_npudump.settings.option_table import OPTIONS, Option
@@ -15,8 +17,6 @@ from pytest_npudump.storage.regular_file import with_argument_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pytest
 
 
 class _Runtimes(tuple[str, ...]):
@@ -100,6 +100,21 @@ def is_asked_for(name: str, config: pytest.Config) -> bool:
     places = (config.option, config.known_args_namespace)
     given = [value for place in places if (value := getattr(place, option.dest, None)) is not None]
     return bool(given[0] if given else config.getini(option.dest))
+
+
+def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
+    """Return the error that ends a run before its tests, in the language that is asked for.
+
+    Args:
+        config: pytest's, which may not be complete.
+        text: in English.
+    """
+    from pytest_npudump.language.translation import AUTO, LANGUAGES, speaking, spoken  # noqa: PLC0415 - for errors
+
+    option = next(one for one in OPTIONS if one.name == "lang")
+    language = getattr(config.option, option.dest, None) or config.getini(option.dest)
+    with speaking(language if language in LANGUAGES else AUTO):
+        return pytest.UsageError(spoken(text))
 
 
 def _refuse_standing(config: pytest.Config) -> None:

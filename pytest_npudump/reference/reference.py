@@ -13,6 +13,7 @@ from pytest_npudump.compare.tolerances.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.translation import mark
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.reference.comparison import Compared, compare, dtypes_of, problem_of
 from pytest_npudump.reference.inputs import RunInputs
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_npudump.request import DumpRequest
 
 
-_HF32 = (
+_HF32 = mark(
     'reference {name}: float32 was judged as such; where the device may compute in HF32, say numerics="hf32" '
     "in the marker, or --numerics hf32 to npudump compare"
 )

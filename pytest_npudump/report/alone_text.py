@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ def _call_sentence(one: Isolated, apart: str) -> str:
             "is acquitted: {call} gives it on the CPU too, from the same inputs ({apart}): the change came "
             "in with them"
         ).format(call=one.call, apart=apart)
-    off = alone.why or _("{apart} (relative L2), and a healthy operator no more than {allowed:.2g}").format(
-        apart=apart, allowed=alone.allowed
-    )
+    off = spoken(alone.why) or _(
+        "{apart} (relative L2), and a healthy operator no more than {allowed:.2g}"
+    ).format(apart=apart, allowed=alone.allowed)
     return _(
         "is CONVICTED: {call} gives something else on the CPU, from the same inputs: {off}; a kernel that "
         "this call ran did it"
@@ -56,7 +57,7 @@ def _sentence(one: Isolated) -> str:
     if alone.verdict == CONVICTED:
         given = _("kernel") if one.own else _("kernel, weights or attributes")
         given += _(" or its conversion") * one.converted
-        off = alone.why or _(
+        off = spoken(alone.why) or _(
             "{apart} (relative L2), and a healthy operator no more than {allowed:.2g}"
         ).format(apart=apart, allowed=alone.allowed)
         return _("is CONVICTED: not what its inputs give by {model}: {off}; its {given} did it").format(
@@ -71,4 +72,4 @@ def _sentence(one: Isolated) -> str:
         return _(
             "is acquitted: it is what its inputs give by {model} ({apart}): the change came in with them"
         ).format(model=one.model, apart=apart)
-    return _("is not judged alone: {why}").format(why=alone.why) + (f" ({apart})" if apart else "")
+    return _("is not judged alone: {why}").format(why=spoken(alone.why)) + (f" ({apart})" if apart else "")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.ulps.output_fault import INFINITY, NAN
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.ulps.output_fault import OutputFault
@@ -20,7 +21,7 @@ def wrong_text(wrong: WrongOperator) -> str:
 def wrong_sentence(wrong: WrongOperator) -> str:
     """Return what is wrong as a sentence, the operator first."""
     if wrong.fault is None:
-        return f"{wrong.operator}: {wrong.problem}"
+        return f"{wrong.operator}: {spoken(wrong.problem)}"
     fault = wrong.fault
     where = f"{wrong.output}{list(fault.index)}" if fault.index else str(wrong.output)
     return _("{operator}: output {where} is {got}, expected {expectation}").format(

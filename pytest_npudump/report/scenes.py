@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language.translation import mark, spoken
 from pytest_npudump.regression.operator_checks import WrongOperator
 from pytest_npudump.regression.scenes.exception.dump_paths import ANOTHER
 from pytest_npudump.regression.scenes.exception.dumps import NORM, FailedOperator
@@ -85,7 +85,7 @@ def _overflow(finding: Overflow) -> str:
         else ""
     )
     return _("{operator} overflowed{place}: {kinds}{more}").format(
-        operator=operator, place=place, kinds="; ".join(finding.kinds), more=more
+        operator=operator, place=place, kinds="; ".join(map(spoken, finding.kinds)), more=more
     )
 
 
@@ -99,7 +99,7 @@ def _overflow_details(finding: Overflow) -> list[str]:
 def _tensor_lines(tensors: Sequence[OperatorTensor]) -> list[str]:
     return [
         f"  {tensor.io}.{tensor.slot}: "
-        + (tensor_words(tensor.description) if tensor.description else tensor.note or _("no data"))
+        + (tensor_words(tensor.description) if tensor.description else spoken(tensor.note) or _("no data"))
         for tensor in tensors
     ]
 

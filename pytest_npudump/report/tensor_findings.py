@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language.translation import mark, spoken
 from pytest_npudump.report.verdicts import number
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def finding_lines(finding: Finding, *, worst: int) -> list[str]:
         if difference is not None:
             lines += [f"  {key}: {line}" for line in _difference_lines(difference, worst, side)]
         if pattern is not None:
-            lines.append(_("  {key}: pattern: {pattern}").format(key=key, pattern=pattern))
+            lines.append(_("  {key}: pattern: {pattern}").format(key=key, pattern=spoken(str(pattern))))
     if finding.description is not None and finding.reference is None:
         lines.append(f"  {key}: {tensor_words(finding.description)}, {_(_NO_GOLDEN)}")
     if finding.note:
-        lines.append(f"  {key}: {finding.note}")
+        lines.append(f"  {key}: {spoken(finding.note)}")
     return lines
 
 

@@ -9,7 +9,7 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.language.excerpt import cut
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark, ngettext
+from pytest_npudump.language.translation import mark, ngettext, spoken
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.reference.operator_alone import CONVICTED
 from pytest_npudump.regression import outcome as status
@@ -65,10 +65,10 @@ def _what(result: Result) -> str:
     if outcome.findings:
         return finding_sentence(outcome.findings[0])
     if outcome.problems:
-        return outcome.problems[0]
+        return spoken(outcome.problems[0])
     if outcome.reference is not None and outcome.reference.failing:
         return reference_sentence(outcome.reference)
-    return result.escalation.problem if result.escalation else ""
+    return spoken(result.escalation.problem) if result.escalation else ""
 
 
 def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
@@ -76,7 +76,7 @@ def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
     lines = _body(result, brief=not verbose)
     if not verbose:
         lines = [cut(line, WIDTH) for line in lines]
-    lines.append(details.problem or _("details:    {text}").format(text=shown(details.text)))
+    lines.append(spoken(details.problem) or _("details:    {text}").format(text=shown(details.text)))
     lines += [*_hand_over(result, details), *ways_out(result)]
     return "\n".join(map(plain, lines))
 
@@ -162,7 +162,7 @@ def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[st
 
 def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     label = _(label)
-    lines = [f"{label}: {item}" for item in items[:limit]]
+    lines = [f"{label}: {spoken(item)}" for item in items[:limit]]
     if limit is not None and len(items) > limit:
         lines.append(_("{label}: ... and {left} more").format(label=label, left=len(items) - limit))
     return lines
@@ -221,7 +221,7 @@ def _escalation_lines(result: Result, escalation: Escalation, limit: int | None)
     if escalation.problem in result.outcome.problems:
         return []  # the headline says it
     if escalation.problem:
-        return [_("second run: {problem}").format(problem=escalation.problem)]
+        return [_("second run: {problem}").format(problem=spoken(escalation.problem))]
     findings = escalation.findings
     if not findings and not failing_keys(result.outcome):
         words = _("second run: {layers} dumped as tensors, for an approval to keep with the golden")

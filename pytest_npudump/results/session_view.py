@@ -12,6 +12,7 @@ from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import Edges
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out
@@ -79,7 +80,9 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
         runtime=str(data["runtime"]),
         headline="" if word == GOOD else _headline(result) or fallback,
         ways_out=tuple(ways_out(result)) if result is not None and word != GOOD else (),
-        text=tuple(full_lines(result)) if result is not None and word != GOOD else tuple(data["problems"]),
+        text=tuple(full_lines(result))
+        if result is not None and word != GOOD
+        else tuple(map(spoken, data["problems"])),
         counts={name: data["counts"][name] for name in COUNTS if name in data["counts"]},
         notes=tuple(dict.fromkeys(map(str, notes))),
         golden=str(data["golden"]["judged_with"] or data["golden"]["file"]),

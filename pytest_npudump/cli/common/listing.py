@@ -9,7 +9,7 @@ from pytest_npudump.cli.common.source import report_problems
 from pytest_npudump.dump.table import shape_text
 from pytest_npudump.dump.values.dtypes import UNKNOWN
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -42,7 +42,7 @@ def write_listing(
         write_json([as_json(record) for record in dump.records], arguments.json)
     if arguments.json != "-":
         emit(as_lines(dump.records))
-        emit(_("note: {note}").format(note=note) for note in dump.notes)
+        emit(_("note: {note}").format(note=spoken(note)) for note in dump.notes)
     report_problems(dump.problems)
     return 2 if dump.problems else 0
 

@@ -11,6 +11,7 @@ from pytest_npudump.cli.common.output_file import STANDARD_OUTPUT, write_output
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.text_width import padded, width
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.json_text import json_text
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def to_stderr(text: str) -> None:
     if stream is None:  # started with ``2>&-``
         return
     try:
-        stream.write(encodable(text.translate(_CONTROLS), stream) + "\n")
+        stream.write(encodable(spoken(text).translate(_CONTROLS), stream) + "\n")
         stream.flush()
     except OSError:
         _discard(stream)

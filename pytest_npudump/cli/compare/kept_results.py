@@ -9,6 +9,7 @@ from pytest_npudump.cli.common.output import columns, emit, to_stderr, write_jso
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import COLUMNS, row
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.result_pairs import Bounds, pair_results, shared_origins
@@ -77,7 +78,7 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
     own = {name: both for name, both in pair.origins.items() if shared.get(name) != both}
     if comparison is None:
         yield _("{test}: not compared").format(test=pair.test)
-        yield from (f"  {problem}" for problem in pair.problems)
+        yield from (f"  {spoken(problem)}" for problem in pair.problems)
         return
     failing = comparison.failing
     if not (failing or pair.problems or own or comparison.changed or verbose):
@@ -92,10 +93,10 @@ def _test_lines(pair: ResultPair, shared: Mapping[str, tuple[str, str]], *, verb
     )
     yield f"{pair.test}: {counted}{changed}"
     yield from _origin_lines(own, "  ")
-    yield from (f"  {problem}" for problem in pair.problems)
+    yield from (f"  {spoken(problem)}" for problem in pair.problems)
     if pair.numerics is not None and failing:
         yield "  " + _("bounds {numerics}").format(numerics=pair.numerics.describe())
-    yield from ("  " + _("note: {note}").format(note=note) for note in comparison.notes)
+    yield from ("  " + _("note: {note}").format(note=spoken(note)) for note in comparison.notes)
     shown = failing if verbose else failing[:_SHOWN]
     if shown:
         yield from (f"  {line}" for line in columns([row(verdict) for verdict in shown], COLUMNS))

@@ -16,6 +16,7 @@ from pytest_npudump.compare.tolerances.rules import REFERENCE_PRESET, load_toler
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE, Rule, Tolerances
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.reference.reference import Reference
 from pytest_npudump.reference.tolerances import ReferenceTolerances
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence
@@ -86,9 +87,9 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 def _lines(result: ReferenceResult, rows: int | None) -> Iterator[str]:
     for note in result.notes:
-        yield _("note: {note}").format(note=note)
+        yield _("note: {note}").format(note=spoken(note))
     for problem in result.problems:
-        yield _("problem: {problem}").format(problem=problem)
+        yield _("problem: {problem}").format(problem=spoken(problem))
     if result.good and result.comparison is not None:
         counted = _("{compared} tensors of {layers} of {all} layers compared").format(
             compared=result.comparison.compared, layers=result.compared, all=result.layers

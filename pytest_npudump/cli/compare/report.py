@@ -84,7 +84,7 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
             sentence=sentence(comparison.first, elements.get(comparison.first.key))
         )
         if comparison.first.key in patterns:
-            yield _("pattern: {pattern}").format(pattern=patterns[comparison.first.key])
+            yield _("pattern: {pattern}").format(pattern=spoken(str(patterns[comparison.first.key])))
         if comparison.first_change != comparison.first.key and comparison.differing:
             yield _("first change: {first_change} is the first that is not equal digit for digit").format(
                 first_change=comparison.first_change
@@ -94,7 +94,7 @@ def lines(result: Result, *, verbose: bool) -> Iterator[str]:
     if len(failing) > len(shown):
         yield _("... and {left} more (-v lists all)").format(left=len(failing) - len(shown))
     yield from (
-        _("pattern of {key}: {pattern}").format(key=key, pattern=patterns[key])
+        _("pattern of {key}: {pattern}").format(key=key, pattern=spoken(str(patterns[key])))
         for key in patterns
         if key != first
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit
 from pytest_npudump.cli.config import show as config_show
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -49,8 +50,8 @@ def _described(verdict: CheckerVerdict, target: str, version: str) -> str:
         if verdict.accepted
         else _("refused by {reader}: {effect}").format(reader=reader, effect=_effect(verdict))
     ]
-    lines += [_("error: {reason}").format(reason=reason) for reason in verdict.reasons]
-    lines += [_("warning: {warning}").format(warning=warning) for warning in verdict.warnings]
+    lines += [_("error: {reason}").format(reason=spoken(str(reason))) for reason in verdict.reasons]
+    lines += [_("warning: {warning}").format(warning=spoken(warning)) for warning in verdict.warnings]
     return "\n".join(lines)
 
 

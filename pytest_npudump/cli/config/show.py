@@ -13,7 +13,7 @@ from pytest_npudump.doctor.dump_path import default_place
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -119,7 +119,9 @@ def _errors(dump: Mapping[str, Any]) -> Iterator[str]:
     from pytest_npudump.config.acl.ge import validate_dump  # noqa: PLC0415 - only for this command
 
     for reason in validate_dump(dump).reasons:
-        yield _("error: no model is dumped, for GE refuses silently: {reason}").format(reason=reason)
+        yield _("error: no model is dumped, for GE refuses silently: {reason}").format(
+            reason=spoken(str(reason))
+        )
 
 
 def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
@@ -131,11 +133,11 @@ def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
     # The folder of the dump is made when the test runs; any that exists stands in for it.
     text = json.dumps({"dump": test["dump"] | {"dump_path": "."}}).encode()
     for warning in validate(text, version=rules_version(), cwd=rootdir).warnings:
-        yield _("warning: {warning}").format(warning=warning)
+        yield _("warning: {warning}").format(warning=spoken(warning))
     for warning in soc_warnings(test["dump"], ""):
-        yield _("warning: {warning}").format(warning=warning)
+        yield _("warning: {warning}").format(warning=spoken(warning))
     if refused := collecting_words(os.environ):
-        yield _("warning: {warning}").format(warning=refused)
+        yield _("warning: {warning}").format(warning=spoken(refused))
     if test["globs"]:
         globs = ", ".join(map(repr, test["globs"]))
         yield _("warning: CANN takes no globs: every layer is dumped, and {globs} selects afterwards").format(
@@ -145,12 +147,14 @@ def _warnings(test: Mapping[str, Any], rootdir: Path) -> Iterator[str]:
 
 def _mindspore_errors(settings: Mapping[str, Any], device: str) -> Iterator[str]:
     for reason in _mindspore(settings, device).reasons:
-        yield _("error: MindSpore refuses it on {device}: {reason}").format(device=device, reason=reason)
+        yield _("error: MindSpore refuses it on {device}: {reason}").format(
+            device=device, reason=spoken(str(reason))
+        )
 
 
 def _mindspore_warnings(settings: Mapping[str, Any], device: str) -> Iterator[str]:
     for warning in _mindspore(settings, device).warnings:
-        yield _("warning: {warning}").format(warning=warning)
+        yield _("warning: {warning}").format(warning=spoken(warning))
 
 
 def _mindspore(settings: Mapping[str, Any], device: str) -> CheckerVerdict:

@@ -9,6 +9,7 @@ from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.acceptance import approve
 from pytest_npudump.settings import in_ci
@@ -81,8 +82,8 @@ def accepted(folder: ResultsFolder, pending: Pending, layers: Sequence[str], rea
     try:
         approval = approve(pending, layers, reason)
     except NpudumpError as error:
-        return Done(good=False, problem=f"npudump: {error}")
-    notes = ("  " + _("note: {note}").format(note=note) for note in approval.notes)
+        return Done(good=False, problem=f"npudump: {spoken(str(error))}")
+    notes = ("  " + _("note: {note}").format(note=spoken(note)) for note in approval.notes)
     lines = (_("accepted: {test}: {path}").format(test=pending.entry.test, path=shown(pending.path)), *notes)
     try:
         folder.update([approval.entry])

@@ -46,7 +46,7 @@ def lines(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
         yield "  " + _("cannot be accepted: {refusal}").format(refusal=spoken(refusal))
     result = pending.judged.result
     for problem in result.outcome.problems if result is not None else (pending.judged.why,):
-        yield f"  {problem}"
+        yield f"  {spoken(problem)}"
     comparison = pending.comparison
     if comparison is None:
         return

@@ -113,7 +113,7 @@ def _git(path: Path, *words: str) -> str:
 def _lines(revision: _Revision, found: tuple[Change, ...], limit: int) -> Iterator[str]:
     yield f"{revision.commit} {revision.date} {revision.author}: {revision.subject}"
     if revision.golden is None:
-        yield "  " + _("cannot be read: {why}").format(why=revision.why)
+        yield "  " + _("cannot be read: {why}").format(why=spoken(revision.why))
     elif reason := revision.golden.extra.get(REASON):
         yield "  " + _("reason: {reason}").format(reason=reason)
     for change in found[: limit or None]:

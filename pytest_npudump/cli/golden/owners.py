@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.collection import collect
 from pytest_npudump.golden.census import Census, Collection, census
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import shown
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def lines(findings: Sequence[Finding], heading: str) -> Iterator[str]:
     if findings:
         yield heading
     for finding in findings:
-        yield f"  {shown(finding.path)}: {finding.why.removeprefix(f'{finding.path}: ')}"
+        why = spoken(finding.why.removeprefix(f"{finding.path}: "))
+        yield f"  {shown(finding.path)}: {why}"
 
 
 def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:

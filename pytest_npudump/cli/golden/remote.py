@@ -13,7 +13,7 @@ from pytest_npudump.golden.integrity import SUFFIX
 from pytest_npudump.golden.named_objects import look, move, named_objects, pull, push
 from pytest_npudump.golden.objects.cache_size import cached_objects, remove
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -99,7 +99,7 @@ def _lacking(states: Iterable[State]) -> Iterable[str]:
         push_here = f"npudump golden remote push{' --replace' if state.problem else ''}"
         way_out = push_here if state.cached else _("not cached here: push it where it is, or record it anew")
         yield _("{problem} in the store: {what}: {way_out}").format(
-            problem=state.problem or _("not"), what=state.named.words, way_out=way_out
+            problem=spoken(state.problem) or _("not"), what=state.named.words, way_out=way_out
         )
 
 

@@ -8,6 +8,7 @@ from pytest_npudump.cli.common.output import emit, write_json
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.integrity import faults, files_below
 from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.language.translation import spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         bad = len({fault.path for fault in found})
         emit(
             [
-                *(fault.reason for fault in found),
+                *(spoken(fault.reason) for fault in found),
                 _("{left} of {count} files are sound").format(left=len(files) - bad, count=len(files)),
             ]
         )

@@ -11,7 +11,7 @@ from pytest_npudump.cli.common.listing import COLUMNS, cells, identity, write_li
 from pytest_npudump.cli.common.output import byte_size, columns
 from pytest_npudump.cli.common.source import read_source
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -54,7 +54,7 @@ def _row(record: TensorRecord, root: Path) -> tuple[str, ...]:
         *cells(record),
         record.format or "-",
         "-" if nbytes is None else str(nbytes),
-        "+".join(map(_, _held(record))) + (f" ({record.note})" if record.note else ""),
+        "+".join(map(_, _held(record))) + (f" ({spoken(record.note)})" if record.note else ""),
         _file(record, root),
     )
 

@@ -66,7 +66,8 @@ def _shifts(evidence: Evidence, place: Place, inside: NDArray[np.bool_]) -> Iter
     start, stop = place.run or (0, evidence.tensors.golden.size)
     size = stop - start
     number = abs(distance)
-    words = f"shifted by {number} element{'s' if number > 1 else ''} in memory, towards the {'end' if distance > 0 else 'beginning'}"  # noqa: E501
+    shifted = f"shifted by {number} elements in memory" if number > 1 else "shifted by 1 element in memory"
+    words = f"{shifted}, {'towards the end' if distance > 0 else 'towards the beginning'}"
 
     def wrapped(flat: NDArray[np.intp]) -> NDArray[np.intp]:
         return np.asarray((flat - start - distance) % size + start)

@@ -65,8 +65,10 @@ class Pattern:
     share: float
 
     def __str__(self) -> str:
-        share = "all" if self.share == 1 else f"{min(100 * self.share, 99.9):.3g} %"
-        return f"{self.where}: {self.what} (explains {share} of the difference)"
+        if self.share == 1:
+            return f"{self.where}: {self.what} (explains all of the difference)"
+        share = min(100 * self.share, 99.9)
+        return f"{self.where}: {self.what} (explains {share:.3g} % of the difference)"
 
     def to_json(self) -> dict[str, Any]:
         """Return the pattern as plain JSON data."""

@@ -7,6 +7,8 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_npudump.language.translation import mark
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,13 +16,13 @@ if TYPE_CHECKING:
 
 _NOUNS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "N": ("batch entry", "batch entries"),
-        "C": ("channel", "channels"),
-        "D": ("depth", "depths"),
-        "H": ("row", "rows"),
-        "W": ("column", "columns"),
-        "C1": ("block of channels", "blocks of channels"),
-        "C0": ("lane of the C0 blocks", "lanes of the C0 blocks"),
+        "N": (mark("batch entry"), mark("batch entries")),
+        "C": (mark("channel"), mark("channels")),
+        "D": (mark("depth"), mark("depths")),
+        "H": (mark("row"), mark("rows")),
+        "W": (mark("column"), mark("columns")),
+        "C1": (mark("block of channels"), mark("blocks of channels")),
+        "C0": (mark("lane of the C0 blocks"), mark("lanes of the C0 blocks")),
     }
 )
 _TILES = (16, 32)
@@ -35,12 +37,22 @@ class Noun(NamedTuple):
 
     Attributes:
         one, several: of them.
-        along: which axis it is, where the noun does not tell.
+        axis: which one it is, where the noun does not tell.
     """
 
     one: str
     several: str
-    along: str = ""
+    axis: int | None = None
+
+    @property
+    def lines(self) -> str:
+        """Several of them, and along which axis."""
+        several, axis = self.several, self.axis
+        return several if axis is None else f"{several} along axis {axis}"
+
+    def of(self, length: int) -> str:
+        """Return how many there are in all, and along which axis."""
+        return str(length) if self.axis is None else f"{length} along axis {self.axis}"
 
 
 def noun(layout: str, shape: tuple[int, ...], axis: int) -> Noun:
@@ -55,10 +67,10 @@ def noun(layout: str, shape: tuple[int, ...], axis: int) -> Noun:
     if len(letters) == len(shape) and all(letter in _NOUNS for letter in letters):
         return Noun(*_NOUNS[letters[axis]])
     if len(shape) == 1:
-        return Noun("element", "elements")
+        return Noun(mark("element"), mark("elements"))
     if axis >= len(shape) - 2:
         return Noun(*_NOUNS["HW"[axis - len(shape) + 2]])
-    return Noun("index", "indices", f" along axis {axis}")
+    return Noun(mark("index"), mark("indices"), axis)
 
 
 def place_words(place: Place, layout: str) -> str:
@@ -81,7 +93,7 @@ def _one_element(at: list[int], shape: tuple[int, ...]) -> str:
 
 def _run_words(run: tuple[int, int], shape: tuple[int, ...]) -> str:
     start, stop = run
-    size = math.prod(shape)
+    total = math.prod(shape)
     if stop - start == 1:
         at: list[int] = []
         rest = start
@@ -89,44 +101,46 @@ def _run_words(run: tuple[int, int], shape: tuple[int, ...]) -> str:
             rest, along = divmod(rest, length)
             at.insert(0, along)
         return _one_element(at, shape)
-    words = f"the last {stop - start} of {size}" if stop == size else f"{start} to {stop - 1} of {size}"
-    return f"elements in memory order: {words}{_share_of_core(range(start, stop), size)}"
+    number, begin, end = stop - start, start, stop - 1
+    words = f"the last {number} of {total}" if stop == total else f"{begin} to {end} of {total}"
+    part = _of_cores(words, range(start, stop), total)
+    return f"elements in memory order: {part}"
 
 
 def _lines_words(place: Place, axis: int, indices: Indices, layout: str) -> str:
     length, name = place.shape[axis], noun(layout, place.shape, axis)
-    number, first, last = len(indices), indices[0], indices[-1]
-    of = f" of {length}{name.along}"
+    number, begin, end = len(indices), indices[0], indices[-1]
     if number == 1:
-        return f"{name.one} {first}{of}"
+        return f"{name.one} {begin} of {name.of(length)}"
     if isinstance(indices, tuple) or number == 2:  # noqa: PLR2004 - a pair is named
-        return f"{name.several} {', '.join(map(str, indices[:-1]))} and {last}{of}"
+        return f"{name.several} {', '.join(map(str, indices[:-1]))} and {end} of {name.of(length)}"
     if indices.step > 1:
-        return f"every {_ordinal(indices.step)} of {length} {name.several}{name.along}, {first} to {last}"
+        return f"every {_ordinal(indices.step)} of {length} {name.lines}, {begin} to {end}"
     if indices.stop == length:
-        words = f"the last {number} of {length} {name.several}{name.along}"
-    elif first == 0:
-        words = f"the first {number} of {length} {name.several}{name.along}"
+        words = f"the last {number} of {length} {name.lines}"
+    elif begin == 0:
+        words = f"the first {number} of {length} {name.lines}"
     else:
-        words = f"{name.several} {first} to {last}{of}"
-    return f"{words}{_tile(indices, length) or _share_of_core(indices, length)}"
+        words = f"{name.several} {begin} to {end} of {name.of(length)}"
+    return _of_tiles(words, indices, length)
 
 
-def _tile(indices: range, length: int) -> str:
+def _of_tiles(words: str, indices: range, length: int) -> str:
+    """Return a place in words, with how it lies in tiles or on cores where it does."""
     for tile in _TILES:
         if indices.start % tile == 0 and indices.stop == length and length % tile == len(indices):
-            return f" (tail of a {tile}-tile)"
+            return f"{words} (tail of a {tile}-tile)"
     for tile in reversed(_TILES):
         if indices.start % tile == 0 and len(indices) == tile:
-            return f" (a whole {tile}-tile)"
-    return ""
+            return f"{words} (a whole {tile}-tile)"
+    return _of_cores(words, indices, length)
 
 
-def _share_of_core(indices: range, length: int) -> str:
+def _of_cores(words: str, indices: range, length: int) -> str:
     parts, rest = divmod(length, len(indices))
     if indices.stop == length and not rest and 2 < parts <= _MOST_CORES:  # noqa: PLR2004 - halves say nothing
-        return f" (the last of {parts} equal parts, as of {parts} cores)"
-    return ""
+        return f"{words} (the last of {parts} equal parts, as of {parts} cores)"
+    return words
 
 
 def _ordinal(number: int) -> str:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 UNKEPT = "npudump_results"
 """Attribute of a test's report that says why its result is not kept."""
 
+_OURS = ("npudump: ", "npu_dump: ")
+"""How a failure that this plugin raises begins."""
+
 _BUDGET = 40
 """Lines that failing marked tests may fill before each further one is cut to two lines."""
 
@@ -44,6 +47,7 @@ class Reporter:
         self._results: dict[str, Mapping[str, Any]] = {}
         self._failed: dict[str, bool] = {}
         self._spoken: list[tuple[pytest.TestReport, Mapping[str, Any], bool]] = []
+        self._plain: list[pytest.CollectReport | pytest.TestReport] = []
         self._places: dict[str, tuple[str, int]] = {}
         self._expected = _expected(settings, config)
         self._lacking = ""
@@ -63,6 +67,7 @@ class Reporter:
             self._failed[report.nodeid] = True
         result: Mapping[str, Any] | None = vars(report).get("npudump")
         if result is None:
+            self._keep_plain(report)
             return
         self._results[report.nodeid] = result  # a plugin that repeats tests may log several
         self._failed[report.nodeid] = report.failed
@@ -73,6 +78,18 @@ class Reporter:
         short = report.failed and "short" in result and self._shortened(report, result)
         if report.failed and "spoken" in result:
             self._spoken.append((report, result["spoken"], short))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep what was refused."""
+        self._keep_plain(report)
+
+    def _keep_plain(self, report: pytest.CollectReport | pytest.TestReport) -> None:
+        """Keep a report of a failure that is ours and comes without a result."""
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = str(report.longrepr if crash is None else crash.message).removeprefix("Failed: ")
+            if text.startswith(_OURS):
+                self._plain.append(report)
 
     def _shortened(self, report: pytest.TestReport, result: Mapping[str, Any]) -> bool:
         """Cut a failure for which there is no room, and return whether it is one."""
@@ -93,13 +110,18 @@ class Reporter:
 
             for report, spoken, short in self._spoken:
                 speak(report, spoken, short=short)
+        if self._plain:
+            from pytest_npudump.plugin.terminal.spoken_failure import speak_plainly  # noqa: PLC0415 - for failures
+
+            for plain_report in self._plain:
+                speak_plainly(plain_report, self._settings.lang)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the notes of all tests beside their dumps, and remember them for the next session."""
         if self._settings.fail_on == "stale":
             self._fail_for_stale(session)
-        if not (self._results or self._expected or self._settings.report):
+        if not (self._results or self._expected or self._settings.report or self._plain):
             return
         from pytest_npudump.plugin.isolation.task import CHILD  # noqa: PLC0415 - only for marked tests
 
@@ -209,8 +231,12 @@ class Reporter:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
-        for line in filter(None, (*self._notes, self._unkept, *self._stale, self._idle, self._report)):
-            terminalreporter.write_line(f"npudump: {line}")
+        if lines := [*filter(None, (*self._notes, self._unkept, *self._stale, self._idle, self._report))]:
+            from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - where there are any
+
+            with speaking(self._settings.lang):
+                for line in lines:
+                    terminalreporter.write_line(f"npudump: {spoken(line)}")
         if self._results:
             from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - only for marked tests
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - the same

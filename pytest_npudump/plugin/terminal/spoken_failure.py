@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.language.translation import ENGLISH, chosen, speaking
+from pytest_npudump.language.translation import ENGLISH, chosen, is_english, speaking, spoken
 from pytest_npudump.report.terminal import failure_text, short_lines
 
 if TYPE_CHECKING:
@@ -70,6 +70,22 @@ def speak(report: pytest.TestReport, spoken: Mapping[str, Any], *, short: bool) 
     """
     added = report.longreprtext.splitlines()[int(spoken["lines"]) :]
     lines = [*spoken["short"]] if short else [*spoken["text"], *added]
+    crash = getattr(report.longrepr, "reprcrash", None)
+    failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
+    report.longrepr = failure
+
+
+def speak_plainly(report: pytest.CollectReport | pytest.TestReport, language: str) -> None:
+    """Replace a failure that has no result by what it says in another language, as :func:`speak` does.
+
+    Args:
+        report: of a phase, or of a collection that was refused.
+        language: one of :data:`~pytest_npudump.language.translation.LANGUAGES`.
+    """
+    with speaking(language):
+        if is_english():
+            return
+        lines = spoken(report.longreprtext).splitlines()
     crash = getattr(report.longrepr, "reprcrash", None)
     failure: Any = "\n".join(lines) if crash is None else _Failure(lines, crash)
     report.longrepr = failure

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import is_english, ngettext
+from pytest_npudump.language.translation import is_english, ngettext, spoken
 from pytest_npudump.report.figures.colours import WORDS
 from pytest_npudump.report.figures.error_map import axes_words, map_uri
 from pytest_npudump.report.figures.histogram import errors_svg, values_svg
@@ -57,7 +57,7 @@ def page(session: SessionView) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"plain": plain, "number": number}
+    environment.filters |= {"plain": plain, "number": number, "spoken": spoken}
     environment.globals |= {"_": _, "ngettext": ngettext}
     script = (_HERE / "templates" / "page.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

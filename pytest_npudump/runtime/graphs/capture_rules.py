@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_npudump.config.acl.profile import profile_for
+from pytest_npudump.language.translation import mark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +33,8 @@ _GRAPH_CALLBACK = (
     f'transport="files" and {_ONE_REPLAY}'
 )
 _GRAPH_UNKNOWN = f"whether CANN's watcher sees operators in a captured graph is not known; {_EAGERLY}"
-_GRAPH_IN_OLD_CANN = (
-    "whether CANN {} dumps operators in a captured graph is not known (9.1.0 and later do); " + _EAGERLY
+_GRAPH_IN_OLD_CANN = mark(
+    "whether CANN {version} dumps operators in a captured graph is not known (9.1.0 and later do); {eagerly}"
 )
 _GRAPH_OF_THE_TEST = (
     "the test switches the dump on and off itself (config_path, torchair_config()), so whether it was on "
@@ -87,12 +88,16 @@ class GraphRules:
         scene = dump.get("dump_scene", "")
         if scene and scene != "watcher":
             return None
+        old = _GRAPH_IN_OLD_CANN.format(version=version, eagerly=_EAGERLY)
         reasons = (
             (dump.get("dump_debug") == "on", _GRAPH_OVERFLOW),
             (scene == "watcher", _GRAPH_UNKNOWN),
             (dump.get("dump_data", "tensor") != "tensor", _GRAPH_STATS),
             (callback, _GRAPH_CALLBACK),
-            (profile_for(version) in _UNSEEN_BY_DUMP, _GRAPH_IN_OLD_CANN.format(version)),
+            (
+                profile_for(version) in _UNSEEN_BY_DUMP,
+                old,
+            ),
             (released, _GRAPH_OF_THE_TEST),
         )
         refused = next((why for applies, why in reasons if applies), "")

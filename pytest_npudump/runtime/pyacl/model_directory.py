@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.language.translation import mark
 from pytest_npudump.runtime.acl.return_codes import REPEAT_INITIALIZE, SUCCESS
 from pytest_npudump.runtime.replaced import Replaced
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from pytest_npudump.runtime.base import Evidence
 
 _CALL = "set_model_dir"
-_ELSEWHERE = (
-    "acl.op.set_model_dir({!r}) returned 100002: CANN takes it once a process, and this one has loaded "
+_ELSEWHERE = mark(
+    "acl.op.set_model_dir({path!r}) returned 100002: CANN takes it once a process, and this one has loaded "
     'models by then that are not known to be the same: give the test isolation="process"'
 )
 
@@ -63,7 +64,7 @@ class ModelDirectory:
             if self._loaded and self._loaded == _models_in(arguments[0]):
                 return SUCCESS
             if self._evidence is not None:
-                self._evidence.notes.append(_ELSEWHERE.format(arguments[0]))
+                self._evidence.notes.append(_ELSEWHERE.format(path=arguments[0]))
         return code
 
 

@@ -140,3 +140,21 @@ def test_goldens_are_the_same_in_every_language(regressed: pytest.Pytester) -> N
     (regressed.path / "maximum").write_text("1")
     regressed.runpytest_inprocess("--npudump-update-golden", "--npudump-lang=en").assert_outcomes(passed=3)
     assert files(regressed.path / "golden") == before
+
+
+def test_what_refuses_a_run_or_a_test_is_chinese_and_english_in_junit(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\nnpudump_runtime = emulator\n")
+    pytester.makepyfile(
+        test_fixture="def test_it(npu_dump): pass",
+        test_marker="import pytest\n@pytest.mark.npu_dump(rtol='a')\ndef test_it(): pass",
+    )
+    refused = pytester.runpytest_inprocess("--npudump-reason=why", "--npudump-lang=zh")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    assert "而本次运行不更新：请给出 --npudump-update-golden" in refused.stderr.str()
+    failed = pytester.runpytest_inprocess("--npudump-lang=zh", "--junit-xml=it.xml", "test_fixture.py")
+    assert "npudump: test_fixture.py::test_it 使用了 fixture npu_dump 却没有标记" in failed.stdout.str()
+    assert "uses the fixture npu_dump without the marker" in (pytester.path / "it.xml").read_text("utf-8")
+    marked = pytester.runpytest_inprocess("--npudump-lang=zh", "test_marker.py")
+    assert "rtol：不允许 'a'，应为 不小于 0 的有限数" in marked.stdout.str()
+    english = pytester.runpytest_inprocess("test_marker.py")
+    assert "rtol: 'a' is not allowed, expected a finite number, 0 or greater" in english.stdout.str()
