@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import ConfigError, NpudumpError
+from pytest_npudump.language.translation import speaking, spoken
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.device_turns import devices_of
 from pytest_npudump.plugin.isolation.task import CHILD
@@ -100,7 +101,8 @@ class Runner:
         globs = 0 if selects else sum(any(map(is_glob, request_of(item).layers)) for item in marked)
         tests = f"{globs} of {len(marked)} marked tests"
         slow = f"npudump: layers named by glob in {tests}; CANN takes names: there all layers are dumped"
-        return [self._runtime.announcement(), *([slow] if globs else [])]
+        with speaking(self._settings.lang):
+            return [*map(spoken, (self._runtime.announcement(), *([slow] if globs else [])))]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

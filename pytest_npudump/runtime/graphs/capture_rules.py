@@ -94,10 +94,7 @@ class GraphRules:
             (scene == "watcher", _GRAPH_UNKNOWN),
             (dump.get("dump_data", "tensor") != "tensor", _GRAPH_STATS),
             (callback, _GRAPH_CALLBACK),
-            (
-                profile_for(version) in _UNSEEN_BY_DUMP,
-                old,
-            ),
+            (profile_for(version) in _UNSEEN_BY_DUMP, old),
             (released, _GRAPH_OF_THE_TEST),
         )
         refused = next((why for applies, why in reasons if applies), "")
