@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.init import attributes
 from pytest_npudump.cli.init.ci_job import ci_job
 from pytest_npudump.cli.init.first_test import FILE, first_test
-from pytest_npudump.cli.init.pytest_keys import with_keys
+from pytest_npudump.cli.init.pytest_keys import values_for, with_keys
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
@@ -91,14 +91,23 @@ def git_attributes(root: Path, golden_dir: str = "golden", *, lfs: bool = False)
 
 def additions(found: Survey) -> Iterator[Addition]:
     """Yield what a repository gets."""
-    before = read(found.configuration)
-    after, lines = with_keys(before or "", found.section)
-    yield Addition(found.configuration, before, after, lines)
+    yield _configuration(found)
     test = first_test(found)
     yield _new(found.tests / FILE, test.text, test.unknown)
-    yield git_attributes(found.root)
+    yield git_attributes(found.root, found.golden_dir)
     path, text, unknown = ci_job(found)
     yield _new(path, text, unknown)
+
+
+def _configuration(found: Survey) -> Addition:
+    path, keys = found.configuration, values_for(found.configuration, found.section)
+    before = read(path)
+    if not found.section:
+        told = ", ".join(f"{name} = {value}" for name, value in keys.items())
+        left = _("left to you: pytest's keys in {path} stand in no section of their own, add {keys}")
+        return Addition(path, before, before or "", unknown=(left.format(path=path.name, keys=told),))
+    after, lines = with_keys(before or "", found.section, keys)
+    return Addition(path, before, after, lines)
 
 
 def _new(path: Path, text: str, unknown: tuple[str, ...]) -> Addition:

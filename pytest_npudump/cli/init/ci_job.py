@@ -25,7 +25,7 @@ jobs:
         with:
           lfs: true
 {python}      - run: pip install "pytest-npudump{extra}"
-      - run: npudump golden verify golden
+      - run: npudump golden verify {goldens}
       - run: pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
       - uses: actions/upload-artifact@v4
         if: failure()
@@ -44,7 +44,7 @@ _GITLAB = """\
 npudump:
 {tags}  script:
     - pip install "pytest-npudump{extra}"
-    - npudump golden verify golden
+    - npudump golden verify {goldens}
     - pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
   artifacts:
     when: on_failure
@@ -59,13 +59,14 @@ def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
     device = bool(found.cann) and "acl" in found.packages
     options = "--npudump-require-npu " if device else "--npudump-runtime=emulator "
     extra = "" if device else "[emulator]"
+    told = {"extra": extra, "options": options, "goldens": found.golden_dir}
     unknown = (_(_NPU if device else _EMULATED),)
     if (found.root / ".gitlab-ci.yml").is_file() and not (found.root / ".github").is_dir():
         path = found.root / "npudump.gitlab-ci.yml"
         tags = "  tags: [npu]\n" if device else "  image: python:3.11\n"
         include = _("left to you: add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml")
-        return path, _GITLAB.format(tags=tags, extra=extra, options=options), (*unknown, include)
+        return path, _GITLAB.format(tags=tags, **told), (*unknown, include)
     runner = "[self-hosted, npu]" if device else "ubuntu-latest"
     python = "" if device else _PYTHON
-    text = _GITHUB.format(runner=runner, python=python, extra=extra, options=options)
+    text = _GITHUB.format(runner=runner, python=python, **told)
     return found.root / ".github" / "workflows" / "npudump.yml", text, unknown

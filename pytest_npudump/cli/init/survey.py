@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from pytest_npudump.cli.init.pytest_keys import INI_OPTIONS, KEYS, is_section
 from pytest_npudump.config.acl.installed import installed_cann
+from pytest_npudump.doctor.pytest_config import locate
 
-_CONFIGURATIONS = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-_SECTIONS = {"pyproject.toml": "[tool.pytest.ini_options]", "setup.cfg": "[tool:pytest]"}
+_SECTION = "[pytest]"
+_SECTIONS = {"pyproject.toml": (INI_OPTIONS, "[tool.pytest]"), "setup.cfg": ("[tool:pytest]",)}
+_OWN_FILES = {"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"}
+"""Files of pytest alone, which are its configuration without a section, too."""
 _LEFT_OUT = {"node_modules", "site-packages", "build", "dist", "golden"}
 _MOST = 20_000
 """Files that are looked at: a model is not searched for without end."""
@@ -22,8 +26,9 @@ class Survey:
 
     Attributes:
         root: the repository.
-        configuration: pytest's configuration file and the line of its section; a new pytest.ini without one.
-        has_section: whether the file has that line.
+        configuration: the file that pytest reads; a new pytest.ini where it would read none.
+        section: the line of its section; "" where pytest's keys are there without one.
+        golden_dir: the folder of goldens, relative to the root.
         tests: the folder of the tests.
         models: ONNX models, then offline models, the smallest first, relative to the root.
         packages: which of torch_npu, mindspore, acl, onnx and onnxruntime can be imported.
@@ -35,7 +40,7 @@ class Survey:
     root: Path
     configuration: Path
     section: str
-    has_section: bool
+    golden_dir: str
     tests: Path
     models: tuple[Path, ...]
     packages: frozenset[str]
@@ -49,15 +54,16 @@ def survey(root: Path) -> Survey:
 
     Raises:
         OSError: its configuration cannot be read.
+        ConfigError: the same, of one that pytest cannot read either.
     """
-    configuration, has_section = _configuration(root)
+    configuration, section, golden_dir = _configuration(root)
     models, all_seen = _models(root)
     names = ("torch_npu", "mindspore", "acl", "onnx", "onnxruntime")
     return Survey(
         root=root,
         configuration=configuration,
-        section=_SECTIONS.get(configuration.name, "[pytest]"),
-        has_section=has_section,
+        section=section,
+        golden_dir=golden_dir,
         tests=next((root / name for name in ("tests", "test") if (root / name).is_dir()), root),
         models=models,
         packages=frozenset(name for name in names if _is_there(name)),
@@ -67,17 +73,17 @@ def survey(root: Path) -> Survey:
     )
 
 
-def _configuration(root: Path) -> tuple[Path, bool]:
-    """Return the file that pytest reads, by its order: pytest.ini counts without a section, too."""
-    for name in _CONFIGURATIONS:
-        path = root / name
-        if not path.is_file():
-            continue
-        section = _SECTIONS.get(name, "[pytest]")
-        has_section = section in map(str.strip, path.read_text("utf-8").splitlines())
-        if has_section or name == "pytest.ini":
-            return path, has_section
-    return root / "pytest.ini", False
+def _configuration(root: Path) -> tuple[Path, str, str]:
+    """Return the file that pytest reads, the line of its section, and the folder of goldens."""
+    usual = KEYS["npudump_golden_dir"]
+    path, told = locate(root)
+    if path is None or path.parent != root:
+        return root / "pytest.ini", _SECTION, usual
+    sections, rows = _SECTIONS.get(path.name, (_SECTION,)), path.read_text("utf-8").splitlines()
+    section = next((one for one in sections if any(is_section(row, one) for row in rows)), "")
+    folder = PurePosixPath(str(told.get("npudump_golden_dir", usual)))
+    inside = not folder.is_absolute() and ".." not in folder.parts
+    return path, section or (_SECTION if path.name in _OWN_FILES else ""), str(folder) if inside else usual
 
 
 def _models(root: Path) -> tuple[tuple[Path, ...], bool]:

@@ -139,6 +139,49 @@ def test_what_is_there_stays_line_by_line(repository: Path, run: Callable[..., A
     assert not (repository / "pytest.ini").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "table"),
+    [
+        ("pyproject.toml", '[tool.pytest]  # of pytest 9\naddopts = ["-q"]\n', ("tool", "pytest")),
+        ("pytest.toml", '[pytest]\naddopts = ["-q"]\n', ("pytest",)),
+        (".pytest.toml", "", ("pytest",)),
+    ],
+)
+@pytest.mark.skipif(int(pytest.__version__.split(".")[0]) < 9, reason="read by pytest since 9")
+def test_tables_of_pytest_9_get_values_of_their_types(
+    repository: Path, run: Callable[..., Any], name: str, text: str, table: tuple[str, ...]
+) -> None:
+    (repository / name).write_text(text, "utf-8")
+    assert run("init").code == 0
+    found: Any = tomllib.loads((repository / name).read_text("utf-8"))
+    for key in table:
+        found = found[key]
+    told = {"required_plugins": ["pytest-npudump"], "npudump_golden_dir": "golden"}
+    assert found == told | ({"addopts": ["-q"]} if text else {})
+    assert not (repository / "pytest.ini").exists()
+    run_pytest(repository, "--collect-only")
+
+
+def test_keys_in_no_section_of_their_own_are_left_to_a_person(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    text = '[tool]\npytest.ini_options.addopts = "-q"\n'
+    (repository / "pyproject.toml").write_text(text, "utf-8")
+    done = run("init")
+    assert "left to you: pytest's keys in pyproject.toml stand in no section of their own" in done.out
+    assert (repository / "pyproject.toml").read_text("utf-8") == text
+    assert not (repository / "pytest.ini").exists()
+
+
+def test_a_folder_of_goldens_that_is_named_is_the_one_that_git_and_ci_hear_of(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    (repository / "tox.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
+    assert run("init").code == 0
+    assert (repository / ".gitattributes").read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
+    assert "golden verify tests/refs\n" in (repository / ".github/workflows/npudump.yml").read_text("utf-8")
+
+
 def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Callable[..., Any]) -> None:
     (repository / ".gitlab-ci.yml").write_text("stages: [test]\n", "utf-8")
     done = run("init")
