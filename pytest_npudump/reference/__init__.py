@@ -6,7 +6,8 @@ equal, ``expected`` its values; ``comparison`` judges them by ``tolerances``. ``
 ``notes`` are what comes of it. ``blame`` says whether a difference is the device's or its number format's:
 ``rounding`` and ``rounded_model`` round as the device does, ``three_way`` compares the three.
 ``suspects`` are operators recomputed alone, each as a ``single_operator`` (a ``piece`` of the model) from
-what the dump has of their inputs, ``dumped_operators``; ``operator_alone`` judges them.
+what the dump has of their inputs, ``dumped_operators``; ``operator_alone`` judges them,
+and what is ``upstream`` of those it acquits.
 ``called_operators`` are those that torch called, recomputed on the CPU from what it gave them;
 ``call_alone`` judges these, and ``call_archive`` keeps those it convicts.
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pytest_npudump.onnxmodels.random_operators import draws_random
 from pytest_npudump.reference.counterparts import MAPPED, NAME
 from pytest_npudump.reference.feeds import Execution
 from pytest_npudump.reference.matches import match
-from pytest_npudump.reference.piece import constants_of
+from pytest_npudump.reference.upstream import nearest_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +67,7 @@ class DumpedOperators:
     model: ReferenceModel
     _outputs: Mapping[str, Match]
     _at_hand: Mapping[tuple[Execution, str], TensorRecord]
-    _ports: Mapping[str, Port]
+    _ports: Mapping[str, Port] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -75,6 +76,7 @@ class DumpedOperators:
         mapping: NameMap,
         records: Sequence[TensorRecord],
         wanted: Sequence[TensorKey],
+        upstream: int = 0,
     ) -> DumpedOperators:
         """Find the operators of outputs.
 
@@ -83,6 +85,7 @@ class DumpedOperators:
             mapping: names that it does not know.
             records: tensors of one run: the outputs, and what feeds them.
             wanted: the outputs.
+            upstream: how many operators are asked for upstream of each of these, at most.
 
         Raises:
             DumpError: the header of a tensor file cannot be read.
@@ -93,9 +96,29 @@ class DumpedOperators:
         for found in matching.matches:
             at_hand.setdefault((Execution.of(found.record), found.counterpart.tensor), found.record)
         outputs = {str(found.record.key.sanitised): found for found in matching.matches}
-        names = (str(key.sanitised) for key in wanted)
+        found_here = cls(model, outputs, at_hand)
+        further = (key for one in wanted for key in islice(nearest_first(one, found_here.feeders), upstream))
+        names = dict.fromkeys(str(key.sanitised) for key in (*wanted, *further))
         ports = _ports(model, [outputs[name] for name in names if name in outputs])
-        return cls(model, outputs, at_hand, ports)
+        return replace(found_here, _ports=ports)
+
+    def feeders(self, key: TensorKey) -> tuple[TensorKey, ...]:
+        """Return the outputs that the operator of one reads, and that have all they need to be judged."""
+        found = self._outputs.get(str(key.sanitised))
+        node = found.counterpart.node if found is not None else None
+        if found is None or node is None:
+            return ()
+        execution = Execution.of(found.record)
+        fed = (self._at_hand.get((execution, name)) for name in node.fed_by)
+        return tuple(record.key for record in fed if record is not None and self._is_complete(record.key))
+
+    def _is_complete(self, key: TensorKey) -> bool:
+        found = self._outputs.get(str(key.sanitised))
+        node = found.counterpart.node if found is not None else None
+        if found is None or node is None or _why_not(found, self.model):
+            return False
+        execution = Execution.of(found.record)
+        return all((execution, name) in self._at_hand for name in node.fed_by)
 
     def op_type(self, key: TensorKey) -> str:
         """Return ONNX's type of the operator that computes an output; "" where it has no counterpart."""
@@ -118,7 +141,7 @@ class DumpedOperators:
             raise NotAtHandError(why)
         assert node is not None  # noqa: S101 - the reason above
         execution, tensor = Execution.of(record), found.counterpart.tensor
-        wanted = fed_by(self.model, node)
+        wanted = node.fed_by
         missing = [name for name in wanted if (execution, name) not in self._at_hand]
         if missing:
             names = ", ".join(map(repr, missing[:3]))
@@ -128,15 +151,9 @@ class DumpedOperators:
         return DumpedOperator(node, tensor, feeds, output, record.dtype, found.counterpart.how)
 
 
-def fed_by(model: ReferenceModel, node: Node) -> tuple[str, ...]:
-    """Return the names of what an operator reads besides constants, each once."""
-    constants = constants_of(model)
-    return tuple(dict.fromkeys(name for name in node.all_inputs if name and name not in constants))
-
-
 def _ports(model: ReferenceModel, wanted: Sequence[Match]) -> dict[str, Port]:
     nodes = [found.counterpart.node for found in wanted if not _why_not(found, model)]
-    names = {name for node in nodes if node for name in (*fed_by(model, node), *node.operator.outputs)}
+    names = {name for node in nodes if node for name in (*node.fed_by, *node.operator.outputs)}
     return model.ports(names) if names else {}
 
 

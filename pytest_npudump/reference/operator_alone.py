@@ -130,9 +130,24 @@ def judge_alone(
     if bounds is None or expected.dtype.kind != "f":
         return Alone(UNKNOWN, why=f"how far a healthy operator is off in {dtype} is not known")
     actual = output.reshape(expected.shape).astype(np.float64)
-    wide = (form.astype(np.float64) for one in readings for form in (one, rounded_to(one, dtype)))
-    apart = min(distance(actual, one, largest_of(dtype)) for one in wide)
+    forms = (form for one in readings for form in (one, _rounded_either_way(one, dtype, actual, noise)))
+    apart = min(distance(actual, one.astype(np.float64), largest_of(dtype)) for one in forms)
     return by_distance(apart, bounds, finite=finite)
+
+
+def _rounded_either_way(wide: Array, dtype: str, actual: Array, noise: float) -> Array:
+    """Return a result rounded to a 16-bit type; where noise of float32 decides to which side, as it was.
+
+    One large element on the brink may be most of a tensor's norm.
+    """
+    if rounded_to(wide, dtype) is wide:
+        return wide
+    finite = np.where(np.isfinite(wide), wide, 0.0)
+    scale = _norm(finite.astype(np.float64)) / math.sqrt(max(finite.size, 1))
+    brink = MARGIN * max(HEALTHY["float32"].usual, noise) * np.maximum(np.abs(finite), scale)
+    with np.errstate(invalid="ignore", over="ignore"):
+        low, high = rounded_to(wide - brink, dtype), rounded_to(wide + brink, dtype)
+        return np.where(np.isnan(actual), rounded_to(wide, dtype), np.clip(actual, low, high))
 
 
 def by_distance(apart: float, bounds: Healthy, *, finite: bool) -> Alone:

@@ -46,6 +46,11 @@ class Node:
         """The operator's name."""
         return self.operator.name
 
+    @property
+    def fed_by(self) -> tuple[str, ...]:
+        """Names of what it reads besides weights and constants, each once."""
+        return tuple(dict.fromkeys(self.operator.inputs))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceModel:

@@ -14,6 +14,7 @@ from pytest_npudump.reference.counterparts import MAPPED, Names
 from pytest_npudump.reference.dumped_operators import DumpedOperators, NotAtHandError
 from pytest_npudump.reference.operator_alone import CONVICTED, UNKNOWN, Alone, judge_alone, noise_of
 from pytest_npudump.reference.single_operator import SingleOperator
+from pytest_npudump.reference.upstream import UPSTREAM, judged_upstream
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -41,6 +42,7 @@ class Isolated:
         alone: the verdict.
         call: the call of ATen that gave it, as ``aten.add.Tensor``; "" where that is not known.
         saved: folder of that call's files, where it is convicted; None where there is none.
+        upstream: whether it is no suspect itself, but lies upstream of one that was acquitted.
     """
 
     key: TensorKey
@@ -51,6 +53,7 @@ class Isolated:
     converted: bool = False
     call: str = ""
     saved: Path | None = None
+    upstream: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; what was not measured, or is infinite, is null."""
@@ -68,6 +71,7 @@ class Isolated:
             "saved": str(self.saved) if self.saved is not None else None,
             "own_model": self.own,
             "converted": self.converted,
+            "upstream": self.upstream,
         }
 
 
@@ -92,7 +96,7 @@ class Bench:
     def isolate(
         self, suspects: Sequence[TensorKey], records: Sequence[TensorRecord], present: Collection[str]
     ) -> tuple[Isolated, ...]:
-        """Judge outputs by what the inputs of their operators give.
+        """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 
         Args:
             suspects: the outputs.
@@ -103,17 +107,31 @@ class Bench:
             DumpError: the header of a tensor file cannot be read.
             ModelError: onnxruntime refuses the model.
         """
-        found = DumpedOperators.read(self.model, self.mapping, records, suspects)
+        found = DumpedOperators.read(self.model, self.mapping, records, suspects, UPSTREAM)
         layers = {sanitise(layer) for layer in present}
-        judged = []
-        for key in suspects:
+        judged: dict[TensorKey, Alone] = {}
+
+        def verdict(key: TensorKey) -> str:
             try:
-                alone = self._judged(found.operator(key), layers)
+                judged[key] = self._judged(found.operator(key), layers)
             except NpudumpError as error:
-                alone = Alone(UNKNOWN, why=str(error))
-            op_type = found.op_type(key)
-            judged.append(Isolated(key, op_type, self.model.path.name, self.own, alone, self.converted))
-        return tuple(judged)
+                judged[key] = Alone(UNKNOWN, why=str(error))
+            return judged[key].verdict
+
+        keys = judged_upstream(suspects, found.feeders, verdict, UPSTREAM)
+        model = self.model.path.name
+        return tuple(
+            Isolated(
+                key,
+                found.op_type(key),
+                model,
+                self.own,
+                judged[key],
+                self.converted,
+                upstream=key not in suspects,
+            )
+            for key in keys
+        )
 
     def _judged(self, found: DumpedOperator, layers: set[str]) -> Alone:
         alone = held_against(self.model, found, plain=self.plain)

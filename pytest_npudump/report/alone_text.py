@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import spoken
+from pytest_npudump.language.translation import ngettext, spoken
 from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED
 
 if TYPE_CHECKING:
@@ -20,16 +20,29 @@ _SHOWN = 2
 def isolated_lines(isolated: Sequence[Isolated], *, brief: bool) -> list[str]:
     """Return a line for each operator that was judged alone, the convicted first.
 
+    Those upstream of suspects are counted where they are not convicted: nothing speaks against them.
+
     Args:
         isolated: the verdicts.
         brief: whether to show the first few only.
     """
     order = {CONVICTED: 0, ACQUITTED: 1}
-    ranked = sorted(isolated, key=lambda one: order.get(one.alone.verdict, 2))
+    convicted = any(one.alone.verdict == CONVICTED for one in isolated)
+    told = (one for one in isolated if not one.upstream or one.alone.verdict == CONVICTED)
+    ranked = sorted(told, key=lambda one: order.get(one.alone.verdict, 2))
     shown = ranked[: _SHOWN if brief else None]
     lines = [_("alone:      {key} {sentence}").format(key=one.key, sentence=_sentence(one)) for one in shown]
     if len(ranked) > len(shown):
         lines[-1] += _(" (and {left} more)").format(left=len(ranked) - len(shown))
+    passed = sum(one.upstream and one.alone.verdict == ACQUITTED for one in isolated)
+    if passed and not (brief and convicted):
+        lines.append(
+            ngettext(
+                "alone:      {count} operator upstream of it is what its own inputs give, too",
+                "alone:      {count} operators upstream are what their own inputs give, too",
+                passed,
+            ).format(count=passed)
+        )
     return lines
 
 

@@ -38,6 +38,17 @@ def test_another_order_of_summation_convicts_nobody(dtype: str) -> None:
     assert found.apart <= HEALTHY[dtype].usual * MARGIN
 
 
+@pytest.mark.parametrize(("dtype", "unit"), [("float16", 2.0**-10), ("bfloat16", 2.0**-7)])
+def test_a_large_element_on_the_brink_may_be_rounded_to_either_side(dtype: str, unit: float) -> None:
+    kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    wide = np.array([1 + unit / 2 * (1 - 1e-6), 1e-3, np.nan, np.inf], np.float32)
+    for first, verdict in ((1 + unit, ACQUITTED), (1.0, ACQUITTED), (1 + 2 * unit, CONVICTED)):
+        device = np.array([first, 1e-3, np.nan, np.inf], kind)
+        assert judge_alone("MatMul", dtype, device, [wide], plain=True).verdict == verdict
+    lost = np.array([np.nan, 1e-3, np.nan, np.inf], kind)
+    assert judge_alone("MatMul", dtype, lost, [wide], plain=True).verdict == CONVICTED
+
+
 @given(st.floats(1e-5, 0.5))
 def test_what_is_off_by_a_factor_is_measured_and_convicted(size: float) -> None:
     found = judge_alone("Softmax", "float32", (EXACT * (1 + size)).astype(np.float32), [WIDE])

@@ -84,6 +84,31 @@ def test_operators_with_a_fault_are_convicted_and_all_others_acquitted(
     assert verdicts(found)["acquitted"] == 256
 
 
+def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_is_found(
+    reference: ReferenceModel, classifier: Path, tmp_path: Path
+) -> None:
+    records = dumped(classifier, tmp_path, Distortion("classifier", CONV, 1.0001, 0.0))
+    at = [str(key.layer) for key in outputs(records)].index(CONV)
+    suspect = outputs(records)[at + 6]
+    layers = {record.key.layer for record in records}
+    found = Bench(reference, NameMap(), plain=True).isolate([suspect], records, layers)
+    assert found[0].key == suspect
+    assert [one.key.layer for one in found if one.alone.verdict == "convicted"] == [CONV]
+    assert found[-1].key.layer == CONV
+    assert len(found) < 16
+
+
+def test_upstream_only_what_the_dump_has_the_inputs_of_is_judged(
+    reference: ReferenceModel, classifier: Path, tmp_path: Path
+) -> None:
+    records = dumped(classifier, tmp_path)
+    at = [str(key.layer) for key in outputs(records)].index(CONV)
+    few = [record for record in records if record.key in outputs(records)[at - 2 : at + 1]]
+    found = Bench(reference, NameMap(), plain=True).isolate([few[-1].key], few, set())
+    assert [one.alone.verdict for one in found] == ["acquitted"] * len(found)
+    assert {one.key.layer for one in found} < {record.key.layer for record in few}
+
+
 def float16(
     reference: ReferenceModel, source: Path, folder: Path, *faults: Distortion
 ) -> tuple[TensorRecord, ...]:

@@ -53,3 +53,15 @@ def test_the_convicted_come_first_and_the_rest_is_counted() -> None:
     whole = isolated_lines(found, brief=False)
     assert whole[2] == "alone:      a:output.0 is not judged alone: Loop computes with graphs inside of it"
     assert isolated_lines([], brief=True) == []
+
+
+def test_upstream_the_convicted_are_named_and_all_others_counted() -> None:
+    passed = Alone("acquitted", 0.0, 1.0)
+    searched = [one(passed, "a"), *(one(passed, name, upstream=True) for name in "bcd")]
+    assert isolated_lines(searched, brief=True)[1:] == [
+        "alone:      3 operators upstream are what their own inputs give, too"
+    ]
+    found = [*searched, one(Alone("convicted", 1.0, 0.1), "e", upstream=True)]
+    brief = isolated_lines(found, brief=True)
+    assert [line.split()[1] for line in brief] == ["e:output.0", "a:output.0"]
+    assert len(isolated_lines(found, brief=False)) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.records import sanitise
@@ -11,10 +12,11 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.graph.onnx_edges import read_onnx
+from pytest_npudump.reference.upstream import UPSTREAM, nearest_first
 from pytest_npudump.regression.second_run.suspected import onnx_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
@@ -45,6 +47,27 @@ def feeders_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tup
     ports = (port for key in suspects for port in edges.feeds.get(sanitise(key.layer), ()))
     layers = (sanitise(port.layer) for port in ports if port not in (None, UNKNOWN, SEVERAL))
     return tuple(dict.fromkeys(dumped[layer] for layer in layers if layer in dumped))
+
+
+def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:
+    """Return the layers that the suspects depend on, nearest first: what feeds them, and a number beyond.
+
+    Args:
+        edges: of the first run.
+        dump: that run's; what it has not dumped is looked through, and left out.
+        suspects: the outputs under suspicion.
+    """
+    dumped = {sanitise(record.key.layer): record.key.layer for record in dump.records}
+    starts = list(dict.fromkeys(sanitise(key.layer) for key in suspects))
+
+    def feeding(layer: str) -> Sequence[str]:
+        ports = edges.feeds.get(layer, ())
+        return [sanitise(port.layer) for port in ports if port is not None and port.slot >= 0]
+
+    direct = {layer for start in starts for layer in feeding(start)}.intersection(dumped) - {*starts}
+    every = nearest_first("", lambda layer: feeding(layer) if layer else starts)
+    found = (dumped[layer] for layer in every if layer in dumped and layer not in starts)
+    return tuple(islice(found, len(direct) + UPSTREAM))
 
 
 def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:

@@ -17,10 +17,10 @@ from pytest_npudump.regression.run.unwritten import read_probe
 from pytest_npudump.regression.second_run.by_reference import failing_layers, known_keys
 from pytest_npudump.regression.second_run.inputs_wanted import (
     edges_of_run,
-    feeders_of,
     needs_inputs,
     sizes_of,
     sizes_with_inputs,
+    upstream_of,
 )
 from pytest_npudump.regression.second_run.suspected import suspects_of
 
@@ -119,7 +119,7 @@ def plan_suspects(
     edges: Edges,
     also: tuple[str, ...] = (),
 ) -> Plan:
-    """Plan for layers under suspicion, what feeds them, and failing layers, as far as they fit.
+    """Plan for layers under suspicion, what lies upstream of them, and failing ones, as far as they fit.
 
     Args:
         case: the test.
@@ -130,7 +130,7 @@ def plan_suspects(
         edges: of the first run.
         also: layers that are wanted where all others fit.
     """
-    wanted = _nearest_first(suspects, feeders_of(edges, dump, suspects), failing)
+    wanted = _nearest_first(suspects, upstream_of(edges, dump, suspects), failing)
     wanted = tuple(dict.fromkeys((*wanted, *also)))
     beside = frozenset(wanted) - set(failing)
     if needs_inputs(case, edges, dump, suspects):
@@ -147,13 +147,13 @@ def _tells_repetition(case: Case, dump: Dump) -> bool:
 
 
 def _nearest_first(
-    suspects: tuple[TensorKey, ...], feeders: tuple[str, ...], failing: tuple[str, ...]
+    suspects: tuple[TensorKey, ...], upstream: tuple[str, ...], failing: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the layers to dump: suspects, what feeds them, and all others that fail: not all may fit."""
+    """Return the layers to dump: suspects, upstream ones, and all others that fail: not all may fit."""
     by_file_name: dict[str, str] = {}
-    for layer in (*failing, *(key.layer for key in suspects), *feeders):
+    for layer in (*failing, *(key.layer for key in suspects), *upstream):
         by_file_name.setdefault(sanitise(layer), layer)
-    nearest = (*(key.layer for key in suspects), *feeders, *failing)
+    nearest = (*(key.layer for key in suspects), *upstream, *failing)
     return tuple(dict.fromkeys(by_file_name[sanitise(layer)] for layer in nearest))
 
 

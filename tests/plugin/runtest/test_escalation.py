@@ -26,14 +26,20 @@ def tensor_files(project: Project) -> dict[str, Path]:
     return {read_container(path)[0].op_name: path for path in files}
 
 
-def test_only_the_failing_layers_and_what_feeds_their_source_are_dumped_under_raw_names(
+def test_the_failing_layers_and_what_is_upstream_of_their_source_are_dumped_under_raw_names(
     project: Project,
 ) -> None:
     project.marked()
     project.record()
     project.model(change=0.01)
     project.run(DUMPS)
-    assert set(tensor_files(project)) == {"block/conv.2", "head/softmax", "block/relu.1"}
+    assert set(tensor_files(project)) == {
+        "block/conv.2",
+        "head/softmax",
+        "block/relu.1",
+        "block/conv.1",
+        "image",
+    }
     config = next(project.path.glob("dumps/*/run2/acl.json")).read_text()
     assert '"dump_data": "tensor"' in config
     assert '"block/conv.2"' in config

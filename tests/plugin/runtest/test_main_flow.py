@@ -30,7 +30,7 @@ def test_changed_weight_fails_and_names_that_layer_first(project: Project) -> No
             "npudump: block/conv.2 (Conv output.0) differs: *",
             "golden:     2 of 5 tensors fail against *test_small.yaml",
             "*block/conv.2*Conv*output.0*",
-            "second run: the failure reproduced (3 layers dumped as tensors)",
+            "second run: the failure reproduced (5 layers dumped as tensors)",
             "to approve: pytest --npudump-update-golden 'test_small.py::test_small'",
         ]
     )

@@ -91,7 +91,7 @@ def test_changed_weight_fails_first_at_its_layer_and_is_explained_element_by_ele
             "  block/conv.2  Conv     output.0 *",
             "  head/softmax  Softmax  output.0 *",
             "*rule: rtol=5e-06 * (preset same)",
-            "second run: the failure reproduced (3 layers dumped as tensors)",
+            "second run: the failure reproduced (5 layers dumped as tensors)",
             "alone:      block/conv.2:output.0 is CONVICTED: *",
             "*block/conv.2:output.0: against the reference tensor: max abs 0.29*",
             "*worst at *: reference *, actual *",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
+from pytest_npudump.graph.edges import Edges, Node, Port
+from pytest_npudump.reference.upstream import UPSTREAM
+from pytest_npudump.regression.second_run.inputs_wanted import upstream_of
 from pytest_npudump.regression.second_run.run_plan import plan_second_run
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_npudump.regression.second_run.run_plan import Plan
 
 MATMUL, SOFTMAX = 2 * (200 + 2), 2 * (2 + 2)
@@ -149,6 +152,21 @@ def test_what_feeds_a_source_is_dumped_behind_it_and_does_not_push_it_out(flow: 
     tight = _printed(flow, names="net/", dump_limit=150_000)
     assert (tight.layers, tight.omitted) == (("net/BatchNormalization@0",), ())
     assert "sources and what feeds them first" in tight.notes[0]
+
+
+def test_layers_upstream_are_nearest_first_and_no_more_than_can_be_of_use() -> None:
+    chain = [Node("0", "Conv", (None,))]
+    chain += [Node(str(at), "Conv", (Port(str(at - 1)), Port(f"side{at - 1}"))) for at in range(1, 60)]
+    nodes = [*chain, *(Node(f"side{at}", "Relu", (Port(str(at)),)) for at in range(59))]
+    records = [
+        TensorRecord(TensorKey(node.name, "output", 0), node.op_type, "float32", (1,), Path("x"))
+        for node in nodes
+        if node.name != "57"
+    ]
+    dump = Dump(Path("x"), tuple(records))
+    found = upstream_of(Edges.of(nodes, "test"), dump, (TensorKey("59", "output", 0),))
+    assert found[:5] == ("58", "side58", "side57", "56", "side56")
+    assert len(found) == 2 + UPSTREAM
 
 
 def test_a_marker_that_has_the_raw_names_tells_them(flow: Flow) -> None:
