@@ -162,4 +162,5 @@ def test_turns_of_a_loop_are_told_apart_in_both_runs(project: Project) -> None:
     project.run(change="fc.bias=0.25").stdout.fnmatch_lines(
         ["npudump: Default/fc-Dense/BiasAdd-op0 *", "second run: the failure reproduced *"]
     )
-    assert project.files("run2").count("Default_relu-ReLU_ReLU-op0") == 3
+    # outputs of three turns, and their inputs: what feeds a layer inside of a loop is not known
+    assert project.files("run2").count("Default_relu-ReLU_ReLU-op0") == 3 + 3

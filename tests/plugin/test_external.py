@@ -84,7 +84,7 @@ def test_a_changed_weight_is_found_and_the_application_runs_again_with_tensors(a
     result.stdout.fnmatch_lines(
         [
             "npudump: block/conv.2 (Conv output.0) differs: *",
-            "second run: the failure reproduced (3 layers dumped as tensors)",
+            "second run: the failure reproduced (5 layers dumped as tensors)",
         ]
     )
     assert (application.path / "acl.json").read_bytes() == ACL_JSON

@@ -82,6 +82,11 @@ def sources_of(
     return find_sources(comparison, edges, tolerances, repeats=same and bool(comparison.repeats)), notes
 
 
+def edges_kept(golden: Golden | None, table: StatsTable) -> Edges:
+    """Return the edges that a golden keeps, if they are those of a run: none where that has other layers."""
+    return _told(golden) if golden is not None and _same_layers(golden.table, table) else Edges()
+
+
 def _told(golden: Golden | None) -> Edges:
     text = golden.blocks.get(EDGES, "") if golden is not None else ""
     return lines.parse(text, golden.path.name) if golden is not None and text else Edges()

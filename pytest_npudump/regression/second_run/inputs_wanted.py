@@ -13,7 +13,7 @@ from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.reference.upstream import UPSTREAM, nearest_first
-from pytest_npudump.regression.second_run.suspected import onnx_files
+from pytest_npudump.regression.run.dataflow import edges_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump, TensorKey
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import Outcome
+    from pytest_npudump.regression.outcome import FirstRun
 
 
-def edges_of_run(case: Case, outcome: Outcome, dump: Dump) -> Edges:
-    """Return which tensor feeds which in the first run, by its reference too."""
-    table = outcome.comparison.actual if outcome.comparison is not None else None
-    table = StatsTable.from_records(dump.records) if table is None else table
+def edges_of_run(case: Case, first: FirstRun, dump: Dump) -> Edges:
+    """Return which tensor feeds which in the first run, by its golden and its reference too."""
+    comparison = first.outcome.comparison
+    table = StatsTable.from_records(dump.records) if comparison is None else comparison.actual
     edges, _ = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
+    edges = edges.completed(edges_kept(first.judged_with, table))
     if case.reference is not None:
         with suppress(NpudumpError):  # judging by it has told
             edges = edges.completed(read_onnx(case.reference.path))
@@ -71,7 +72,7 @@ def upstream_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tu
 
 
 def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> bool:
-    """Whether a suspect reads what no dumped output is known to be, and a model could judge it by that.
+    """Whether a suspect reads what no dumped output is known to be: it is dumped as an input, then.
 
     Args:
         case: the test.
@@ -79,10 +80,7 @@ def needs_inputs(case: Case, edges: Edges, dump: Dump, suspects: tuple[TensorKey
         dump: that run's.
         suspects: the outputs under suspicion.
     """
-    request = case.request
-    if (request.scene, request.dump_mode) != ("model", "output") or not (
-        case.reference is not None or onnx_files(case)
-    ):
+    if (case.request.scene, case.request.dump_mode) != ("model", "output"):
         return False
     sizes = _output_sizes(dump)
     return any(size is None for key in suspects for size in _input_sizes(key.layer, edges, sizes))

@@ -104,7 +104,7 @@ def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
     if not failing:
         alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
         return _plan(case, first, dump, also) if also and alone else None
-    edges = edges_of_run(case, first.outcome, dump)
+    edges = edges_of_run(case, first, dump)
     suspects = suspects_of(first.outcome)
     return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
 

@@ -42,7 +42,7 @@ def plan_third_run(case: Case, first: FirstRun, escalation: Escalation) -> Plan 
         return None
     if escalation.problem or escalation.reproduced is False:
         return None
-    edges = edges_of_run(case, first.outcome, dump)
+    edges = edges_of_run(case, first, dump)
     suspects = _fitting(tuple(dict.fromkeys(_suspects(edges, dump, escalation))), edges, dump, case)
     if not suspects and not escalation.omitted:
         return None

@@ -298,7 +298,7 @@ def test_failing_comparison_is_run_again_in_another_process(project: Project) ->
     result.stdout.fnmatch_lines(
         [
             "npudump: block/conv.2 (Conv output.0) differs: *",
-            "second run: the failure reproduced (3 layers dumped as tensors)",
+            "second run: the failure reproduced (5 layers dumped as tensors)",
         ]
     )
     first, second = pids(log, "body")

@@ -99,7 +99,7 @@ def test_end_of_the_session_in_a_fixture_of_the_second_run(project: Project, whe
     interrupted(project, "pass", before=fixture)
     result = run(project)
     result.assert_outcomes(failed=1)
-    reproduced = "the failure reproduced (3 layers dumped as tensors)"
+    reproduced = "the failure reproduced (5 layers dumped as tensors)"
     result.stdout.fnmatch_lines(
         [FOUND, f"second run: {'ended by Ctrl-C' if when == 'setup' else reproduced}", "*KeyboardInterrupt*"]
     )

@@ -11,8 +11,8 @@ import pytest
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
 from pytest_npudump.graph.edges import Edges, Node, Port
 from pytest_npudump.reference.upstream import UPSTREAM
-from pytest_npudump.regression.second_run.inputs_wanted import upstream_of
-from pytest_npudump.regression.second_run.run_plan import plan_second_run
+from pytest_npudump.regression.second_run.inputs_wanted import edges_of_run, needs_inputs, upstream_of
+from pytest_npudump.regression.second_run.run_plan import plan_second_run, plan_suspects
 from tests.regression.conftest import BOTH, HEALTHY, PRINTED, REGRESSED, Flow
 
 if TYPE_CHECKING:
@@ -152,6 +152,31 @@ def test_what_feeds_a_source_is_dumped_behind_it_and_does_not_push_it_out(flow: 
     tight = _printed(flow, names="net/", dump_limit=150_000)
     assert (tight.layers, tight.omitted) == (("net/BatchNormalization@0",), ())
     assert "sources and what feeds them first" in tight.notes[0]
+
+
+def test_what_a_source_reads_is_dumped_as_an_input_where_nothing_tells_which_output_it_is(flow: Flow) -> None:
+    flow.record()
+    case = flow.case()
+    first = flow.first(case, REGRESSED)
+    assert first.dump is not None
+    suspects = (TensorKey("net/Softmax@0", "output", 0),)
+    assert needs_inputs(case, Edges(), first.dump, suspects)
+    plan = plan_suspects(case, first, first.dump, suspects, BOTH[3:], edges=Edges())
+    assert (plan.inputs, plan.layers, plan.suspects) == (True, ("net/Softmax@0",), suspects)
+
+
+def test_a_golden_that_keeps_edges_tells_what_is_upstream(flow: Flow) -> None:
+    flow.record()
+    kept = "net/Softmax@0 < net/MatMul@0:output.0", "net/MatMul@0 < net/Conv@19:output.0 -"
+    flow.golden.write_text(flow.golden.read_text() + "edges: |\n  " + "\n  ".join(kept) + "\n")
+    case = flow.case()
+    first = flow.first(case, REGRESSED)
+    assert first.dump is not None
+    suspects = (TensorKey("net/Softmax@0", "output", 0),)
+    edges = edges_of_run(case, first, first.dump)
+    assert upstream_of(edges, first.dump, suspects) == ("net/MatMul@0", "net/Conv@19")
+    plan = plan_suspects(case, first, first.dump, suspects, BOTH[3:], edges=edges)
+    assert (plan.inputs, plan.layers) == (False, ("net/Softmax@0", "net/MatMul@0", "net/Conv@19"))
 
 
 def test_layers_upstream_are_nearest_first_and_no_more_than_can_be_of_use() -> None:
