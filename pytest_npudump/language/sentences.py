@@ -28,7 +28,7 @@ _PARTS = 12
 """Of more sentences that are joined, none holds the sign by which they are."""
 _READINGS = 8
 """Sentences that a text is read as, those first that say most by themselves."""
-_WORDS = frozenset({"one", "several", "plural", "lines"})
+_WORDS = frozenset({"one_line", "several_lines", "lines_along"})
 """Placeholders of what a catalogue has by itself, never a name that a user gave."""
 _NUMBERS = frozenset({"number", "length", "total", "begin", "end"})
 """Placeholders of what begins with a number."""

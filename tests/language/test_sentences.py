@@ -108,10 +108,10 @@ def test_a_translation_has_the_placeholders_of_its_sentence() -> None:
 def test_each_sentence_is_known_again_whatever_its_values_are() -> None:
     values = {
         **dict.fromkeys(("number", "length", "total", "begin", "end"), "7"),
-        "one": "row",
-        "several": "rows",
+        "one_line": "row",
+        "several_lines": "rows",
         "plural": "rows",
-        "lines": "rows",
+        "lines_along": "rows",
     }
     other = []
     for english, chinese in entries().items():

@@ -27,7 +27,7 @@ def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
     golden, actual = golden[usable], actual[usable]
     if evidence.tensors.golden.dtype.kind == "b":
         if golden.size >= _FEW and np.unique(golden).size > 1:
-            yield Predicted("sign", "inverted", lambda _, values: 1 - values)
+            yield Predicted("sign", "is inverted", lambda _, values: 1 - values)
         return
     if np.unique(golden).size < _FEW:
         return
@@ -39,7 +39,7 @@ def arithmetic(evidence: Evidence, place: Place) -> Iterator[Change]:
             yield Predicted("factor", f"multiplied by {factor:.6g}", lambda _, values: factor * values)
     offset = _middle(actual - golden)
     if offset:
-        yield Predicted("offset", f"{offset:+.6g} added", lambda _, values: values + offset)
+        yield Predicted("offset", f"{offset:+.6g} was added", lambda _, values: values + offset)
 
 
 def _middle(values: Wide) -> float:

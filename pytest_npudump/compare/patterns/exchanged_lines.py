@@ -44,18 +44,18 @@ def permuted_lines(evidence: Evidence, place: Place, layout: str) -> Iterator[Ch
             along = flat // inner % origin.size
             return np.asarray(flat + (origin[along] - along) * inner)
 
-        yield moved(evidence, _order_words(origin, noun(layout, shape, axis).several), source)
+        yield moved(evidence, _order_words(origin, noun(layout, shape, axis).several_lines), source)
 
 
-def _order_words(origin: NDArray[np.intp], plural: str) -> str:
+def _order_words(origin: NDArray[np.intp], several_lines: str) -> str:
     changed = np.flatnonzero(origin != np.arange(origin.size))
     if changed.size == 2:  # noqa: PLR2004 - a pair
-        return f"{plural} {changed[0]} and {changed[1]} have changed places"
+        return f"{several_lines} {changed[0]} and {changed[1]} have changed places"
     distances = np.unique((np.arange(origin.size) - origin) % origin.size)
     if distances.size == 1:
         by = int(distances[0])
-        return f"{plural} shifted by {by} (or by {by - origin.size}), round the end"
-    return f"{plural} in another order: {changed.size} are at the place of another"
+        return f"{several_lines} shifted by {by} (or by {by - origin.size}), round the end"
+    return f"{several_lines} in another order: {changed.size} are at the place of another"
 
 
 def _origins(evidence: Evidence, axis: int) -> NDArray[np.intp] | None:

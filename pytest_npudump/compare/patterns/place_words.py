@@ -36,19 +36,19 @@ class Noun(NamedTuple):
     """What lines along an axis are called.
 
     Attributes:
-        one, several: of them.
+        one_line, several_lines: of them.
         axis: which one it is, where the noun does not tell.
     """
 
-    one: str
-    several: str
+    one_line: str
+    several_lines: str
     axis: int | None = None
 
     @property
-    def lines(self) -> str:
+    def lines_along(self) -> str:
         """Several of them, and along which axis."""
-        several, axis = self.several, self.axis
-        return several if axis is None else f"{several} along axis {axis}"
+        several_lines, axis = self.several_lines, self.axis
+        return several_lines if axis is None else f"{several_lines} along axis {axis}"
 
     def of(self, length: int) -> str:
         """Return how many there are in all, and along which axis."""
@@ -111,17 +111,17 @@ def _lines_words(place: Place, axis: int, indices: Indices, layout: str) -> str:
     length, name = place.shape[axis], noun(layout, place.shape, axis)
     number, begin, end = len(indices), indices[0], indices[-1]
     if number == 1:
-        return f"{name.one} {begin} of {name.of(length)}"
+        return f"{name.one_line} {begin} of {name.of(length)}"
     if isinstance(indices, tuple) or number == 2:  # noqa: PLR2004 - a pair is named
-        return f"{name.several} {', '.join(map(str, indices[:-1]))} and {end} of {name.of(length)}"
+        return f"{name.several_lines} {', '.join(map(str, indices[:-1]))} and {end} of {name.of(length)}"
     if indices.step > 1:
-        return f"every {_ordinal(indices.step)} of {length} {name.lines}, {begin} to {end}"
+        return f"every {_ordinal(indices.step)} of {length} {name.lines_along}, {begin} to {end}"
     if indices.stop == length:
-        words = f"the last {number} of {length} {name.lines}"
+        words = f"the last {number} of {length} {name.lines_along}"
     elif begin == 0:
-        words = f"the first {number} of {length} {name.lines}"
+        words = f"the first {number} of {length} {name.lines_along}"
     else:
-        words = f"{name.several} {begin} to {end} of {name.of(length)}"
+        words = f"{name.several_lines} {begin} to {end} of {name.of(length)}"
     return _of_tiles(words, indices, length)
 
 

@@ -77,7 +77,7 @@ def test_a_bool_is_stuck_or_inverted() -> None:
     golden = tensor("float32") > 0
     where = "channel 3 of 24: "
     assert said(golden, changed(golden, np.s_[:, 3], 1), layout="NCHW") == f"{where}1 instead of values"
-    assert said(golden, changed(golden, np.s_[:, 3], ~golden[:, 3]), layout="NCHW") == f"{where}inverted"
+    assert said(golden, changed(golden, np.s_[:, 3], ~golden[:, 3]), layout="NCHW") == f"{where}is inverted"
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -186,6 +186,48 @@ def test_light_and_dark_are_chosen_or_the_systems(shown: Callable[..., Any], ses
     assert found["system"] in {found["light"], found["dark"]}
 
 
+def test_on_paper_ink_is_dark_and_graphs_are_whole(shown: Callable[..., Any], session: SessionView) -> None:
+    driver = shown(session)
+    driver.execute_script("document.documentElement.dataset.theme = 'dark'")
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 700, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+    )
+    try:
+        ink, *rights = driver.execute_script(
+            "return [getComputedStyle(document.body).color,"
+            "...[...document.querySelectorAll('svg, .card img')]"
+            ".filter(e => e.checkVisibility()).map(e => e.getBoundingClientRect().right)]"
+        )
+        buttons = driver.execute_script(
+            "return [...document.querySelectorAll('button')].filter(e => e.checkVisibility())"
+            ".filter(e => !e.matches('.key, th *')).map(e => e.textContent)"
+        )
+        headings = driver.execute_script(
+            "return [...document.querySelectorAll('details[open] .list th button')]"
+            ".filter(e => e.checkVisibility()).length"
+        )
+    finally:
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert ink == "rgb(27, 30, 36)"
+    assert rights
+    assert max(rights) <= 700
+    assert buttons == []
+    assert headings
+
+
+def test_a_narrow_window_breaks_no_number(shown: Callable[..., Any], session: SessionView) -> None:
+    driver = shown(session, 400)
+    lines = driver.execute_script(
+        "return [...document.querySelectorAll('details[open] .card td')]"
+        ".map(e => e.getClientRects()[0].height)"
+    )
+    assert lines
+    assert max(lines) < 45
+
+
 def test_ten_thousand_layers_are_found_by_name(
     shown: Callable[..., Any], large: Callable[[str], SessionView]
 ) -> None:
