@@ -109,6 +109,6 @@ class _Describer:
             given = self._config.getoption("basetemp")
             root = self._config.getoption("npudump_describe_temporary")
             base = Path(given).absolute() if given else Path(root, "pytest-N")
-            settings = replace(settings, dump_dir=str(base / "npudump"))
+            settings = settings._replace(dump_dir=str(base / "npudump"))
         folder = Paths(self._config, settings).dumps(str(Identity.of(item)))
         return folder / "run1" / "dump"

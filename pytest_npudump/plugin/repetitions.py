@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,7 +81,7 @@ class Repetitions:
         if not settings.update_golden or self._golden(item, settings) not in self._recorded:
             return settings
         item.stash[COMPARES] = True
-        return replace(settings, update_golden="", calibrate=0)
+        return settings._replace(update_golden="", calibrate=0)
 
     def note(self, item: pytest.Item, settings: Settings, reports: Sequence[pytest.TestReport]) -> None:
         """Remember what a repetition has recorded, and say with what a later one was compared."""

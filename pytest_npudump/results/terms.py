@@ -17,7 +17,7 @@ from pytest_npudump.runtime.remote import RemoteRuntime
 from pytest_npudump.settings import default_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from pytest_npudump.results.entry import Entry
 
@@ -62,10 +62,12 @@ class Terms:
         """
         data = entry.data
         try:
-            settings = _filled(default_settings(), data["options"])
-            request = _filled(DumpRequest(), _as_tuples(data["request"]))
+            settings = default_settings()
+            settings = settings._replace(**_known(data["options"], settings._fields))
+            names = [field.name for field in fields(DumpRequest)]
+            request = DumpRequest(**_known(_as_tuples(data["request"]), names))
             if self.numerics:
-                request, settings = replace(request, numerics=None), replace(settings, numerics=self.numerics)
+                request, settings = replace(request, numerics=None), settings._replace(numerics=self.numerics)
             facts = {name: str(value) for name, value in data["producer"].items()}
             tolerances = self._tolerances(data["tolerances"]).for_run(facts)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
@@ -126,10 +128,9 @@ def _find_root(entries: Iterable[Entry], start: Path) -> Path:
     )
 
 
-def _filled(usual: Any, given: Mapping[str, Any]) -> Any:
-    """Return a dataclass with the given fields; those of other versions are left out."""
-    known = {one.name for one in fields(usual)}
-    return replace(usual, **{name: value for name, value in given.items() if name in known})
+def _known(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return what this version knows; a field of another version is left out."""
+    return {name: value for name, value in given.items() if name in names}
 
 
 def _rule(given: Mapping[str, Any]) -> Rule:

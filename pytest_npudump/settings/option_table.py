@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 ALL, FAILED, NEW = "all", "failed", "new"
 """Whose goldens ``--npudump-update-golden`` writes: every test's that runs, those that
 a run fails against, or those that are not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 
@@ -95,7 +94,7 @@ def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_settings_have_one_field_for_each_option() -> None:
     names = [option.dest.removeprefix("npudump_") for option in OPTIONS]
-    assert names == [field.name for field in fields(Settings)]
+    assert names == [*Settings._fields]
 
 
 def test_defaults_are_those_of_the_table(pytester: pytest.Pytester, defaults: Settings) -> None:
@@ -119,7 +118,7 @@ def test_option_is_taken_from_the_ini_key_of_its_name(
     pytester.makeini(f"[pytest]\naddopts = --strict-config\n{option.dest} = {text}\n")
     found = settings(pytester)
     assert getattr(found, option.dest.removeprefix("npudump_")) == resolved(option, text)
-    changed = {f.name for f in fields(Settings) if getattr(found, f.name) != getattr(defaults, f.name)}
+    changed = {name for name in Settings._fields if getattr(found, name) != getattr(defaults, name)}
     assert changed == {option.dest.removeprefix("npudump_")}
 
 

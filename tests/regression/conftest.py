@@ -104,7 +104,7 @@ class Flow:
         """Return the case of a marker, and of the options :data:`_OPTIONS`."""
         options = {name: given.pop(name) for name in _OPTIONS & given.keys()}
         request = DumpRequest(**{"dump_data": "tensor", "layers": layers, **given})
-        settings = replace(self.settings, **options)
+        settings = self.settings._replace(**options)
         number = sum(1 for _ in self.folder.glob("dumps*"))
         return Case(
             nodeid="test.py::test",

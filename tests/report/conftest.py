@@ -53,7 +53,7 @@ def failed(tmp_path: Path, defaults: Settings) -> Callable[..., Result]:
         case = Case(
             nodeid="test_a.py::test_b",
             request=DumpRequest(),
-            settings=replace(defaults, runtime="emulator", preset="default"),
+            settings=defaults._replace(runtime="emulator", preset="default"),
             runtime=SimpleNamespace(  # type: ignore[arg-type]
                 name="emulator", producer=dict, activity=SimpleNamespace(models=(Path("net.onnx"),))
             ),

@@ -38,7 +38,7 @@ class Settled:
 
     def applied(self, case: Case) -> Case:
         """Return the case with what was settled."""
-        settings = replace(case.settings, update_golden=self.update_golden)
+        settings = case.settings._replace(update_golden=self.update_golden)
         return replace(case, goldens=self.goldens, settings=settings, tolerances=self.tolerances)
 
 

@@ -106,7 +106,7 @@ def test_rules_of_a_file_for_other_producers_are_not_idle(flow: Flow) -> None:
         "- {layer: lost, rtol: 0, atol: 0, producer: {soc: Ascend310P*}}\n",
         "utf-8",
     )
-    flow.settings = replace(flow.settings, tolerances="rules.yaml")
+    flow.settings = flow.settings._replace(tolerances="rules.yaml")
     (idle,) = result_of(flow, sample=HEALTHY).outcome.idle_rules
     assert "layer=lost" in idle
 
@@ -134,6 +134,6 @@ def test_a_rule_for_a_statistic_that_the_golden_lacks_decides_nothing(flow: Flow
     (problem,) = outcome.problems
     assert "decides nothing: the golden has no projections of the tensors that it matches" in problem
     (flow.folder / "rules.yaml").write_text("rules: [{statistic: projections, rtol: 0, atol: 0}]\n", "utf-8")
-    flow.settings = replace(flow.settings, tolerances="rules.yaml")
+    flow.settings = flow.settings._replace(tolerances="rules.yaml")
     (idle,) = result_of(flow, sample=HEALTHY).outcome.idle_rules
     assert "statistic=projections" in idle

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +59,7 @@ def test_a_failure_without_a_value_to_look_at_needs_no_second_run(flow: Flow) ->
 def test_neither_the_option_nor_the_marker_is_overruled(flow: Flow, where: str) -> None:
     flow.record()
     if where == "option":
-        flow.settings = replace(flow.settings, escalate=False)
+        flow.settings = flow.settings._replace(escalate=False)
         assert _plan(flow, REGRESSED) is None
     else:
         assert _plan(flow, REGRESSED, escalate=False) is None
