@@ -138,11 +138,15 @@ def parse_float(text: str) -> float | None:
     Raises:
         ValueError: ``text`` is not a number.
     """
-    if text in NO_VALUE:
-        return None
+    try:
+        found = float(text)
+    except ValueError:
+        if text in NO_VALUE:
+            return None
+        raise
     if "_" in text:
         raise ValueError(f"{text[:40]!r} is no number")
-    return float(text)
+    return found
 
 
 def parse_integer(text: str) -> float | int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.bytes.textfile import read_small
@@ -78,8 +79,8 @@ def one_run(
         )
     notes = []
     for place, found in directories.items():
-        found.sort(key=lambda execution: execution.time)
-        times = Counter(_tensor(execution) for execution in found)
+        found.sort(key=attrgetter("time"))
+        times = Counter(map(_tensor, found))
         runs = max(count for tensor, count in times.items()) if times else 1
         if runs > 1:
             runs = _runs(place, found, times, repeats)

@@ -10,9 +10,10 @@ import csv
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.bytes.textfile import read_small
+from pytest_npudump.dump.execution import Execution
 from pytest_npudump.dump.files.stats_cells import (
     DIGESTS,
     NO_VALUE,
@@ -33,22 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from pytest_npudump.dump.places import Place
+
 _REQUIRED = ("op_type", "op_name", "task", "stream", "time", "io", "slot", "size", "dtype", "shape")
 _FORMAT = "format"
 _HEADER_START = "Op Type"
 _EXPECTED = "expected an operator's name, a time stamp, input or output, and a slot"
 _IO = frozenset({"input", "output"})
-
-
-class StatisticRow(NamedTuple):
-    """One row: a tensor of an operator. Attributes as in ``DumpName`` and ``TensorPart``."""
-
-    op_type: str
-    op_name: str
-    task: int | None
-    stream: int | None
-    time: int
-    part: TensorPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +67,15 @@ class _Header:
     note: str
 
 
-def read_step_csv(path: Path) -> tuple[StatisticRow, ...]:
+def read_step_csv(path: Path, place: Place) -> list[Execution]:
     """Read a merged statistics file: ``Stats`` carries 6 significant digits, integers are exact.
+
+    Args:
+        path: the file.
+        place: what its directories say.
+
+    Returns:
+        An execution of one tensor for each row.
 
     Raises:
         FormatError: the file cannot be read or is cut short, the header lacks a column, or a row does not
@@ -88,17 +87,16 @@ def read_step_csv(path: Path) -> tuple[StatisticRow, ...]:
         raise FormatError(path, f"{reason}; collect the dump again", offset=data.rfind(b"\n") + 1)
     lines = data.decode("utf-8", "surrogateescape").split("\n")[:-1]
     reader = csv.reader(lines, strict=True)
-    rows: list[StatisticRow] = []
     try:
-        _collect(reader, rows)
+        return _rows(reader, path, place)
     except (ValueError, OverflowError, csv.Error) as error:  # the second: an infinity in an integer's place
         number = max(reader.line_num, 1)
         offset = sum(len(line) + 1 for line in data.split(b"\n")[: number - 1])
         raise FormatError(path, f"line {number}: {error}", offset=offset) from None
-    return tuple(rows)
 
 
-def _collect(reader: Any, rows: list[StatisticRow]) -> None:
+def _rows(reader: Any, path: Path, place: Place) -> list[Execution]:
+    rows: list[Execution] = []
     header: _Header | None = None
     columns = width = 0
     for line, cells in enumerate(reader, 1):
@@ -112,9 +110,10 @@ def _collect(reader: Any, rows: list[StatisticRow]) -> None:
         if len(cells) != width or width != columns:
             width = width or len(cells)
             _check_width(cells, width, header)
-        rows.append(_row(cells, header))
+        rows.append(_row(cells, header, path, place))
     if not rows:
         raise ValueError("a header and no row: the file was cut short, collect the dump again")
+    return rows
 
 
 def _check_width(cells: Sequence[str], width: int, header: _Header) -> None:
@@ -149,7 +148,7 @@ def _header(titles: tuple[str, ...]) -> _Header:
     )
 
 
-def _row(cells: list[str], header: _Header) -> StatisticRow:
+def _row(cells: list[str], header: _Header, path: Path, place: Place) -> Execution:
     cells.append("")
     op_type, op_name, task, stream, time, io, slot, size, dtype_text, shape = header.required(cells)
     io, index, dtype, extents, layout, nbytes = _tensor(
@@ -167,15 +166,23 @@ def _row(cells: list[str], header: _Header) -> StatisticRow:
     stamp = int(time) if time.isdigit() and time.isascii() else parse_count(time)
     if not op_name or stamp is None:
         raise ValueError(_EXPECTED)
-    return StatisticRow(
-        op_type,
-        op_name,
-        parse_count(task),
-        parse_count(stream),
-        stamp,
+    part = (
         TensorPart(io, index, dtype, extents, layout, nbytes, stats, note, digest=digest)
         if digest
-        else TensorPart(io, index, dtype, extents, layout, nbytes, stats, note),
+        else TensorPart(io, index, dtype, extents, layout, nbytes, stats, note)
+    )
+    return Execution(
+        place,
+        path,
+        op_type,
+        op_name,
+        False,  # noqa: FBT003 - positional for speed: one for each of 20,000 rows
+        stamp,
+        parse_count(task),
+        parse_count(stream),
+        (part,),
+        None,
+        True,  # noqa: FBT003 - the same
     )
 
 

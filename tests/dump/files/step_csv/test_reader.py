@@ -3,17 +3,23 @@ from __future__ import annotations
 import contextlib
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.dump.files.step_csv.reader import StatisticRow, read_step_csv
+from pytest_npudump.dump.files.step_csv.reader import read_step_csv
+from pytest_npudump.dump.places import Place
 from pytest_npudump.dump.records import Stats
 from pytest_npudump.errors import FormatError
 
+if TYPE_CHECKING:
+    from pytest_npudump.dump.execution import Execution
+
 DATA = Path(__file__).parents[3] / "data" / "trees"
 BASE = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
+PLACE = Place()
 START = "Sub,Default_Sub-op0,0,0,1733905446819790,input,0,4,float32"
 
 
@@ -23,28 +29,28 @@ def write(tmp_path: Path, *lines: str) -> Path:
     return path
 
 
-def only(tmp_path: Path, *lines: str) -> StatisticRow:
-    (row,) = read_step_csv(write(tmp_path, *lines))
+def only(tmp_path: Path, *lines: str) -> Execution:
+    (row,) = read_step_csv(write(tmp_path, *lines), PLACE)
     return row
 
 
-def stats_of(row: StatisticRow) -> Stats:
-    assert row.part.stats is not None
-    return row.part.stats
+def stats_of(row: Execution) -> Stats:
+    assert row.parts[0].stats is not None
+    return row.parts[0].stats
 
 
 def test_trap_16_the_extra_comma_of_a_real_file_moves_no_column() -> None:
     path = DATA / "mindspore-statistic" / "statistic.csv"
-    rows = read_step_csv(path)
+    rows = read_step_csv(path, PLACE)
     lines = [line.split(",") for line in path.read_text().splitlines()[1:]]
     assert [row.op_type for row in rows] == [line[0] for line in lines]
-    assert [(row.part.io, row.part.slot, row.part.dtype) for row in rows] == [
+    assert [(row.parts[0].io, row.parts[0].slot, row.parts[0].dtype) for row in rows] == [
         (line[5], int(line[6]), line[8]) for line in lines
     ]
     assert [stats_of(row).max for row in rows] == [float(line[10]) for line in lines]
     assert [stats_of(row).l2norm for row in rows] == [float(line[12]) for line in lines]
-    assert {row.part.shape for row in rows} == {()}
-    assert rows[8].part.dtype == "bool"
+    assert {row.parts[0].shape for row in rows} == {()}
+    assert rows[8].parts[0].dtype == "bool"
     assert isinstance(stats_of(rows[8]).max, int)
 
 
@@ -56,7 +62,7 @@ def test_the_columns_of_mindspore_2_2_and_older_are_read(tmp_path: Path) -> None
     for extra, cells in (("", ""), (",MD5", ",d41d8cd98f"), (",L2 Value,MD5", ",7.5,d41d8cd98f")):
         row = only(tmp_path, header + extra, f'{START},"(2,3)",3,-1,0.5,6,1,4,0,0,0,1{cells}')
         l2norm = 7.5 if "L2" in extra else None
-        assert row.part.shape == (2, 3)
+        assert row.parts[0].shape == (2, 3)
         assert stats_of(row) == Stats(6, 3.0, -1.0, 0.5, l2norm, 0, 0, 0, 1, 6)
 
 
@@ -64,7 +70,7 @@ def test_trap_14_null_stands_where_nothing_was_finite(tmp_path: Path) -> None:
     header = f"{BASE},Max Value,Min Value,Avg Value,Count,NaN Count"
     row = only(tmp_path, header, f'{START},"(6,)",null,null,null,6,6')
     assert stats_of(row) == Stats(6, None, None, None, None, 6, digits=6)
-    assert row.part.shape == (6,)
+    assert row.parts[0].shape == (6,)
 
 
 def test_the_device_s_columns_are_read(tmp_path: Path) -> None:
@@ -82,14 +88,14 @@ def test_trap_13_msprobe_calls_io_and_format_by_cann_s_names(tmp_path: Path) -> 
     row = only(
         tmp_path, header, "MatMul,net_mm,12,3,1733905446819790,Output,1,24,BF16,FRACTAL_NZ,2x3x2,3,1,0,abc"
     )
-    assert (row.op_type, row.op_name, row.task, row.stream, row.time) == (
+    assert (row.op_type, row.layer, row.task, row.stream, row.time) == (
         "MatMul",
         "net_mm",
         12,
         3,
         1733905446819790,
     )
-    part = row.part
+    part = row.parts[0]
     assert (part.io, part.slot, part.dtype, part.format, part.shape) == (
         "output",
         1,
@@ -111,7 +117,7 @@ def test_trap_17_what_msprobe_merged_from_the_host_converter_is_not_trusted(tmp_
 @pytest.mark.parametrize("name", ["Float32", "float32", "FLOAT", "DT_FLOAT", "FLOAT32"])
 def test_trap_28_a_type_is_the_same_in_any_case(tmp_path: Path, name: str) -> None:
     row = only(tmp_path, f"{BASE},Max Value", f'A,b,1,2,1733905446819790,input,0,8,{name},"(1,)",7')
-    assert row.part.dtype == "float32"
+    assert row.parts[0].dtype == "float32"
 
 
 def test_a_header_may_come_again(tmp_path: Path) -> None:
@@ -122,7 +128,8 @@ def test_a_header_may_come_again(tmp_path: Path) -> None:
             f'{START},"()",1,',
             f"{BASE},Max Value,Min Value",
             f'{START},"()",1,2',
-        )
+        ),
+        PLACE,
     )
     assert [stats_of(row).min for row in rows] == [None, 2.0]
 
@@ -148,7 +155,7 @@ def test_a_row_that_does_not_fit_is_an_error_with_its_place(tmp_path: Path, rows
     header = f"{BASE},Max Value,Min Value,L2Norm Value"
     path = write(tmp_path, header, *rows)
     with pytest.raises(FormatError, match=rf"line {len(rows) + 1}: ") as caught:
-        read_step_csv(path)
+        read_step_csv(path, PLACE)
     assert caught.value.offset == sum(len(line) + 1 for line in (header, *rows[:-1]))
 
 
@@ -168,19 +175,19 @@ def test_a_file_without_a_usable_header_is_an_error(tmp_path: Path, text: str, r
     path = tmp_path / "statistic.csv"
     path.write_text(text)
     with pytest.raises(FormatError, match=reason):
-        read_step_csv(path)
+        read_step_csv(path, PLACE)
 
 
 def test_a_cell_does_not_go_on_in_the_next_line(tmp_path: Path) -> None:
     path = write(tmp_path, f"{BASE},Max Value", '"Sub', 'x",b,0,0,1,input,0,4,float32,"()",1')
     with pytest.raises(FormatError, match="line 3: a quoted cell goes on in the next line"):
-        read_step_csv(path)
+        read_step_csv(path, PLACE)
 
 
 def test_a_row_without_any_statistic_says_so(tmp_path: Path) -> None:
     row = only(tmp_path, f"{BASE},Max Value,Min Value", f'{START},"(0,)",null,null')
-    assert (row.part.stats, row.part.shape) == (None, (0,))
-    assert "no statistics" in row.part.note
+    assert (row.parts[0].stats, row.parts[0].shape) == (None, (0,))
+    assert "no statistics" in row.parts[0].note
 
 
 @pytest.mark.parametrize("end", ["", ","])
@@ -192,23 +199,23 @@ def test_an_empty_line_is_an_error_at_its_place_however_the_rows_end(
     lines.insert(at, "")
     offset = sum(len(line) + 1 for line in lines[:at])
     with pytest.raises(FormatError, match=f"byte {offset}: line {at + 1}: 0 cells, expected 11 as in"):
-        read_step_csv(write(tmp_path, *lines))
+        read_step_csv(write(tmp_path, *lines), PLACE)
 
 
 def test_a_header_without_rows_is_a_file_cut_short(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="line 1: a header and no row"):
-        read_step_csv(write(tmp_path, f"{BASE},Max Value"))
+        read_step_csv(write(tmp_path, f"{BASE},Max Value"), PLACE)
 
 
 def test_unknown_columns_are_named(tmp_path: Path) -> None:
     row = only(tmp_path, f"{BASE},Median Value,Max Value", f'{START},"()",1,2')
     assert stats_of(row).max == 2.0
-    assert row.part.note == "unknown columns were not read: Median Value"
+    assert row.parts[0].note == "unknown columns were not read: Median Value"
 
 
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot be read"):
-        read_step_csv(tmp_path / "statistic.csv")
+        read_step_csv(tmp_path / "statistic.csv", PLACE)
 
 
 @given(st.binary(max_size=200))
@@ -218,4 +225,4 @@ def test_no_bytes_make_the_reader_fail_otherwise_than_by_a_format_error(
     path = tmp_path_factory.mktemp("hostile") / "statistic.csv"
     path.write_bytes(f"{BASE},Max Value\n".encode() + data + b"\n")
     with contextlib.suppress(FormatError):
-        read_step_csv(path)
+        read_step_csv(path, PLACE)
