@@ -155,9 +155,8 @@ def cluster(scratch: Path, tree: Path | None) -> Iterator[str | None]:
             address = client.scheduler.address
         yield f"dask:{address}"
     finally:
-        for process in started:
-            process.terminate()
-        for process in started:
+        for process in reversed(started):  # a worker that has lost its scheduler may wait for it for ever
+            process.kill()
             process.wait()
 
 
