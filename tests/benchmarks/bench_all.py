@@ -31,6 +31,7 @@ PARTS = {
     "bench_emulator.py": AGAINST,
     "bench_isolation.py": None,
     "bench_transport.py": None,
+    "bench_alternatives.py": None,
     "verdicts/run.py": None,
 }
 """The benchmarks, and the option that each of them takes over."""
