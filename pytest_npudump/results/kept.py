@@ -24,7 +24,7 @@ from pytest_npudump.settings import default_settings
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from pytest_npudump.golden.tensors import Tensor
@@ -143,8 +143,8 @@ def blank_line(
         "snapshot": None,
         "refusals": [],
         "producer": {},
-        "request": _others(request, DumpRequest()),
-        "options": _others(settings, default_settings()),
+        "request": _others(request, DumpRequest(), [one.name for one in fields(DumpRequest)]),
+        "options": _others(settings, default_settings(), settings._fields),
         "tolerances": {"preset": request.preset or settings.preset or DEFAULT, "rules": []},
         "decision": None,
     }
@@ -181,10 +181,10 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
     return Kept(line, {name: content})
 
 
-def _others(given: Any, usual: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass in which it is not as usual."""
-    pairs = ((one.name, getattr(given, one.name)) for one in fields(given))
-    return {name: value for name, value in pairs if value != getattr(usual, name)}
+def _others(given: Any, usual: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields in which something is not as usual."""
+    values = {name: getattr(given, name) for name in names}
+    return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
 def _numerics(outcome: Outcome) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,4 +157,4 @@ def files(dump: Path) -> Iterable[str]:
 
 @pytest.fixture
 def flow(tmp_path: Path, defaults: Settings) -> Flow:
-    return Flow(tmp_path, replace(defaults, repeats=1))
+    return Flow(tmp_path, defaults._replace(repeats=1))
