@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pytest_npudump.reference.reference_model import ReferenceModel
 
 _SEED = 0
+_APPROXIMATED = 1e-2
+"""Relative L2 by which no approximation of a function on a device is off, as a permutation of values is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,11 @@ class Bench:
     plain: bool = False
 
     def isolate(
-        self, suspects: Sequence[TensorKey], records: Sequence[TensorRecord], present: Collection[str]
+        self,
+        suspects: Sequence[TensorKey],
+        records: Sequence[TensorRecord],
+        present: Collection[str],
+        changed: Collection[str] = (),
     ) -> tuple[Isolated, ...]:
         """Judge outputs by what the inputs of their operators give, and what lies upstream of the acquitted.
 
@@ -102,6 +108,8 @@ class Bench:
             suspects: the outputs.
             records: tensors of one run: these, and what feeds them, as outputs of others or as inputs.
             present: names of all layers of that run, by which fused operators are known.
+            changed: sanitised keys of outputs that are known to be others than in the golden: upstream of the
+                suspects a device's own way to compute convicts no operator that is none of these.
 
         Raises:
             DumpError: the header of a tensor file cannot be read.
@@ -116,6 +124,8 @@ class Bench:
                 judged[key] = self._judged(found.operator(key), layers)
             except NpudumpError as error:
                 judged[key] = Alone(UNKNOWN, why=str(error))
+            if not self.plain and key not in suspects and str(key.sanitised) not in changed:
+                judged[key] = _but_for_approximations(judged[key])
             return judged[key].verdict
 
         keys = judged_upstream(suspects, found.feeders, verdict, UPSTREAM)
@@ -140,6 +150,13 @@ class Bench:
             why = f"{follower.name}, which alone follows it, was not dumped and may be fused into it"
             return Alone(UNKNOWN, alone.apart, alone.allowed, why)
         return alone
+
+
+def _but_for_approximations(alone: Alone) -> Alone:
+    """Return a verdict upstream, where nothing tells that the operator gave something else in the golden."""
+    if alone.verdict != CONVICTED or _APPROXIMATED < alone.apart < math.inf:
+        return alone
+    return Alone(UNKNOWN, alone.apart, alone.allowed, "it is not known to have changed since the golden")
 
 
 def held_against(model: ReferenceModel, found: DumpedOperator, *, plain: bool) -> Alone:

@@ -98,6 +98,36 @@ def test_upstream_of_operators_that_pass_on_what_came_in_the_one_with_the_fault_
     assert len(found) < 16
 
 
+@pytest.mark.parametrize(
+    ("factor", "changed", "plain", "verdict"),
+    [
+        (1.001, False, False, "unknown"),
+        (1.001, True, False, "convicted"),
+        (1.1, False, False, "convicted"),
+        (1.001, False, True, "convicted"),
+    ],
+)
+def test_upstream_an_approximation_that_the_golden_may_have_too_convicts_no_operator(
+    reference: ReferenceModel,
+    classifier: Path,
+    tmp_path: Path,
+    factor: float,
+    *,
+    changed: bool,
+    plain: bool,
+    verdict: str,
+) -> None:
+    records = dumped(classifier, tmp_path, Distortion("classifier", ADD, factor, 0.0))
+    keys = outputs(records)
+    at = [str(key.layer) for key in keys].index(ADD)
+    known = [str(keys[at].sanitised)] if changed else []
+    layers = {record.key.layer for record in records}
+    found = Bench(reference, NameMap(), plain=plain).isolate([keys[at + 2]], records, layers, known)
+    (one,) = (one for one in found if one.key == keys[at])
+    assert (one.upstream, one.alone.verdict) == (True, verdict)
+    assert one.alone.apart == pytest.approx(factor - 1, rel=1e-2)
+
+
 def test_upstream_only_what_the_dump_has_the_inputs_of_is_judged(
     reference: ReferenceModel, classifier: Path, tmp_path: Path
 ) -> None:

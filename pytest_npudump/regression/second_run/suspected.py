@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
+from pytest_npudump.compare.stats.verdict import aligned_keys
+from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.reference.name_map import NameMap
@@ -67,9 +69,19 @@ def isolate_suspects(
             converted = not plain and files[0] not in case.runtime.activity.models
             model = ReferenceModel.read(files[0])
             bench = Bench(model, NameMap(), own=True, converted=converted, plain=plain)
-        return bench.isolate(suspects, records, present), ()
+        return bench.isolate(suspects, records, present, _changed(first)), ()
     except NpudumpError as error:
         return (), (f"no operator was judged alone: {error}",)
+
+
+def _changed(first: FirstRun) -> frozenset[str]:
+    """Return the sanitised keys of tensors that changed, of a golden that repeats in the run's numerics."""
+    comparison, numerics = first.outcome.comparison, first.outcome.numerics
+    if comparison is None or not comparison.repeats or numerics is None or numerics.bounds != SAME:
+        return frozenset()
+    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
+    differing = comparison.differing - comparison.unsteady
+    return frozenset(str(key.sanitised) for at, (key, _) in enumerate(rows) if at in differing)
 
 
 def with_graph_inputs(
