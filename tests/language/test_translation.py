@@ -81,3 +81,13 @@ assert not {"pytest_npudump.language.po_file", "rich"} & sys.modules.keys()
 """
     english = {**os.environ, "LC_ALL": "C.UTF-8"}
     subprocess.run([sys.executable, "-c", code], check=True, env=english, stdout=subprocess.DEVNULL)
+
+
+def test_a_line_that_asks_is_in_the_language_that_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_npudump.cli.golden import review_lines
+
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "a")
+    with speaking("zh"):
+        assert review_lines._asked() == "a"
+    assert asked[0].startswith("a 接受，r 拒绝")

@@ -68,7 +68,7 @@ def _answer(pending: Pending) -> tuple[str, tuple[str, ...]]:
 def _asked() -> str:
     end_output()
     try:
-        return input(_QUESTION)
+        return input(_(_QUESTION))
     except EOFError:
         return "S"
 

@@ -126,7 +126,7 @@ class _Review:
                     Window(FormattedTextControl(self._last), height=1),
                     ConditionalContainer(question, asks),
                     ConditionalContainer(
-                        Window(FormattedTextControl(_KEYS), height=1, style="class:keys"), ~asks
+                        Window(FormattedTextControl(_(_KEYS)), height=1, style="class:keys"), ~asks
                     ),
                 ]
             ),

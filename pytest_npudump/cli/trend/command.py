@@ -87,7 +87,7 @@ def _described(run: Run) -> str:
     if run.entry is None:
         return _("{folder}: has no result of it").format(folder=run.folder)
     data = run.entry.data
-    parts = [str(run.folder), data["time"], (data["revision"] or "")[:_SHORT], data["status"]]
+    parts = [str(run.folder), data["time"], (data["revision"] or "")[:_SHORT], _(run.entry.status)]
     left = "" if run.table is not None else _(" (no statistics)")
     return ", ".join(filter(None, parts)) + left
 

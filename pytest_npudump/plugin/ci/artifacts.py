@@ -5,6 +5,7 @@ A session gets a folder of its own, as jobs may run one pytest a file::
     session-1/
       artifacts.json   versions, options, and each file that was left out, with its bytes
       summary.md       the session in Markdown
+      report.html      the session's page, where results are kept and jinja2 is installed
       results/         verdicts and statistics: for npudump check, and npudump golden accept
       tests/           a folder a failing test: report.txt, report.json, acl.json and the dumps of its runs
       log/             what CANN logged while the session ran
@@ -19,12 +20,14 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import distributions
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.translation import speaking
 from pytest_npudump.plugin.paths import keeps_results, results_path
 from pytest_npudump.report.ci.markdown import markdown_summary
 from pytest_npudump.results.folder import ResultsFolder
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from pytest_npudump.settings import Settings
 
 INDEX = "artifacts.json"
+_PAGE = "report.html"
 _TEXT = frozenset({".txt", ".json", ".csv"})
 """Kept before anything else: a report is worth little without them, and they are small."""
 _PACKAGES = ("pytest", "numpy", "onnx", "onnxruntime", "torch", "torch-npu", "mindspore", "pytest-xdist")
@@ -79,6 +83,7 @@ def gather(tests: Sequence[Judged], config: pytest.Config, settings: Settings, s
         folder = _new_folder(base)
         (folder / "summary.md").write_bytes(_summary(tests, settings))
         problems = _copy_results(tests, config, settings, folder)
+        problems += _write_page(tests, config, settings, folder)
         left -= sum(size for _, size in _walk(folder))
         files = [*_of_tests(tests), *_tensors(tests, config, settings), *_logs(since)]
         kept, dropped = _within(files, left)
@@ -187,6 +192,26 @@ def _copy_results(
             target.add([entry.data], records)
     except (OSError, NpudumpError) as error:
         return [f"results are not among them: {error}"]
+    return []
+
+
+def _write_page(
+    tests: Sequence[Judged], config: pytest.Config, settings: Settings, folder: Path
+) -> list[str]:
+    """Write the page of the results that were copied, with what dumps tell while these are there."""
+    results = folder / "results"
+    if not results.is_dir() or find_spec("jinja2") is None:
+        return []
+    from pytest_npudump.results.session_page import page_of_tests  # noqa: PLC0415 - where results are kept
+    from pytest_npudump.results.terms import Terms  # noqa: PLC0415 - the same
+
+    try:
+        with speaking(settings.lang):
+            page_of_tests(
+                ResultsFolder(results), {test.test for test in tests}, Terms(config.rootpath), folder / _PAGE
+            )
+    except NpudumpError as error:
+        return [f"the page is not among them: {error}"]
     return []
 
 

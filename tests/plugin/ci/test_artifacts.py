@@ -43,6 +43,9 @@ def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> N
     (entry,) = ResultsFolder(session / "results").read().entries
     assert entry.status == "failed"
     assert ResultsFolder(session / "results").record(entry)
+    page = (session / "report.html").read_text("utf-8")
+    assert entry.test in page
+    assert "Elements, from the second run" in page
     index = json.loads((session / "artifacts.json").read_bytes())
     assert index["left_out"] == []
     assert index["packages"]["pytest"] == pytest.__version__
