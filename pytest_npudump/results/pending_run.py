@@ -138,5 +138,6 @@ def _refusals(
         return
     if record.producer.get("runtime") == _EMULATOR != golden.producer.get("runtime"):
         yield said("the run is the emulator's, and the golden a device's")
-    if KEY not in record.extra and (KEY in golden.extra or tensors_path(golden.path).exists()):
+    told = bool(data["refusals"])  # which say why it left none
+    if not told and KEY not in record.extra and (KEY in golden.extra or tensors_path(golden.path).exists()):
         yield said("its golden keeps tensors, and the run left none: approve with --npudump-update-golden")

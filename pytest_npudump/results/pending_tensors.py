@@ -19,9 +19,10 @@ from pytest_npudump.golden.pair import HASH, STORED, facts_of
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.kept_layers import named_layers
+from pytest_npudump.regression.outcome import Escalation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pytest_npudump.dump.records import Dump, TensorRecord
     from pytest_npudump.golden.content.text import Golden
@@ -78,14 +79,14 @@ def pending_tensors(result: Result, first: FirstRun) -> PendingTensors | None:
         return None
     if dump is None or first.kept is None:
         return PendingTensors(refusals=(f"its golden keeps tensors, which only a run has: {_UPDATE}",))
-    again = result.escalation.alike if result.escalation is not None else {}
+    again = result.escalation or Escalation()
     try:
         return _collected(case, first.kept, dump, again)
     except NpudumpError as error:
         return PendingTensors(refusals=(f"its golden tensors cannot be kept: {error}",))
 
 
-def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Mapping[str, TensorRecord]) -> PendingTensors:
+def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Escalation) -> PendingTensors:
     wanted, named, doubtful = {*kept.layers}, named_layers(case), alike_layers(dump)
     found: list[TensorRecord] = []
     inherited: list[str] = []
@@ -95,7 +96,7 @@ def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Mapping[str, Ten
         key, layer = str(record.key.sanitised), sanitise(record.key.layer)
         if record.key.layer not in wanted:
             continue
-        at_hand = record if record.payload is not None else again.get(key)
+        at_hand = record if record.payload is not None else again.alike.get(key)
         if layer in doubtful:
             (lacking if layer in named else left_out).append(layer)
         elif at_hand is not None:
@@ -105,14 +106,15 @@ def _collected(case: Case, kept: KeptLayers, dump: Dump, again: Mapping[str, Ten
         else:
             lacking.append(str(record.key))
     if lacking:
-        return PendingTensors(refusals=(_lacking(lacking),))
+        return PendingTensors(refusals=(_lacking(lacking, again.problem),))
     tensors = KeptTensors.of(found, dict.fromkeys(left_out), kept.sources)
     tensors.refuse_beyond(case.settings.tensor_budget)
     return PendingTensors(tensors, tuple(inherited))
 
 
-def _lacking(keys: Sequence[str]) -> str:
+def _lacking(keys: Sequence[str], problem: str) -> str:
+    why = f" ({problem})" if problem else ""
     return (
         f"its golden keeps tensors, and neither the run nor its second run has that of "
-        f"{first_of(dict.fromkeys(keys))}: {_UPDATE}"
+        f"{first_of(dict.fromkeys(keys))}{why}: {_UPDATE}"
     )
