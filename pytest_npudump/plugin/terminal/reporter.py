@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -137,7 +138,9 @@ class Reporter:
         from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - the same
         from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
 
-        rank = current_rank()
+        rank = None
+        with suppress(NpudumpError):  # what the launcher's variables lack has ended the session already
+            rank = current_rank()
         if self._results:
             self._tidy_results()
             self._trim_cache()
