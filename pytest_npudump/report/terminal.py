@@ -53,7 +53,7 @@ def headline(result: Result) -> str:
 
 def _whose(result: Result) -> str:
     """Return which rank the failure is of, "" where there is only one."""
-    ranks = [str(result.case.exchange.rank)] if result.case.exchange is not None else []
+    ranks = [spoken(str(result.case.exchange.rank))] if result.case.exchange is not None else []
     return "".join(f"{name}: " for name in [*ranks, result.part] if name)
 
 

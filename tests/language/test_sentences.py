@@ -164,6 +164,11 @@ def test_what_a_child_process_or_a_file_had_meanwhile_is_known_again() -> None:
         assert spoken(json.loads(json.dumps(why))) == "用于询问的进程以 3 结束：no such device"
 
 
+def test_ranks_are_numbered_from_zero_in_any_language() -> None:
+    with speaking("zh"):
+        assert spoken("rank 1 of 2") == "rank 1（共 2 个）"
+
+
 def test_an_error_from_deep_inside_is_told_in_the_language_that_is_spoken() -> None:
     error = FormatError("a b.csv", "the file is empty; collect the dump again", offset=7)
     with speaking("zh"):

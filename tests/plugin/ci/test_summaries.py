@@ -6,6 +6,7 @@ import json
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import junitparser
 import pytest
 
 SOURCE = """
@@ -100,8 +101,11 @@ def test_junit_has_plain_properties_of_each_test(
 ) -> None:
     options = ("--junitxml=junit.xml", "-o", f"junit_family={family}", "--npudump-runtime=emulator")
     regressed.pytester.runpytest_subprocess(*options, *workers)
-    (case,) = ET.parse(regressed.path / "junit.xml").iter("testcase")  # noqa: S314 - pytest wrote it
-    properties = {found.get("name"): found.get("value") for found in case.iter("property")}
+    (suite,) = junitparser.JUnitXml.fromfile(str(regressed.path / "junit.xml"))
+    (case,) = suite
+    (failure,) = case.result
+    assert "npudump: block/conv.2 (Conv output.0) differs" in failure.message
+    properties = {found.name: found.value for found in case.child(junitparser.Properties)}
     assert properties["npudump.status"] == "failed"
     assert properties["npudump.source"] == "block/conv.2:output.0 (explains 2)"
     assert properties["npudump.tensors"] == "5 of 5 compared, 2 outside"
