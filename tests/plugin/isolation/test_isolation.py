@@ -304,7 +304,8 @@ def test_failing_comparison_is_run_again_in_another_process(project: Project) ->
     first, second = pids(log, "body")
     assert first != second
     report = project.report()
-    assert report["escalation"]["layers"] == ["block/relu.1", "block/conv.2", "head/softmax"]  # type: ignore[index]
+    layers = ["image", "block/conv.1", "block/relu.1", "block/conv.2", "head/softmax"]
+    assert report["escalation"]["layers"] == layers  # type: ignore[index]
     assert len([*ET.parse(project.path / "j.xml").iter("testcase")]) == 1  # noqa: S314 - written by pytest
     result.stdout.no_fnmatch_line("*not compared*")
 
