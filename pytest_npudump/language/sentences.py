@@ -22,7 +22,8 @@ _SENTENCE = re.compile(r"[A-Za-z]{2,}[,;:]? (?:\{\w*\} )*[A-Za-z]{2,}|\ba [a-z]{
 """What makes a text a sentence by its own words, which no name of a layer or of a file is taken for."""
 
 _SUFFIX = ".sentences"
-_JOINTS = (("; ", "；"), (": ", "："), (", ", "，"))
+_JOINTS = (("; ", "；"), (": ", "："))
+_COMMA = (", ", "，")
 _WITHIN = "，位于 "
 _PARTS = 12
 """Of more sentences that are joined, none holds the sign by which they are."""
@@ -126,7 +127,9 @@ def _read(text: str, language: str) -> _Reading | None:
     if "\n" in text:
         return _joined(text.split("\n"), "\n", "\n", language)
     found = (sentence.read(text, language) for sentence in _sentences(language) if sentence.anchor in text)
-    readings = [*filter(None, _parts(text, language)), *islice(filter(None, found), _READINGS)]
+    apart = (_apart(text, sign, translated, language) for sign, translated in _JOINTS)
+    known = islice(filter(None, found), _READINGS)
+    readings = [*filter(None, apart), *known, *filter(None, _listed(text, language))]
     return max(readings, key=lambda reading: reading.known, default=None)
 
 
@@ -143,18 +146,22 @@ def _value(name: str, value: str, language: str) -> _Reading | None:
     return reading or (None if name in _WORDS else _Reading(0, value))
 
 
-def _parts(text: str, language: str) -> Iterator[_Reading | None]:
-    """Yield the readings of a text as sentences that are joined, at least one of which is known."""
-    for sign, translated in _JOINTS:
-        parts = text.split(sign)
-        if len(parts) > _PARTS:
-            yield _joined(parts, sign, translated, language)
-        elif len(parts) > 1:
-            yield _joined([parts[0], sign.join(parts[1:])], sign, translated, language)
+def _apart(text: str, sign: str, translated: str, language: str) -> _Reading | None:
+    """Return a text as sentences that a sign joins, of which at least one is known."""
+    parts = text.split(sign)
+    if len(parts) > _PARTS:
+        return _joined(parts, sign, translated, language)
+    head, *rest = parts
+    return _joined([head, sign.join(rest)], sign, translated, language) if rest else None
+
+
+def _listed(text: str, language: str) -> Iterator[_Reading | None]:
+    """Yield readings of a text that lists, or says where: less likely than one sentence that has lists."""
+    yield _apart(text, *_COMMA, language)
     if " in " in text:
-        told = [_read(part, language) for part in text.split(" in ")]
-        if all(told):
-            yield _joined(text.split(" in "), " in ", _WITHIN, language)
+        parts = text.split(" in ")
+        if all(_read(part, language) for part in parts):
+            yield _joined(parts, " in ", _WITHIN, language)
 
 
 def _joined(parts: Sequence[str], sign: str, translated: str, language: str) -> _Reading | None:

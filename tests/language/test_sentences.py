@@ -164,6 +164,11 @@ def test_what_a_child_process_or_a_file_had_meanwhile_is_known_again() -> None:
         assert spoken(json.loads(json.dumps(why))) == "用于询问的进程以 3 结束：no such device"
 
 
+def test_a_list_within_a_sentence_is_no_end_of_it() -> None:
+    with speaking("zh"):
+        assert spoken('write one of "all", "input", "output"') == '请写 "all", "input", "output" 之一'
+
+
 def test_ranks_are_numbered_from_zero_in_any_language() -> None:
     with speaking("zh"):
         assert spoken("rank 1 of 2") == "rank 1（共 2 个）"

@@ -87,7 +87,12 @@ def test_a_line_that_asks_is_in_the_language_that_is_spoken(monkeypatch: pytest.
     from pytest_npudump.cli.golden import review_lines
 
     asked: list[str] = []
-    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "a")
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return "a"
+
+    monkeypatch.setattr("builtins.input", answer)
     with speaking("zh"):
         assert review_lines._asked() == "a"
     assert asked[0].startswith("a 接受，r 拒绝")
