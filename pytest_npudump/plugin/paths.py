@@ -69,6 +69,22 @@ class Paths:
         names = (base / f"{plain}-{digest}-{number}" for number in count(1))
         return next(directory for directory in names if not directory.exists())
 
+    def claimed(self, identity: str, request: DumpRequest | None = None) -> Path:
+        """Return the same once it is made, so that no other process gives it to a test of its own.
+
+        One that cannot be made is returned as it is: the test says why, as it makes it.
+        """
+        while True:
+            directory = self.dumps(identity, request)
+            try:
+                directory.mkdir(parents=True, mode=0o700)
+            except FileExistsError:
+                if directory.exists():  # another worker, or session, was quicker
+                    continue
+            except OSError:
+                pass
+            return directory
+
     def _dumps_base(self, request: DumpRequest | None) -> Path:
         base = dumps_base(self._config, self._settings)
         if request is None or self._settings.dump_dir or self._settings.keep_dumps == "all":

@@ -87,12 +87,13 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
         runtime=runtime,
         goldens=Goldens(identity, request, golden, special, store=store_of(settings, root), root=root),
         tolerances=tolerances_for(request, settings, root),
-        directory=directory or paths.dumps(identity, request if runtime.name == "emulator" else None),
         progress=progress_of(item.config),
         reference=Reference.of(request, item.path.parent, rules, settings.numerics),
         graph=item.path.parent / request.graph if request.graph else None,
         exchange=context.exchange,
         past_sources=past_sources(item.config, settings, request, special or golden),
+        # Last: what was refused before leaves no folder behind.
+        directory=directory or paths.claimed(identity, request if runtime.name == "emulator" else None),
     )
 
 
