@@ -18,12 +18,14 @@ _NEAR = 1 - 1e-6
 class ComplexComparer(Comparer):
     """Chunks of which one or both are complex."""
 
-    def _add_equal(self, chunk: np.ndarray, offset: int) -> None:
-        if np.isfinite(chunk.view(chunk.real.dtype)).all():
+    def _add_equal(self, chunk: np.ndarray, offset: int) -> None:  # noqa: ARG002 - of what differs
+        if not np.isfinite(chunk.view(chunk.real.dtype)).all():
+            special = ~np.isfinite(chunk)
+            self._take_equal_special(chunk[special], chunk[special])
+            chunk = chunk[~special]
+        if chunk.size:
             self._sides.equal.add(chunk)
             self._measures.magnitude = max(self._measures.magnitude, _largest(chunk))
-        else:  # what a comparison needs of an element with one such part is not in the statistics
-            self._add_different(chunk, chunk, offset)
 
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         self._sides.golden.add(golden)

@@ -28,6 +28,8 @@ _FEW = 1 << 15
 """Bytes up to which complex128 costs no more."""
 _MARGIN = 1e-6
 """Relative margin around a tolerance or a maximum; float32 takes eight roundings, 4.8e-7, to get there."""
+_EXPONENT = np.uint16(0x7C00)
+"""Bits of a float16 that are all set where it is NaN or infinite."""
 _LEAST, _MOST = 1e-30, 1e30
 """Tolerances beyond these would lose digits in float32."""
 _UNLIKE = 0.25
@@ -43,12 +45,16 @@ class HalfComplexComparer(Comparer):
         self._wide = ComplexComparer(common)
         self._usable = all(not bound or _LEAST < bound < _MOST for bound in (self._rtol, self._atol))
 
-    def _add_equal(self, chunk: np.ndarray, offset: int) -> None:
+    def _add_equal(self, chunk: np.ndarray, offset: int) -> None:  # noqa: ARG002 - of what differs
+        if extremes(chunk.view(np.float16), FLOAT16.largest) is None:
+            special = (chunk.view(np.uint16) & _EXPONENT == _EXPONENT).reshape(-1, 2).any(axis=1)
+            elements = chunk.view(np.uint32)
+            lost = elements[special].view(np.uint8)
+            self._take_equal_special(lost, decode(lost, "complex32", lost.size // _BYTES))
+            chunk = elements[~special].view(np.uint8)
         halves = chunk.view(np.float16)
-        if extremes(halves, FLOAT16.largest) is None:
-            self._add_different(chunk, chunk, offset)
-            return
-        self._sides.equal.add(chunk)
+        if halves.size:
+            self._sides.equal.add(chunk)
         for start in range(0, halves.size, _BLOCK):
             part = halves[start : start + _BLOCK]
             self._take_magnitude(part, self._sizes("golden", self._parts("one", part)))

@@ -143,8 +143,8 @@ def parse_float(text: str) -> float | None:
     except ValueError:
         if text in NO_VALUE:
             return None
-        raise
-    if "_" in text:
+        raise ValueError(f"{text[:40]!r} is no number") from None
+    if "_" in text or not text.isascii():
         raise ValueError(f"{text[:40]!r} is no number")
     return found
 

@@ -11,6 +11,7 @@ from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.plugin.marker.item import Identity, request_of
+from pytest_npudump.plugin.runtest.item_state import only_setup
 from pytest_npudump.plugin.runtest.past_failures import past_sources
 from pytest_npudump.plugin.terminal.progress import progress_of
 from pytest_npudump.reference.reference import Reference
@@ -79,6 +80,7 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
     variant = settings.golden_variant
     root = item.config.rootpath
     rules = root / settings.tolerances if settings.tolerances else None
+    name_folder = paths.dumps if only_setup(item) else paths.claimed
     golden, special = paths.golden(item), paths.golden(item, variant) if variant else None
     return Case(
         nodeid=identity,
@@ -93,7 +95,7 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
         exchange=context.exchange,
         past_sources=past_sources(item.config, settings, request, special or golden),
         # Last: what was refused before leaves no folder behind.
-        directory=directory or paths.claimed(identity, request if runtime.name == "emulator" else None),
+        directory=directory or name_folder(identity, request if runtime.name == "emulator" else None),
     )
 
 
