@@ -5,8 +5,9 @@
 PYTHON is an interpreter of an environment that has msprobe (``pip install mindstudio-probe torch``).
 Each figure is of a whole process, interpreter start included: processor seconds (user and system), elapsed
 seconds, and the largest resident set in MiB, pages of mapped files included; of several runs the one that
-took the least processor time. numpy reads and computes the same in float32, with four measures instead of
-fifteen and no verdict. msprobe has the same values as PyTorch files.
+took the least processor time. What the commands find is held against numpy in float64 once, and each timed
+run has to say the same in its summary. numpy reads and computes the same in float32, with four measures
+instead of fifteen and no verdict. msprobe has the same values as PyTorch files.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli_truth import BOUNDS, START
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+ONE = "1 of 1 tensors compared, 1 of them element by element: all within tolerance"
 SAMPLES = Path(__file__).with_name("samples.py")
 
 COMPARE = """
@@ -89,28 +93,44 @@ class Cost:
         return f"{self.cpu:.2f} s ({self.wall:.2f} s elapsed), {self.memory:.0f} MiB{failed}"
 
 
-def measure(command: Sequence[str | Path]) -> Cost:
+def measure(command: Sequence[str | Path], says: str) -> Cost:
+    """Run a command, which has to print ``says``."""
     start = os.times().elapsed
     with tempfile.TemporaryFile() as sink:
         child = subprocess.Popen(list(map(str, command)), stdout=sink, stderr=sink)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
+        sink.seek(0)
+        said = sink.read().decode()
+        assert says in said, said[-2000:]
     cpu = usage.ru_utime + usage.ru_stime
     return Cost(os.times().elapsed - start, cpu, usage.ru_maxrss / 1024, child.returncode)
 
 
-def best(command: Sequence[str | Path], out: Path | None = None, times: int = 5) -> Cost:
+def best(command: Sequence[str | Path], out: Path | None = None, times: int = 5, says: str = "") -> Cost:
     """Run a command several times, each time without the directory it writes to."""
     found = []
     for _ in range(times):
         if out is not None:
             shutil.rmtree(out, ignore_errors=True)
-        found.append(measure(command))
+        found.append(measure(command, says))
     return min(found, key=lambda cost: cost.cpu)
 
 
 def npudump(*words: str | Path) -> list[str | Path]:
-    return [sys.executable, "-c", "import sys; from pytest_npudump.cli import main; sys.exit(main())", *words]
+    return [sys.executable, "-c", START, *words]
+
+
+def printed(*words: str | Path) -> str:
+    """What the command prints; an exit code of 1 is a verdict."""
+    done = subprocess.run(list(map(str, npudump(*words))), stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode in {0, 1}
+    return done.stdout
+
+
+def check(*words: str | Path) -> None:
+    """Have ``cli_truth.py`` hold what a command finds against numpy."""
+    subprocess.run([sys.executable, SAMPLES.with_name("cli_truth.py"), *words], check=True)
 
 
 def samples(*words: str | Path) -> str:
@@ -144,15 +164,20 @@ def bench_tensors(work: Path, dtype: str, peer: str | None) -> None:
         for folder in (one, other):
             shutil.rmtree(folder)
     plain = best([*python, COMPARE, golden, actual, dtype, offset])
+    check("compare", dtype, offset, golden, actual)
+    says = printed("compare", golden, actual, *BOUNDS).splitlines()[0]
     for executor in ("serial", "threads"):
-        ours = best(npudump("compare", golden, actual, "--executor", executor))
+        ours = best(npudump("compare", golden, actual, *BOUNDS, "--executor", executor), says=says)
         row(f"compare 200 x 4 MiB, {dtype}, {executor}", ours, plain, theirs)
     plain = best([*python, STATS, golden, dtype, offset])
+    check("stats", dtype, offset, golden, actual)
+    says = printed("stats", golden)
     for executor in ("serial", "threads"):
-        ours = best(npudump("stats", golden, "--executor", executor))
+        ours = best(npudump("stats", golden, "--executor", executor), says=says)
         row(f"statistics of 800 MiB, {dtype}, {executor}", ours, plain, None)
     plain = best([*python, CONVERT, golden, out, dtype, offset], out)
     ours = best(npudump("convert", golden, "-o", out, "--executor", "serial"), out)
+    check("convert", dtype, offset, golden, out)
     row(f"convert 800 MiB of {dtype} to npy, serial", ours, plain, None)
     for folder in (golden, actual, out):
         shutil.rmtree(folder)
@@ -165,11 +190,12 @@ def bench_statistics(work: Path, peer: str | None) -> None:
         one, other = (work / f"peer_{side}" / "dump.json" for side in ("golden", "actual"))
         words: list[str | Path] = ["compare", "-tp", other, "-gp", one, "-o", work / "peer_out"]
         theirs = best([peer, "-c", PEER, *words], times=1)
-    ours = best(npudump("compare", work / "merged_golden", work / "merged_actual"))
+    says = "20000 of 20000 tensors compared, all within tolerance"
+    ours = best(npudump("compare", work / "merged_golden", work / "merged_actual"), says=says)
     row("compare 20,000 rows of statistics", ours, None, theirs)
-    ours = best(npudump("compare", work / "csv_golden", work / "csv_actual"))
+    ours = best(npudump("compare", work / "csv_golden", work / "csv_actual"), says=says)
     row("compare 10,000 with 10,000 statistics files (20,000 rows)", ours, None, None)
-    ours = best(npudump("compare", work / "csv_golden.yaml", work / "csv_actual"))
+    ours = best(npudump("compare", work / "csv_golden.yaml", work / "csv_actual"), says=says)
     row("compare a golden file with 10,000 statistics files", ours, None, None)
 
 
@@ -177,7 +203,7 @@ def bench_memory(work: Path) -> None:
     for mebibytes in (1, 64, 1024, 4096):
         samples("large", work, str(mebibytes))
         one, other, out = work / "one", work / "other", work / "out"
-        ours = best(npudump("compare", one, other, "--executor", "serial"), times=1)
+        ours = best(npudump("compare", one, other, "--executor", "serial"), times=1, says=ONE)
         row(f"compare one tensor of {mebibytes} MiB", ours, None, None)
         ours = best(npudump("convert", one, "-o", out, "--executor", "serial"), out, times=1)
         row(f"convert one tensor of {mebibytes} MiB", ours, None, None)

@@ -87,6 +87,24 @@ def _stats_of(part: Part) -> None:
     payload_stats(Payload(part.path, 0, part.nbytes), part.dtype.name, part.nbytes // part.dtype.itemsize)
 
 
+def _check_stats(part: Part) -> None:
+    """Assert the statistics that are timed against numpy in float64."""
+    wide = _map(part.path, part.dtype).astype(np.float64)
+    found = payload_stats(Payload(part.path, 0, part.nbytes), part.dtype.name, wide.size)
+    assert found is not None
+    assert (found.max, found.min, found.zero) == (wide.max(), wide.min(), np.count_nonzero(wide == 0))
+    np.testing.assert_allclose(found.l2norm, np.linalg.norm(wide), rtol=2e-6)
+
+
+def _check_compare(golden: np.ndarray, actual: np.ndarray, rtol: float, atol: float) -> None:
+    """Assert the verdict that is timed against numpy in float64."""
+    g, a = golden.astype(np.float64), actual.astype(np.float64)
+    distance, found = np.abs(a - g), compare_tensors(golden, actual, rtol=rtol, atol=atol)
+    assert found.outside == np.count_nonzero(distance > atol + rtol * np.abs(g))
+    np.testing.assert_allclose(found.max_abs, distance.max(), rtol=1e-6)
+    np.testing.assert_allclose(found.norm, np.linalg.norm(g), rtol=2e-6)
+
+
 def _read(part: Part) -> None:
     """Read without computing anything."""
     for _ in file_pieces(part.path, 0, part.nbytes, CHUNK_BYTES):
@@ -128,6 +146,7 @@ def _stats(folder: Path, nbytes: int, rounds: int) -> None:
         parts = [Part(folder / f"{name}{number}", _dtype(name), size) for number in range(_PARTS)]
         for part in parts:
             _write(part.path, part.dtype, part.nbytes)
+        _check_stats(parts[0])
         found = []
         with ThreadPoolExecutor(2) as pool:
             for _ in range(rounds):
@@ -162,6 +181,8 @@ def _compare(rounds: int) -> None:
         actual = (golden * (1 + 1e-3 * rng.standard_normal(golden.size))).astype(name)
         strict = partial(compare_tensors, rtol=1e-3, atol=1e-4)
         loose = partial(compare_tensors, rtol=1e-2, atol=1e-4)
+        for other, rtol in ((actual, 1e-3), (actual, 1e-2), (golden.copy(), 1e-3)):
+            _check_compare(golden, other, rtol, 1e-4)
         found = []
         for _ in range(rounds):
             outside, within = _cpu(strict, golden, actual), _cpu(loose, golden, actual)

@@ -17,13 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "dump" / "stats"))
+
 import ml_dtypes
 import numpy as np
 from samples import STAMP, STEP, write_tensor
+from test_projections import signs
 
 from pytest_npudump.dump.bytes.chunks import chunks
 from pytest_npudump.dump.records import Payload
@@ -86,12 +90,32 @@ def _words(function: Callable[[bool], object], size: int) -> str:
     return f"{size} elements {1e6 * alone:.0f} us x {median(both / base for base, both in rounds):.2f}"
 
 
+def _check(payload: Payload, array: np.ndarray) -> None:
+    """Assert that statistics are as without projections, and these of small tensors as their definition says.
+
+    The definition is that of the tests, in plain integers.
+    """
+    alone, both = (
+        payload_stats(payload, array.dtype.name, array.size, projections=asked) for asked in (False, True)
+    )
+    assert alone is not None
+    assert both is not None
+    assert replace(both, projections=None) == alone
+    values = array.astype(np.float64)
+    if array.size > _SIZES[0] or not np.isfinite(values).all():
+        return
+    expected = signs(array.size) @ values
+    assert both.projections is not None
+    np.testing.assert_allclose(both.projections, expected, atol=1e-6 * np.abs(values).sum(), rtol=0)
+
+
 def _of_files(folder: Path) -> Iterator[tuple[str, Callable[[bool], object], int]]:
     for size in _SIZES:
         for name, array in _arrays(size):
             path = folder / f"{name}-{size}"
             array.tofile(path)
             payload, dtype = Payload(path, 0, array.nbytes), array.dtype.name
+            _check(payload, array)
 
             def read(
                 projections: bool,  # noqa: FBT001 - as all of these

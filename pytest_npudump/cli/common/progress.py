@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from threading import Event, Lock, Thread, Timer
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PATIENCE = 1.0
-"""Seconds before a bar is shown."""
+"""Seconds of a command before a bar is shown, whatever it did in them."""
+BLINK = 0.2
+"""Seconds that a piece of work may take without a bar however long the command has taken."""
 SILENCE = 60.0
 """Seconds between two lines where there is no terminal."""
+_BEGUN = monotonic()
+"""When the command began, or near to it."""
 
 
 class _Bar:
@@ -102,7 +107,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
             yield lines.update
         return
     bar = _Bar(what)
-    timer = Timer(PATIENCE, bar.show)
+    timer = Timer(max(PATIENCE - (monotonic() - _BEGUN), min(PATIENCE, BLINK)), bar.show)
     timer.daemon = True
     timer.start()
     try:

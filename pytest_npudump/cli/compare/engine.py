@@ -93,10 +93,10 @@ def compare_sides(
         found = _pairs(golden, actual, rows, layout)
         pairs = {at: _with_tolerance(pair, tolerances) for at, pair in found}
         problems += _examine(pairs, rows, workers, into=(ours, theirs, elements))
-    comparison = compare_tables(
-        golden.statistics(ours), actual.statistics(theirs), tolerances, approved=golden.table is not None
-    )
-    judged = with_elements(comparison, elements, tolerances)
+    with progress(_("comparing statistics")):
+        tables = golden.statistics(ours), actual.statistics(theirs)
+        comparison = compare_tables(*tables, tolerances, approved=golden.table is not None)
+        judged = with_elements(comparison, elements, tolerances)
     notes = (*golden.notes, *actual.notes, *_other_layouts(judged, ours, theirs, elements))
     patterns = _patterns(judged, elements, pairs)
     return Result(

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,6 +130,25 @@ def test_a_bar_is_drawn_on_a_terminal_once_work_takes_long(monkeypatch: pytest.M
     with progress.progress("short work") as report:
         report(1, 1)
     assert "short work" not in screen.getvalue()
+
+
+@pytest.mark.parametrize(("before", "expected"), [(0.0, 1.0), (0.7, 0.3), (30.0, 0.2)])
+def test_a_second_of_the_whole_command_passes_before_a_bar_not_one_of_each_piece(
+    monkeypatch: pytest.MonkeyPatch, before: float, expected: float
+) -> None:
+    waits: list[float] = []
+
+    class Timer(threading.Timer):
+        def __init__(self, interval: float, function: Callable[[], None]) -> None:
+            waits.append(interval)
+            super().__init__(interval, function)
+
+    monkeypatch.setattr(progress, "Timer", Timer)
+    monkeypatch.setattr(progress, "_is_terminal", lambda _: True)
+    monkeypatch.setattr(progress, "_BEGUN", time.monotonic() - before)
+    with progress.progress("the next piece"):
+        pass
+    assert waits == [pytest.approx(expected, abs=0.05)]
 
 
 def test_a_bar_that_comes_too_late_is_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
