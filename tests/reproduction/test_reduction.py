@@ -50,8 +50,23 @@ def test_what_does_not_fail_on_inputs_of_the_cpu_is_told(
     assert not (tmp_path / "made").exists()
 
 
-def test_inputs_of_the_whole_model_have_to_be_known(
-    wrong_kernel: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_inputs_that_the_second_run_dumped_need_not_be_named(
+    plant: Callable[[str], None], tmp_path: Path
 ) -> None:
-    assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path / "made"), "--reduce"]) == 2
+    (tmp_path / "project").mkdir()
+    found = fail(tmp_path / "project", "bias=1.02")
+    plant("bias=1.02")
+    assert main(["repro", str(found.report), "-o", str(tmp_path / "made"), "--reduce"]) == 0
+    model = onnx.load(tmp_path / "made" / "net.onnx")
+    assert [node.name for node in model.graph.node] == ["bias"]
+
+
+def test_inputs_of_the_whole_model_have_to_be_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "project").mkdir()
+    found = fail(tmp_path / "project", "second=1.01")
+    [dumped] = found.report.parent.glob("run2/dump/**/Data.x.*")
+    dumped.unlink()
+    assert main(["repro", str(found.report), "-o", str(tmp_path / "made"), "--reduce"]) == 2
     assert "its input 'x' is not known: name an npz" in capsys.readouterr().err
