@@ -243,7 +243,7 @@ class Runner:
         """Attach what was compared to the report; behind the teardown, let what was recorded count."""
         report = yield
         complete_report(item, call, report)
-        if not item.stash.get(OURS, False):
+        if is_marked(item) and not item.stash.get(OURS, False):
             reports = item.stash.setdefault(REPORTS, {})
             reports[report.when] = report
             if report.when == "teardown":

@@ -76,6 +76,16 @@ def test_a_pass_and_a_failure_are_kept_with_their_statistics(project: Project) -
     assert line["golden"]["judged_with"] == "test_small/test_small.yaml"
 
 
+def test_tests_without_the_marker_are_not_kept(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = "def test_plain():\n    pass\ndef test_plain_too():\n    raise ValueError\n"
+    project.test_file(f"@pytest.mark.npu_dump\n{RUN}{project.body}{plain}")
+    project.run("--npudump-update-golden").assert_outcomes(passed=2, failed=1)
+    project.run(KEEP).assert_outcomes(passed=2, failed=1)
+    assert [line["test"] for line in lines(project)] == ["test_small.py::test_small"]
+    code, checked = check(capsys)
+    assert (code, len(checked["tests"])) == (0, 1)
+
+
 def test_the_record_is_the_golden_that_an_update_would_write_but_for_its_second_run(project: Project) -> None:
     project.marked()
     project.record()
