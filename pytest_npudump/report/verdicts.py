@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.language.inert import inert
 from pytest_npudump.language.text_width import padded, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
@@ -145,10 +146,10 @@ def sentence(verdict: Verdict, *, against: str = "golden") -> str:
 
 
 def plain(text: str) -> str:
-    """Return one line with control characters as escapes: names in a dump must not steer a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Return one line in which what would steer a terminal, or a CI service that reads it, is there as escapes."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return inert(text)
 
 
 def shown(path: Path | None) -> str:

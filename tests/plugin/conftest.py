@@ -45,7 +45,9 @@ for _name in (
 LAYERS = ("block/conv.1", "block/relu.1", "block/conv.2", "head/softmax")
 
 
-def small_model(*, change: float = 0.0, without: str = "", nan: bool = False, extra: bool = False) -> bytes:
+def small_model(
+    *, change: float = 0.0, without: str = "", nan: bool = False, extra: bool = False, named: str = LAYERS[2]
+) -> bytes:
     """Conv, Relu, Conv, Softmax with names that files cannot carry; ``change`` goes into the second Conv."""
     rng = np.random.default_rng(3)
     first = rng.normal(size=(4, 1, 3, 3)).astype(np.float32)
@@ -57,7 +59,7 @@ def small_model(*, change: float = 0.0, without: str = "", nan: bool = False, ex
     nodes = [
         helper.make_node("Conv", ["image", "w1"], ["a"], name=LAYERS[0]),
         helper.make_node("Relu", ["a"], ["b"], name=LAYERS[1]),
-        helper.make_node("Conv", ["b", "w2"], ["c"], name=LAYERS[2]),
+        helper.make_node("Conv", ["b", "w2"], ["c"], name=named),
         helper.make_node("Softmax", ["c"], ["out"], name=LAYERS[3], axis=1),
     ]
     if without:

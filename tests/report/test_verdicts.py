@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_npudump.compare.stats.verdict import Reason, Verdict
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.language.inert import inert
 from pytest_npudump.report.verdicts import (
     COLUMNS,
     deciding_rule,
@@ -176,7 +177,7 @@ def test_a_row_is_one_line_whatever_its_cells_hold(rows: list[tuple[str, str]]) 
 @given(st.text())
 def test_plain_text_is_printable_and_printable_text_is_plain(text: str) -> None:
     assert plain(text).isprintable()
-    assert (plain(text) == text) is text.isprintable()
+    assert (plain(text) == text) is (text.isprintable() and inert(text) == text)
 
 
 def test_control_characters_are_shown_as_escapes() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output_file import STANDARD_OUTPUT, write_output
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.inert import inert
 from pytest_npudump.language.text_width import padded, width
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
@@ -31,7 +32,7 @@ def emit(lines: Iterable[str]) -> None:
         NpudumpError: standard output takes no more, as where a disk is full.
     """
     text = "".join(f"{line}\n" for line in lines).translate(_CONTROLS)
-    _write(text)
+    _write(inert(text))
 
 
 def to_stderr(text: str) -> None:
@@ -40,7 +41,7 @@ def to_stderr(text: str) -> None:
     if stream is None:  # started with ``2>&-``
         return
     try:
-        stream.write(encodable(spoken(text).translate(_CONTROLS), stream) + "\n")
+        stream.write(encodable(inert(spoken(text).translate(_CONTROLS)), stream) + "\n")
         stream.flush()
     except OSError:
         _discard(stream)
@@ -54,7 +55,7 @@ def write_json(data: Any, target: str) -> None:
     """
     text = json_text(data)
     if target == STANDARD_OUTPUT:
-        _write(text)
+        _write(text.replace("##", "#\\u0023"))  # within strings alone, and none of a CI service's commands
     else:
         write_output("--json", target, text.encode())
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import junitparser
 import pytest
+
+from pytest_npudump.cli import main
 
 SOURCE = """
 @pytest.mark.parametrize("unused", [1])
@@ -62,6 +65,41 @@ def test_github_gets_a_summary_and_an_annotation_at_the_marker(
     text = step.read_text("utf-8")
     assert text.startswith("before\n")
     assert text.count("### ❌") == 1
+
+
+def commands(text: str) -> list[str]:
+    """Return the lines of a log that actions/runner takes for commands."""
+    begins = re.compile(r"\s*::(error|warning|notice|debug|group|add-mask|stop-commands|set-output)\b.*::")
+    within = re.compile(r"##\[(error|warning|notice|debug|group|add-mask|stop-commands|set-output)\b.*\]")
+    return [line for line in text.splitlines() if begins.match(line) or within.search(line)]
+
+
+@pytest.mark.parametrize(
+    "name", ["::error title=x::owned", "a ##[stop-commands]pause", "\n::warning::\r##[error]"]
+)
+def test_no_name_of_a_layer_is_a_command_to_github(
+    project: Any, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.test_file(SOURCE)
+    project.model(named=name)
+    project.record()
+    project.model(named=name, change=0.1)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    for options in ([], ["-v"], ["--npudump-lang=zh"]):
+        result = project.run("--npudump-results=kept", *options)
+        result.assert_outcomes(failed=1)
+        [line] = commands("\n".join(result.outlines + result.errlines))
+        assert line.startswith("::error file=test_small.py,")
+    capsys.readouterr()
+    kept = ["--results", "kept", "--root", "."]
+    for words in (
+        *(["check", "kept"], ["check", "kept", "--json", "-"], ["report", "kept", "-o", "page"]),
+        *(["golden", "pending", *kept], ["golden", "diff", *kept], ["golden", "review", "--lines", *kept]),
+    ):
+        main(words)
+        shown = capsys.readouterr()
+        assert shown.out
+        assert commands(shown.out + shown.err) == []
 
 
 def test_gitlab_gets_a_report_of_the_job_and_no_annotation(
