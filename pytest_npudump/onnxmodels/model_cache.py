@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.random_operators import draws_random
 from pytest_npudump.onnxmodels.variation import PLAIN
 
@@ -70,7 +71,7 @@ class PreparedModel:
         found = self._sessions.get(key)
         if found is None:
             proto = sessions.read_model(self.source, self._content) if self._proto is None else self._proto
-            found = sessions.exposed_session(self.source, proto, tensors, **how)
+            found = exposed_session(self.source, proto, tensors, **how)
         _keep(self._sessions, key, found)
         return found
 

@@ -21,9 +21,8 @@ from pytest_npudump.onnxmodels.tensor_types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_ERRORS_ONLY = 3
+ERRORS_ONLY = 3
 _PROVIDERS = ("CPUExecutionProvider",)
-_EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 
 
 class ModelError(NpudumpError):
@@ -69,7 +68,7 @@ def read_model(source: Path | bytes, content: bytes | None = None) -> Any:
             return package.load_from_string(source if content is None else content)
         return package.load(str(source), load_external_data=False)
     except Exception as error:
-        raise ModelError(f"{_named(source)} is no ONNX model: {error}") from error
+        raise ModelError(f"{named(source)} is no ONNX model: {error}") from error
 
 
 def plain_session(source: Path | bytes) -> Any:
@@ -79,44 +78,16 @@ def plain_session(source: Path | bytes) -> Any:
         ModelError: onnxruntime refuses the model.
     """
     options = onnxruntime().SessionOptions()
-    options.log_severity_level = _ERRORS_ONLY
-    return _session(str(source) if isinstance(source, Path) else source, options, _named(source))
+    options.log_severity_level = ERRORS_ONLY
+    return open_session(str(source) if isinstance(source, Path) else source, options, named(source))
 
 
-def exposed_session(
-    source: Path | bytes,
-    model: Any,
-    tensors: Sequence[str],
-    *,
-    threads: int = 1,
-    optimised: bool = False,
-) -> Any:
-    """Return a session of ``model``, read from ``source``, that also hands out the inner ``tensors``.
-
-    The graph runs as it is written, without optimisation, on one thread, so that every operator of the
-    file is there and two runs give the same bits, unless ``threads`` and ``optimised`` say otherwise.
-    ``model`` is left as it was.
+def open_session(source: str | bytes, options: Any, name: str) -> Any:
+    """Return a session of a file's path, or of a model's bytes, that messages call ``name``.
 
     Raises:
         ModelError: onnxruntime refuses the model.
     """
-    runtime = onnxruntime()
-    known = {value.name for value in (*model.graph.output, *model.graph.input)}
-    outputs = len(model.graph.output)
-    model.graph.output.extend(onnx().ValueInfoProto(name=name) for name in tensors if name not in known)
-    content = model.SerializeToString()
-    del model.graph.output[outputs:]
-    options = runtime.SessionOptions()
-    options.log_severity_level = _ERRORS_ONLY
-    levels = runtime.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    if isinstance(source, Path):
-        options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, str(source.resolve().parent))
-    return _session(content, options, _named(source))
-
-
-def _session(source: str | bytes, options: Any, name: str) -> Any:
     try:
         return onnxruntime().InferenceSession(source, options, providers=list(_PROVIDERS))
     except Exception as error:
@@ -179,5 +150,6 @@ def ports(arguments: Sequence[Any]) -> tuple[tuple[str, Any, tuple[int, ...]], .
     )
 
 
-def _named(source: Path | bytes) -> str:
+def named(source: Path | bytes) -> str:
+    """Return what messages call a model."""
     return str(source) if isinstance(source, Path) else f"a model of {len(source)} bytes in memory"

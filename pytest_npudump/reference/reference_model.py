@@ -11,6 +11,7 @@ from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.errors import MissingExtraError, RequestError
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.precision import fits, holds_halves, to_float32
 from pytest_npudump.onnxmodels.tensor_types import from_array, from_ort_type
 
@@ -169,7 +170,7 @@ class ReferenceModel:
             proto = type(self.proto)()
             proto.CopyFrom(self.proto)
             self.sessions.clear()  # one at a time: each holds the weights
-            self.sessions[key] = sessions.exposed_session(self.path, proto, names)
+            self.sessions[key] = exposed_session(self.path, proto, names)
         return self.sessions[key]
 
 

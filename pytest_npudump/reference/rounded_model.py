@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _castable(model: ReferenceModel, dtypes: Collection[str]) -> Any:
 def _float_tensors(model: ReferenceModel) -> frozenset[str]:
     """Return the names of the float32 tensors that operators write, as onnxruntime infers their types."""
     names = [name for node in model.proto.graph.node for name in node.output if name]
-    session = sessions.exposed_session(model.path, model.proto, names)
+    session = exposed_session(model.path, model.proto, names)
     return frozenset(port.name for port in session.get_outputs() if port.type == "tensor(float)")
 
 

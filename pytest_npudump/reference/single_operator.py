@@ -9,6 +9,7 @@ import numpy as np
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import Variation, Varying
@@ -50,7 +51,7 @@ class SingleOperator:
         self._outputs = node.operator.outputs
         self._feeds = {name: from_array(BY_NAME[array.dtype.name], array) for name, array in feeds.items()}
         proto = _proto(model, node, self._feeds, dtype)
-        self._session = sessions.exposed_session(model.path, proto, self._outputs)
+        self._session = exposed_session(model.path, proto, self._outputs)
 
     def outputs(self, seed: int | None = None) -> dict[str, Array]:
         """Compute the outputs by name; those that are no numbers are left out.

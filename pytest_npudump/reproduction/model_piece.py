@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array, onnx_number
 from pytest_npudump.reference.piece import piece_of
@@ -68,7 +69,7 @@ def cut_piece(
     read = {name for node in nodes for name in (*node.all_inputs, *node.captured)}
     made = [name for node in nodes for name in node.operator.outputs]
     names = [name for name in made if name not in read or name == tensor]
-    found = sessions.run(sessions.exposed_session(model.path, proto, names), tensors, names)
+    found = sessions.run(exposed_session(model.path, proto, names), tensors, names)
     proto.graph.output.extend(
         onnx().helper.make_tensor_value_info(name, onnx_number(one.dtype), one.shape)
         for name, one in found.items()

@@ -15,6 +15,7 @@ import pytest
 
 from pytest_npudump.demo.classifier import find_model
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,7 @@ def test_nodes_one_by_one_give_the_bits_of_the_emulators_model(network: Any) -> 
 
     found = Runner(network, Numerics()).run()
     path, names = find_model(), [name for node in network.nodes for name in node.outputs]
-    session = sessions.exposed_session(path, sessions.read_model(path), names)
+    session = exposed_session(path, sessions.read_model(path), names)
     for name, array in zip(names, session.run(names, network.feed), strict=True):
         np.testing.assert_array_equal(found[name], array, strict=True)
     assert len(names) > 200

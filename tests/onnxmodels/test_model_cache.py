@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.onnxmodels import model_cache, sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.model_cache import prepare
 from pytest_npudump.onnxmodels.tensor_types import BY_NAME, from_array
 
@@ -141,7 +142,7 @@ def test_an_input_that_is_an_output_keeps_its_bytes() -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", ends[:1], ends)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     made.ir_version = 8
-    session = sessions.exposed_session(made.SerializeToString(), made, [])
+    session = exposed_session(made.SerializeToString(), made, [])
     values = np.arange(100_000, dtype=np.float32)
     result = sessions.run(session, {"x": from_array(BY_NAME["float32"], values.copy())}, ["x", "y"])
     refill = [np.full(100_000, 7, np.float32) for _ in range(20)]
@@ -153,5 +154,5 @@ def test_an_input_that_is_an_output_keeps_its_bytes() -> None:
 def test_exposing_tensors_leaves_the_model_as_it_was() -> None:
     made = scaled(2)
     before = made.SerializeToString()
-    sessions.exposed_session(before, made, ["m"])
+    exposed_session(before, made, ["m"])
     assert made.SerializeToString() == before

@@ -147,8 +147,8 @@ def test_large_tensors_are_computed_in_batches_with_the_same_result(
     whole = dict(model.run({"x": X}, names))
     monkeypatch.setattr("pytest_npudump.reference.reference_model.BATCH", 900)
     sessions = []
-    exposed = "pytest_npudump.reference.reference_model.sessions.exposed_session"
-    from pytest_npudump.onnxmodels.sessions import exposed_session
+    exposed = "pytest_npudump.reference.reference_model.exposed_session"
+    from pytest_npudump.onnxmodels.exposed_session import exposed_session
 
     monkeypatch.setattr(exposed, lambda *args: sessions.append(args[2]) or exposed_session(*args))
     pieces = dict(model.run({"x": X}, names))

@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 from pytest_npudump.onnxmodels.tensor_types import from_ort_type, storage
 
@@ -38,7 +39,7 @@ def _distort(source: Path | bytes, proto: Any, fault: Distortion) -> None:
         raise ModelError(f"distort: {fault.model} has no operator {fault.operator!r}")
     types = {
         port.name: from_ort_type(port.type)
-        for port in sessions.exposed_session(source, proto, found.outputs).get_outputs()
+        for port in exposed_session(source, proto, found.outputs).get_outputs()
     }
     names = [name for name in found.outputs if types[name].name in _FLOATS]
     if not names:

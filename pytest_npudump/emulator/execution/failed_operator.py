@@ -15,6 +15,7 @@ from pytest_npudump.emulator.dumps.exception_files import Argument, Operator
 from pytest_npudump.emulator.dumps.plan import STREAM
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.graph import operators
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, storage
@@ -89,7 +90,7 @@ class Graph:
         ends = [at for at, node in enumerate(nodes) if node.op_type != "Constant"]
         del begin.graph.node[ends[count] if count < len(ends) else len(nodes) :]
         del begin.graph.output[:]
-        return sessions.exposed_session(self.source, begin, names)
+        return exposed_session(self.source, begin, names)
 
     def _outputs(self, count: int, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
         return _run(self._begin(count, names), feeds, names)

@@ -22,6 +22,7 @@ from pytest_npudump.emulator.execution.failed_operator import Graph, injected_fa
 from pytest_npudump.emulator.machine.fault_injection import Faults
 from pytest_npudump.emulator.unsupported import NotEmulatedError
 from pytest_npudump.onnxmodels import sessions, tensor_types
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.model_cache import prepare
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.variation import Varying
@@ -234,7 +235,7 @@ def _plain_session(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
     if not faults:
         return sessions.plain_session(source)
     proto = distorted_model(source, faults)
-    return sessions.exposed_session(source, proto, (), threads=0, optimised=True)
+    return exposed_session(source, proto, (), threads=0, optimised=True)
 
 
 def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, varying: Varying) -> Model:
@@ -246,7 +247,7 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, v
     variation = varying.variation
     if distorting := faults.distorting(names):
         how: dict[str, Any] = {"threads": variation.threads, "optimised": variation.optimised}
-        session = sessions.exposed_session(source, distorted_model(source, distorting), inner, **how)
+        session = exposed_session(source, distorted_model(source, distorting), inner, **how)
     else:
         session = prepared.session(inner, variation)
     inputs = _ports(session.get_inputs())

@@ -15,6 +15,7 @@ from pytest_npudump.compare.tolerances.calibrated import Calibrated
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.onnxmodels import sessions
+from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS, Variation, Varying
 from pytest_npudump.regression.calibration.held_out import hold_out
@@ -103,9 +104,7 @@ def _tables(network: Network, variations: Iterable[Variation]) -> Iterator[Stats
         if how not in opened:
             model = onnx.ModelProto()
             model.CopyFrom(network.model)
-            opened[how] = sessions.exposed_session(
-                b"", model, names, threads=one.threads, optimised=one.optimised
-            )
+            opened[how] = exposed_session(b"", model, names, threads=one.threads, optimised=one.optimised)
         feeds = {name: from_array(BY_NAME[array.dtype.name], array) for name, array in network.feed.items()}
         found = sessions.run(opened[how], Varying(one).feeds(feeds, 0), names)
         tensors = {name: np.reshape(tensor.data, tensor.shape) for name, tensor in found.items()}
