@@ -1,8 +1,9 @@
 """Text of which a CI service's runner takes nothing for a command.
 
-GitHub's runner reads each line of a log. ``::error::`` counts at the beginning of a line, behind white space, and
-``##[error]`` wherever it stands: https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs. Names
-in a dump may be either.
+GitHub's runner reads each line of a log. ``::error::`` counts at the beginning of a line, behind white
+space, and ``##[error]`` wherever it stands. Names in a dump may be either.
+
+https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def sentence(verdict: Verdict, *, against: str = "golden") -> str:
 
 
 def plain(text: str) -> str:
-    """Return one line in which what would steer a terminal, or a CI service that reads it, is there as escapes."""
+    """Return one line in which what would steer a terminal, or a CI service, is there as escapes."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return inert(text)
