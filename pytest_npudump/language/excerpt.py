@@ -1,4 +1,4 @@
-"""What a message shows of much: the first of many names, the beginning of a long line."""
+"""What a message shows of much: the first of many names, the beginning of a long line, a size."""
 
 from __future__ import annotations
 
@@ -27,3 +27,13 @@ def first_of(names: Iterable[object], most: int | None = 5, separator: str = ", 
 def cut(text: str, width: int) -> str:
     """Return a text of at most ``width`` characters; one that is longer ends in three dots."""
     return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def byte_size(nbytes: int) -> str:
+    """Return a size as people read it: ``4.0 MiB``."""
+    size, unit = float(nbytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:  # noqa: PLR2004 - the step between two binary units
+            break
+        size, unit = size / 1024, larger
+    return f"{nbytes} B" if unit == "B" else f"{size:.1f} {unit}"

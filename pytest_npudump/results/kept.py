@@ -144,7 +144,7 @@ def blank_line(
         "refusals": [],
         "producer": {},
         "request": _others(request, DumpRequest(), [one.name for one in fields(DumpRequest)]),
-        "options": _others(settings, default_settings(), settings._fields),
+        "options": given_options(settings),
         "tolerances": {"preset": request.preset or settings.preset or DEFAULT, "rules": []},
         "decision": None,
     }
@@ -179,6 +179,11 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
         "snapshot": {"problems": [], "notes": [], "has_tensors": tensors},
     }
     return Kept(line, {name: content})
+
+
+def given_options(settings: Settings) -> dict[str, Any]:
+    """Return the options of pytest that are not as usual, by name."""
+    return _others(settings, default_settings(), settings._fields)
 
 
 def _others(given: Any, usual: Any, names: Iterable[str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_npudump.language.excerpt import cut, first_of
+from pytest_npudump.language.excerpt import byte_size, cut, first_of
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,11 @@ def test_what_holds_commas_is_separated_by_other_signs() -> None:
 @pytest.mark.parametrize(("text", "expected"), [("", ""), ("abcdef", "abcdef"), ("abcdefg", "abc...")])
 def test_a_long_line_ends_in_dots_at_its_width(text: str, expected: str) -> None:
     assert cut(text, 6) == expected
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (4 << 20, "4.0 MiB"), (3 << 40, "3.0 TiB")],
+)
+def test_sizes_are_written_in_binary_units(nbytes: int, text: str) -> None:
+    assert byte_size(nbytes) == text

@@ -76,16 +76,6 @@ def columns(rows: Sequence[Sequence[str]], header: Sequence[str]) -> list[str]:
     return [_GAP.join(map(padded, row, sizes)).rstrip() for row in grid]
 
 
-def byte_size(nbytes: int) -> str:
-    """Return a size as people read it: ``4.0 MiB``."""
-    size, unit = float(nbytes), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:  # noqa: PLR2004 - the step between two binary units
-            break
-        size, unit = size / 1024, larger
-    return f"{nbytes} B" if unit == "B" else f"{size:.1f} {unit}"
-
-
 def end_output() -> None:
     """Write out what was printed, while an error in doing so can still be told.
 

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.executors import open_workers, run_tasks
-from pytest_npudump.cli.common.output import byte_size, emit, to_stderr
+from pytest_npudump.cli.common.output import emit, to_stderr
 from pytest_npudump.cli.common.progress import Tally, progress
 from pytest_npudump.cli.common.source import read_source, report_problems
 from pytest_npudump.cli.convert.targets import plan_files, write_mappings
 from pytest_npudump.cli.convert.tasks import convert
+from pytest_npudump.language.excerpt import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import byte_size, emit, to_stderr, write_json
+from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.tensor_place import tensor_place
 from pytest_npudump.cli.golden.verify import golden_files
@@ -12,6 +12,7 @@ from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.integrity import SUFFIX
 from pytest_npudump.golden.named_objects import look, move, named_objects, pull, push
 from pytest_npudump.golden.objects.cache_size import cached_objects, remove
+from pytest_npudump.language.excerpt import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
 

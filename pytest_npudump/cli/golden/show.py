@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.cli.common.output import byte_size, columns, emit, write_json
+from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
@@ -21,6 +21,7 @@ from pytest_npudump.golden.objects.stored_golden import pointers_of
 from pytest_npudump.golden.overlay import differing
 from pytest_npudump.golden.stamps import in_words
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.language.excerpt import byte_size
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 

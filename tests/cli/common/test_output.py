@@ -13,7 +13,7 @@ import pytest
 
 from pytest_npudump.cli import COMMANDS, main
 from pytest_npudump.cli.common import progress
-from pytest_npudump.cli.common.output import byte_size, columns
+from pytest_npudump.cli.common.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,11 +192,3 @@ def _on_a_terminal(program: str, *words: str) -> str:
     os.close(here)
     assert child.wait() == 0, shown
     return shown.decode()
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (4 << 20, "4.0 MiB"), (3 << 40, "3.0 TiB")],
-)
-def test_sizes_are_written_in_binary_units(nbytes: int, text: str) -> None:
-    assert byte_size(nbytes) == text

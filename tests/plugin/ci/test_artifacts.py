@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 TEXT = (".txt", ".json", ".csv")
+INDEX = 1 << 14
+"""Bytes of a limit that are the index's."""
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def files(folder: Path) -> dict[str, int]:
 
 def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> None:
     result = regressed.run("--npudump-artifacts=art", "--npudump-dump-dir=dumps")
-    result.stdout.fnmatch_lines(["npudump: artifacts are in *art/session-1: * of failing tests"])
+    result.stdout.fnmatch_lines(["npudump: artifacts are in *art/session-1: * KiB"])
     session = regressed.path / "art" / "session-1"
     gathered = files(session / "tests")
     assert gathered == {name: size for name, size in files(regressed.path / "dumps").items() if "/" in name}
@@ -48,7 +50,10 @@ def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> N
     assert "Elements, from the second run" in page
     index = json.loads((session / "artifacts.json").read_bytes())
     assert index["left_out"] == []
+    assert index["left_out_in_all"] == {"files": 0, "bytes": 0}
     assert index["packages"]["pytest"] == pytest.__version__
+    assert [producer["soc"] for producer in index["producers"]] == ["Emulator"]
+    assert index["options"] == {"artifacts": "art", "dump_dir": "dumps", "runtime": "emulator"}
 
 
 def test_largest_files_are_left_out_first_and_named(regressed: Any) -> None:
@@ -56,7 +61,7 @@ def test_largest_files_are_left_out_first_and_named(regressed: Any) -> None:
     whole = files(regressed.path / "all")
     tensors = [name for name in whole if name.startswith("session-1/tests/") and not name.endswith(TEXT)]
     largest = max(whole[name] for name in tensors)
-    room = sum(whole.values()) - whole["session-1/artifacts.json"] - largest // 2
+    room = sum(whole.values()) - whole["session-1/artifacts.json"] + INDEX - largest // 2
     result = regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={room}")
     result.stdout.fnmatch_lines(["*over the limit, and left out: *"])
     index = json.loads((regressed.path / "art" / "session-1" / "artifacts.json").read_bytes())
@@ -65,10 +70,44 @@ def test_largest_files_are_left_out_first_and_named(regressed: Any) -> None:
 
 def test_limit_is_of_all_sessions_of_a_job(regressed: Any) -> None:
     regressed.run("--npudump-artifacts=art")
-    used = sum(files(regressed.path / "art").values())
-    regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={used}")
-    assert files(regressed.path / "art" / "session-2" / "tests") == {}
-    assert (regressed.path / "art" / "session-2" / "summary.md").exists()
+    first = sum(files(regressed.path / "art").values())
+    limit = first + INDEX + 4096
+    regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={limit}")
+    second = regressed.path / "art" / "session-2"
+    assert (second / "summary.md").exists()
+    index = json.loads((second / "artifacts.json").read_bytes())
+    assert {"report.html"} <= {left_out["file"] for left_out in index["left_out"]}
+    assert sum(files(regressed.path / "art").values()) <= limit
+    result = regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={first}")
+    result.stdout.fnmatch_lines(
+        ["npudump: artifacts are not gathered: *art has *; remove what is there, or *"]
+    )
+    assert not (regressed.path / "art" / "session-3").exists()
+
+
+@pytest.mark.parametrize("room", [0, 1 << 10, 20 << 10, 40 << 10])
+def test_no_limit_is_exceeded(regressed: Any, room: int) -> None:
+    limit = INDEX + room
+    regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={limit}")
+    session = regressed.path / "art" / "session-1"
+    assert sum(files(session).values()) <= limit
+    assert json.loads((session / "artifacts.json").read_bytes())["left_out_in_all"]["files"]
+
+
+def test_index_of_many_files_names_the_largest_and_counts_all(regressed: Any, monkeypatch: Any) -> None:
+    log = regressed.path / "log"
+    log.mkdir()
+    for number in range(400):
+        path = log / f"plog-{number}-{'x' * 60}.log"
+        path.write_bytes(b"x" * (30_000 + number))
+        os.utime(path, (1 << 33, 1 << 33))
+    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(log))
+    regressed.run("--npudump-artifacts=art", f"--npudump-artifacts-limit={INDEX + 20_000}")
+    content = (regressed.path / "art" / "session-1" / "artifacts.json").read_bytes()
+    index = json.loads(content)
+    assert len(content) <= INDEX
+    assert index["left_out_in_all"]["files"] > 400 > len(index["left_out"]) > 50
+    assert index["left_out"][1]["bytes"] in {30_398, 30_399}
 
 
 def test_what_cann_logged_before_the_session_is_not_gathered(
