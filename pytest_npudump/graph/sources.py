@@ -98,7 +98,7 @@ class Sources:
 
 
 def find_sources(
-    comparison: Comparison, edges: Edges, tolerances: Tolerances, *, repeats: bool = False
+    comparison: Comparison, edges: Edges, tolerances: Tolerances, *, repeats: bool = False, walks: bool = True
 ) -> Sources | None:
     """Return the sources of a comparison's failures.
 
@@ -108,6 +108,7 @@ def find_sources(
         tolerances: what they may differ by.
         repeats: whether a repetition of the golden's run gives the golden, bit for bit, but for tensors of
             which the comparison knows that they do not.
+        walks: whether a change is followed among tensors that pass: not where all of them differ by rounding.
 
     Returns:
         None where nothing that both sides have fails, or nothing is known of what feeds any that does.
@@ -130,6 +131,8 @@ def find_sources(
         return nearest(position, graph.parents, comparison.differing) if repeats else graph.parents[position]
 
     def back(position: int, parents: Callable[[int], Sequence[int]] = fed_by) -> list[int]:
+        if not walks:
+            return [position]
         return walked_back(position, parents, shares, any_change=any_change, ends=ends)
 
     origins = explained(failing, graph, lambda position: back(position, graph.parents.__getitem__))

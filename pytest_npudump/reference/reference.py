@@ -109,6 +109,7 @@ class Reference:
             notes=(*notes_of(compared, self._model, whole=not request.layers), *notes),
             remarks=remarks_of(compared, self._model, own, fusions=not request.layers),
             blames=blames,
+            tolerances=tolerances,
         )
 
     def _judged(

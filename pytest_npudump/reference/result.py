@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.reference.blame import Blame
 
 
@@ -26,6 +27,7 @@ class ReferenceResult:
         notes: what is to be known of a test that passes, too.
         remarks: how layers were matched and judged, for who looks into a failure.
         blames: whose error each difference is, the device's or its number format's, where that is known.
+        tolerances: what decided, beside what rounding explains; None where it never came to a comparison.
     """
 
     model: Path
@@ -36,6 +38,7 @@ class ReferenceResult:
     notes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     blames: tuple[Blame, ...] = ()
+    tolerances: Tolerances | None = None
 
     @property
     def good(self) -> bool:

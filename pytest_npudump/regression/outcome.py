@@ -68,8 +68,8 @@ class Outcome:
         findings: what scenes other than ``model`` and ``op`` found, in execution order.
         reference: the comparison with an ONNX model; None where the test names none.
         recording: what counts once all of the test has passed; None where nothing was recorded.
-        sources: the failing tensors that none explains; None where nothing fails, or nothing is known of what
-            feeds what fails.
+        sources: the failing tensors that none explains, against the golden or, where that agrees, against the
+            reference; None where nothing fails, or nothing is known of what feeds what fails.
         changes: what differs in tensors within tolerance, where the test is to fail for that.
         idle_rules: rules of the file of tolerances that decide about no tensor of this test, in words.
     """

@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.graph.sources import find_sources
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome
+from pytest_npudump.regression.run.dataflow import edges_kept
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.table import StatsTable
+    from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.regression.case import Case
 
 
 def with_reference(outcome: Outcome, result: ReferenceResult | None) -> Outcome:
@@ -31,6 +39,34 @@ def with_reference(outcome: Outcome, result: ReferenceResult | None) -> Outcome:
         notes=outcome.notes + result.notes,
         reference=result,
     )
+
+
+def with_sources_off_reference(
+    case: Case, golden: Golden | None, dump: Dump, table: StatsTable, outcome: Outcome
+) -> Outcome:
+    """Return the outcome with the sources of what differs from the reference, where the golden agrees.
+
+    Where its number format explains what the device is off, that is in all tensors: no change is followed
+    among those that pass.
+
+    Args:
+        case: the test.
+        golden: what the run was compared with; None without one.
+        dump: of the run.
+        table: its statistics.
+        outcome: of both comparisons.
+    """
+    result = outcome.reference
+    if result is None or result.comparison is None or result.tolerances is None:
+        return outcome
+    differs = outcome.comparison is not None and outcome.comparison.count(FAIL)
+    if differs or not result.comparison.count(FAIL):
+        return outcome
+    edges, notes = edges_kept(golden, table), tuple[str, ...]()
+    if not edges.feeds:
+        edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
+    found = find_sources(result.comparison, edges, result.tolerances, walks=not result.blames)
+    return replace(outcome, sources=found, notes=outcome.notes + notes)
 
 
 def by_reference_alone(

@@ -69,11 +69,14 @@ def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:
 
 
 def more_sources(sources: Sources | None, shown: TensorKey) -> str:
-    """Return what a headline says of independent sources other than the one it is about; "" for none."""
-    others = [source for source in sources.independent if source.key != shown] if sources else []
+    """Return which other operators a headline names as independent sources; "" for none."""
+    alone = sources.independent if sources is not None else ()
+    layers = {(source.key.model, source.key.layer): source.key.layer for source in alone}
+    layers.pop((shown.model, shown.layer), None)
+    others = list(layers.values())
     if not others:
         return ""
-    named = first_of((source.key.layer for source in others), _SHOWN)
+    named = first_of(others, _SHOWN)
     return ngettext(
         "; {count} other source: {named}", "; {count} other sources: {named}", len(others)
     ).format(count=len(others), named=named)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT, explain_first
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.reference.blame import DEVICE, DTYPE
+from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
 from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, number, row, sentence, table
 
 if TYPE_CHECKING:
+    from pytest_npudump.graph.sources import Sources
     from pytest_npudump.reference.result import ReferenceResult
     from pytest_npudump.regression.outcome import Outcome
 
@@ -21,22 +23,29 @@ _COLUMNS = tuple("reference" if name == "golden" else name for name in COLUMNS)
 _INDENT = " " * 12
 
 
-def reference_sentence(result: ReferenceResult) -> str:
-    """Return the first divergence from the reference as a sentence; "" where nothing diverges."""
+def reference_sentence(result: ReferenceResult, sources: Sources | None = None) -> str:
+    """Return the first divergence from the reference as a sentence; "" where nothing diverges.
+
+    Other ``sources`` of what differs are named behind it.
+    """
     found = result.comparison
     if found is None or found.first is None:
         return ""
-    return _("against the reference {name}: {sentence}").format(
+    words = _("against the reference {name}: {sentence}").format(
         name=result.model.name, sentence=sentence(found.first, against="reference")
     )
+    return words + more_sources(sources, found.first.key)
 
 
-def reference_lines(result: ReferenceResult | None, rows: int | None, *, brief: bool = False) -> list[str]:
+def reference_lines(
+    result: ReferenceResult | None, rows: int | None, sources: Sources | None = None, *, brief: bool = False
+) -> list[str]:
     """Describe what differs from the reference.
 
     Args:
         result: of the comparison; None without a reference.
         rows: tensors to list; None for all of them.
+        sources: of what differs, if they are known.
         brief: whether to say nothing but what differs.
     """
     if result is None or result.good or result.comparison is None:
@@ -52,7 +61,8 @@ def reference_lines(result: ReferenceResult | None, rows: int | None, *, brief: 
         )
     ]
     if failing:
-        lines += [] if brief else [f"{_INDENT}{_first(result)}"]
+        lines += [] if brief else [f"{_INDENT}{_first(result, sources)}"]
+        lines += source_lines(sources, brief=rows is not None)
         lines += table([row(verdict) for verdict in failing[:rows]], _COLUMNS)
     if rows is not None and len(failing) > rows:
         lines.append(_("  ... and {left} more").format(left=len(failing) - rows))
@@ -93,7 +103,7 @@ def _whose(result: ReferenceResult) -> list[str]:
     return [_INDENT + _("whose error: {words}{several}").format(words=words, several=several)]
 
 
-def _first(result: ReferenceResult) -> str:
+def _first(result: ReferenceResult, sources: Sources | None) -> str:
     comparison = result.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     first = comparison.first
@@ -102,7 +112,7 @@ def _first(result: ReferenceResult) -> str:
             "output {slot} of {layer} is the first tensor that differs: it is an input of the graph, so the "
             "reference was not given what the device was"
         ).format(slot=first.key.slot, layer=first.key.layer)
-    return explain_first(comparison)
+    return explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))
 
 
 def way_out(outcome: Outcome) -> str:

@@ -67,7 +67,7 @@ def _what(result: Result) -> str:
     if outcome.problems:
         return spoken(outcome.problems[0])
     if outcome.reference is not None and outcome.reference.failing:
-        return reference_sentence(outcome.reference)
+        return reference_sentence(outcome.reference, outcome.sources)
     return spoken(result.escalation.problem) if result.escalation else ""
 
 
@@ -139,11 +139,13 @@ def _change_lines(changes: Sequence[Verdict], *, brief: bool) -> list[str]:
 
 def _reference_lines(outcome: Outcome, room: int | None) -> list[str]:
     """Return what differs from the reference: briefly where the golden has its own table above."""
+    differs = outcome.comparison is not None and outcome.comparison.failing
+    sources = None if differs else outcome.sources
     if room is None:
-        return reference_lines(outcome.reference, None)
-    if outcome.comparison is not None and outcome.comparison.failing:
+        return reference_lines(outcome.reference, None, sources)
+    if differs:
         return reference_lines(outcome.reference, _FEWEST_ROWS, brief=True)
-    return reference_lines(outcome.reference, max(_FEWEST_ROWS, min(ROWS, room)))
+    return reference_lines(outcome.reference, max(_FEWEST_ROWS, min(ROWS, room)), sources)
 
 
 def _scene_lines(findings: Sequence[SceneFinding], limit: int | None) -> list[str]:

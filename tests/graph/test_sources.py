@@ -43,6 +43,7 @@ def sources(
     known: Edges | None = None,
     repeats: bool = False,
     noise: dict[str, str] | None = None,
+    walks: bool = True,
 ) -> Sources | None:
     """Sources where the max of each layer is off by so many times its tolerance."""
     fed = FED if fed is None else fed
@@ -64,12 +65,25 @@ def sources(
     measured = Calibrated.of(tables[0].keys, cells) if noise else None
     tolerances = Tolerances("same").with_measured(measured)
     comparison = compare_tables(*tables, tolerances)
-    return find_sources(comparison, edges(fed) if known is None else known, tolerances, repeats=repeats)
+    told = edges(fed) if known is None else known
+    return find_sources(comparison, told, tolerances, repeats=repeats, walks=walks)
 
 
 def layers(found: Sources | None) -> list[str]:
     assert found is not None
     return [source.key.layer for source in found.found]
+
+
+def test_what_differs_by_rounding_is_not_followed(make_table: Make) -> None:
+    off = {"b": 0.5, "c": 0.9, "d": 1.2, "p": 0.8, "q": 1.1, "end": 1.3}
+    walked, rested = sources(make_table, off), sources(make_table, off, walks=False)
+    assert walked is not None
+    assert rested is not None
+    assert [source.begins is None for source in walked.found] == [False, False]
+    assert [(s.key.layer, s.begins, s.explains, s.behind) for s in rested.found] == [
+        ("d", None, 2, None),
+        ("q", None, 2, None),
+    ]
 
 
 def test_one_source_explains_what_it_feeds(make_table: Make) -> None:

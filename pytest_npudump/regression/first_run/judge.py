@@ -17,7 +17,12 @@ from pytest_npudump.regression.kept_layers import layers_to_keep, with_inherited
 from pytest_npudump.regression.measured_noise import further_runs, once
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.regression.record import drawing_alike, golden_to_start_from, record
-from pytest_npudump.regression.reference_outcome import by_reference_alone, not_recorded, with_reference
+from pytest_npudump.regression.reference_outcome import (
+    by_reference_alone,
+    not_recorded,
+    with_reference,
+    with_sources_off_reference,
+)
 from pytest_npudump.regression.run.diagnose import full_words, notes_of
 from pytest_npudump.regression.run.run_dump import collect, told_by_raw_names, without_unwritten
 from pytest_npudump.regression.run.snapshot import problems_of, take_snapshot
@@ -84,7 +89,9 @@ def _judged(case: Case, attempt: Attempt) -> FirstRun:
         return FirstRun(not_recorded(case.goldens.path, compared, tensors=len(table)), dump)
     try:
         first = _judge_ranks(case, golden, dump, table)
-        first = replace(first, outcome=with_reference(first.outcome, compared))
+        outcome = with_reference(first.outcome, compared)
+        outcome = with_sources_off_reference(case, golden, dump, table, outcome)
+        first = replace(first, outcome=outcome)
         return replace(first, kept=_kept(case, golden, first))
     except GoldenError as error:
         if case.settings.update_golden:

@@ -74,6 +74,66 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
     assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
 
 
+def off_reference(project: Project) -> None:
+    """Two faults against ``reference.onnx``, in branches of their own."""
+    write(project)
+    project.path.joinpath("small.onnx").rename(project.path / "reference.onnx")
+    write(project, left_a=0.1, right_b=0.1)
+
+
+def test_two_faults_off_the_reference_are_both_named_and_convicted(project: Project) -> None:
+    off_reference(project)
+    project.marked("reference='reference.onnx'")
+    failed(project, "-rf").stdout.fnmatch_lines(
+        [
+            "npudump: against the reference reference.onnx: left/a (Mul output.0) *; 1 other source: right/b",
+            "            output 0 of left/a is the first tensor that differs*",
+            "sources:    2 sources: left/a:output.0 (explains 4 of 6), right/b:output.0 (explains 3 of 6)",
+            "alone:      left/a:output.0 is CONVICTED: *",
+            "alone:      right/b:output.0 is CONVICTED: *",
+        ]
+    )
+    assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
+
+
+def test_sources_are_off_the_reference_where_the_golden_agrees(project: Project) -> None:
+    off_reference(project)
+    project.marked()
+    project.record()
+    project.marked("reference='reference.onnx'")
+    failed(project).stdout.fnmatch_lines(["sources:    2 sources: left/a:output.0 *, right/b:output.0 *"])
+    assert project.report()["sources"]["told_by"] == "test_small.yaml"  # type: ignore[index]
+    write(project, left_a=0.1, left_b=0.1, right_b=0.1)
+    failed(project).stdout.fnmatch_lines(["sources:    1 source: left/b:output.0 (explains 2 of 2)"])
+
+
+def test_an_operator_of_several_outputs_and_executions_is_named_once(project: Project) -> None:
+    value, half = helper.make_tensor_value_info, TensorProto.FLOAT
+    for weight in (1.0, 1.1):
+        nodes = [
+            helper.make_node("Mul", ["image", "w"], ["m"], "mul"),
+            helper.make_node("Split", ["image"], ["s", "t"], "split", axis=3),
+            helper.make_node("Mul", ["s", "w"], ["u"], "second"),
+        ]
+        names = ("m", "u")
+        graph = helper.make_graph(
+            nodes,
+            "small",
+            [value("image", half, [1, 1, 8, 8])],
+            [value(name, half, None) for name in names],
+            [numpy_helper.from_array(np.full(1, weight, np.float32), "w")],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        project.path.joinpath("small.onnx").write_bytes(model.SerializeToString())
+        run = "model.run(image)"
+        project.marked(body=project.body.replace(run, f"{run}; {run}"))
+        if weight == 1.0:
+            project.record()
+    assert project.body.count(run) == 1
+    failed(project).stdout.fnmatch_lines(["npudump: mul (Mul output.0*) differs: *; 1 other source: second"])
+    assert len(found(project)) == 4
+
+
 def test_the_second_run_dumps_sources_before_what_follows_from_them(project: Project) -> None:
     write(project)
     project.marked()
