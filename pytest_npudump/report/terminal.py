@@ -288,7 +288,8 @@ def ways_out(result: Result) -> list[str]:
     if outcome.reference is not None and not outcome.reference.good and not beside:
         return lines
     if outcome.status == status.FAILED and (comparison is not None or known):
-        lines.append(
-            _("to approve: pytest --npudump-update-golden '{nodeid}'").format(nodeid=result.case.nodeid)
-        )
+        words = _("to approve: pytest --npudump-update-golden '{nodeid}'")
+        if outcome.environment.get("runtime", ("", ""))[1] == "emulator":
+            words = _("to approve on the device: pytest --npudump-update-golden '{nodeid}'")
+        lines.append(words.format(nodeid=result.case.nodeid))
     return lines

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, NpudumpError
 from pytest_npudump.golden.pair import KEY, tensors_path
+from pytest_npudump.golden.replaceable import stands_in
 from pytest_npudump.golden.store import is_there
 from pytest_npudump.language.translation import said
 from pytest_npudump.report.verdicts import excess, worst
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from pytest_npudump.results.folder import Results, ResultsFolder
     from pytest_npudump.results.rejudge import Rejudged
     from pytest_npudump.results.terms import Terms
-
-_EMULATOR = "emulator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ def _refusals(
         )
     if golden is None:
         return
-    if record.producer.get("runtime") == _EMULATOR != golden.producer.get("runtime"):
+    if stands_in(record.producer, golden):
         yield said("the run is the emulator's, and the golden a device's")
     told = bool(data["refusals"])  # which say why it left none
     if not told and KEY not in record.extra and (KEY in golden.extra or tensors_path(golden.path).exists()):

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import names_variants
+from pytest_npudump.golden.replaceable import not_calibrated, not_recorded
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge import judge
 from pytest_npudump.regression.outcome import FirstRun, Outcome
 from pytest_npudump.settings.option_table import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.golden.variants import Goldens
     from pytest_npudump.regression.attempt import Attempt
@@ -62,19 +65,34 @@ def judge_settled(case: Case, attempt: Attempt) -> tuple[FirstRun, Settled]:
         return _refused(case, f"--npudump-update-golden={mode} is for one process, and this run has ranks")
     if mode == NEW:
         mode = "" if _has_golden(case) else ALL
-    if (mode == ALL or case.settings.calibrate) and case.goldens.unrecordable:
-        return _error(case, case.goldens.unrecordable)
+    if problem := _unwritable(case, mode, facts):
+        return _error(case, problem)
     if mode != FAILED:
         settled = Settled(case.goldens, mode, case.tolerances)
         return judge(settled.applied(case), attempt), settled
+    return _judge_or_record(case, attempt, facts)
+
+
+def _judge_or_record(case: Case, attempt: Attempt, facts: Mapping[str, str]) -> tuple[FirstRun, Settled]:
     compares = Settled(case.goldens, "", case.tolerances)
     compared = judge(compares.applied(case), attempt)
-    if compared.outcome.status != status.FAILED or case.goldens.unrecordable:
+    if compared.outcome.status != status.FAILED:
         return compared, compares
+    if problem := _unwritable(case, ALL, facts):
+        notes = (*compared.outcome.notes, problem)
+        return replace(compared, outcome=replace(compared.outcome, notes=notes)), compares
     settled = Settled(case.goldens, ALL, case.tolerances)
     first = judge(settled.applied(case), attempt)
     outcome = replace(first.outcome, notes=(_why(compared.outcome), *first.outcome.notes))
     return replace(first, outcome=outcome), settled
+
+
+def _unwritable(case: Case, mode: str, facts: Mapping[str, str]) -> str:
+    if mode == ALL:
+        return case.goldens.unrecordable or not_recorded(case.goldens, facts)
+    if case.settings.calibrate:
+        return case.goldens.unrecordable or not_calibrated(case.goldens, facts)
+    return ""
 
 
 def _has_golden(case: Case) -> bool:
