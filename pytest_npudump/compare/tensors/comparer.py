@@ -24,11 +24,13 @@ class Sides:
     Attributes:
         golden, actual: of the chunks that differ.
         equal: of those that are the same in both.
+        mixed: of those that are the same in both and have complex numbers that are not finite.
     """
 
     golden: Accumulator
     actual: Accumulator
     equal: Accumulator
+    mixed: Accumulator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +66,6 @@ class Comparer(ABC):
     def _add_equal(self, chunk: np.ndarray, offset: int) -> None:  # noqa: ARG002 - complex numbers need it
         self._sides.equal.add(chunk)
 
-    def _take_equal_special(self, chunk: np.ndarray, values: np.ndarray) -> None:
-        """Take equal complex elements of which a part is NaN or infinite.
-
-        The statistics count what a comparison must not: the other part of each.
-
-        Args:
-            chunk: the elements as the statistics take them.
-            values: the same as complex numbers, shape (n,).
-        """
-        self._sides.golden.add(chunk)
-        self._sides.actual.add(chunk)
-        nan = int(np.count_nonzero(np.isnan(values)))
-        counts = nan, len(values) - nan
-        self._measures.take_special(counts, counts, len(values), 0)
-
     @abstractmethod
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         """Add two chunks that are not the same, to the statistics too."""
@@ -91,6 +78,10 @@ class Comparer(ABC):
             self._take_equal(equal)
             golden.merge(equal)
             actual.merge(equal)
+        if self._sides.mixed is not None:
+            mixed = self._sides.mixed.totals()
+            golden.merge(mixed)
+            actual.merge(mixed)
         return golden, actual
 
     def _take_equal(self, totals: Totals) -> None:

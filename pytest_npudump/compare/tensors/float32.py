@@ -222,7 +222,11 @@ class Float32Comparer(Comparer):
             return distance, 0
         relative = np.divide(distance, magnitude, out=self._buffers.floats("relative", distance.size))
         total, count, changed = math.nan if cleared else block_sum(relative), relative.size, 0
+        if math.isnan(total):
+            total = block_sum(np.fmax(relative, 0, out=relative))
+            count = _nonzero(magnitude)
         if not math.isfinite(total):
+            count = relative.size
             zero = np.equal(magnitude, 0, out=self._buffers.flags("flags", count))
             count -= int(np.count_nonzero(zero))
             if relative.size - count > cleared:

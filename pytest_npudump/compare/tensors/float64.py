@@ -14,6 +14,7 @@ from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.compare.tensors.measures import ULP_TYPES
 from pytest_npudump.compare.tensors.ulp import add_ulp
 from pytest_npudump.dump.stats.float64 import square_exponent
+from pytest_npudump.dump.stats.int import to_float64
 from pytest_npudump.dump.stats.sums import block_dot
 
 if TYPE_CHECKING:
@@ -71,16 +72,18 @@ class Blocks:
             self._add(golden[part], actual[part], offset + start)
 
     def _add(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
-        one, other = self._double("golden", golden), self._double("actual", actual)
+        one, other = (
+            to_float64(side, name, self._buffers) for name, side in (("golden", golden), ("actual", actual))
+        )
         finite, shown = None, (golden, actual)
         if golden.dtype.kind not in "biu":
             shown = one, other
             finite = None if self._finite else self._clear_special(one, other, offset)
-        difference = np.subtract(other, one, out=self._buffers.doubles("difference", one.size))
         if golden.dtype.kind in "biu":
             distance = _gap(golden, actual)
-            size = self._double("distance", distance)
+            difference = size = to_float64(distance, "distance", self._buffers)
         else:
+            difference = np.subtract(other, one, out=self._buffers.doubles("difference", one.size))
             distance = size = np.abs(difference, out=self._buffers.doubles("distance", one.size))
         magnitude = np.abs(one, out=self._buffers.doubles("magnitude", one.size))
         highest: Any = np.maximum.reduce(distance).item()
@@ -97,11 +100,6 @@ class Blocks:
             self._add_scaled(one, other, difference, (largest, highest))
         else:
             self._add_dots(one, other, difference, (0, 0, 0))
-
-    def _double(self, name: str, chunk: np.ndarray) -> np.ndarray:
-        found = self._buffers.doubles(name, chunk.size)
-        np.copyto(found, chunk)
-        return found
 
     def _clear_special(self, one: np.ndarray, other: np.ndarray, offset: int) -> np.ndarray | None:
         """Put 0 into both where either is NaN or infinite, and count these pairs; return where neither is.

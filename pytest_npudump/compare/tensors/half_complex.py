@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.tensors.comparer import Comparer
-from pytest_npudump.compare.tensors.complex import ComplexComparer
+from pytest_npudump.compare.tensors.complex import ComplexComparer, MixedCounts
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.stats.float import extremes
 from pytest_npudump.dump.stats.half import FLOAT16, to_float32
@@ -28,6 +28,8 @@ _FEW = 1 << 15
 """Bytes up to which complex128 costs no more."""
 _MARGIN = 1e-6
 """Relative margin around a tolerance or a maximum; float32 takes eight roundings, 4.8e-7, to get there."""
+_MAGNITUDES = np.uint32(0x7FFF7FFF)
+"""Both parts of an element without their signs."""
 _EXPONENT = np.uint16(0x7C00)
 """Bits of a float16 that are all set where it is NaN or infinite."""
 _LEAST, _MOST = 1e-30, 1e30
@@ -46,18 +48,29 @@ class HalfComplexComparer(Comparer):
         self._usable = all(not bound or _LEAST < bound < _MOST for bound in (self._rtol, self._atol))
 
     def _add_equal(self, chunk: np.ndarray, offset: int) -> None:  # noqa: ARG002 - of what differs
-        if extremes(chunk.view(np.float16), FLOAT16.largest) is None:
-            special = (chunk.view(np.uint16) & _EXPONENT == _EXPONENT).reshape(-1, 2).any(axis=1)
-            elements = chunk.view(np.uint32)
-            lost = elements[special].view(np.uint8)
-            self._take_equal_special(lost, decode(lost, "complex32", lost.size // _BYTES))
-            chunk = elements[~special].view(np.uint8)
         halves = chunk.view(np.float16)
-        if halves.size:
+        if extremes(halves, FLOAT16.largest) is None:
+            halves = self._take_mixed(chunk)
+        else:
             self._sides.equal.add(chunk)
         for start in range(0, halves.size, _BLOCK):
             part = halves[start : start + _BLOCK]
             self._take_magnitude(part, self._sizes("golden", self._parts("one", part)))
+
+    def _take_mixed(self, chunk: np.ndarray) -> np.ndarray:
+        """Take equal elements some of which are NaN or infinite; return all, with 0 in place of these."""
+        elements = chunk.view(np.uint32)
+        sizes = np.bitwise_and(elements, _MAGNITUDES).view(np.uint16)
+        infinite = sizes >= _EXPONENT
+        nan, special = (
+            int(np.count_nonzero(found.view(np.uint16))) for found in (sizes > _EXPONENT, infinite)
+        )
+        finite = infinite.view(np.uint16) == 0
+        kept: np.ndarray = np.multiply(elements, finite, out=sizes.view(np.uint32)).view(np.float16)
+        nonzero = int(np.count_nonzero(np.bitwise_and(kept.view(np.uint32), _MAGNITUDES)))
+        parts = self._parts("one", kept)
+        self._wide.take_mixed(chunk, parts, MixedCounts(nonzero, nan, special - nan))
+        return kept
 
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         self._sides.golden.add(golden)

@@ -120,10 +120,12 @@ class _Complex:
         self._kernel = _kernel(self._parts, self._part)
 
     def add(self, piece: np.ndarray) -> None:
-        self._kernel.add(piece.view(self._part))
+        parts = piece.view(self._part)
+        self._kernel.add(parts)
         self._totals.count += piece.size
         self._totals.nan += int(np.count_nonzero(np.isnan(piece)))
-        self._totals.zero += int(piece.size - np.count_nonzero(piece))
+        moved = np.not_equal(parts, 0, out=scratch_buffers().flags("zeros", parts.size))
+        self._totals.zero += int(piece.size - np.count_nonzero(moved.view(np.uint16)))
 
     def totals(self) -> Totals:
         return _of_parts(self._totals, self._parts)

@@ -10,12 +10,14 @@ Sums are those of :mod:`pytest_npudump.dump.stats.sums`, so that, whatever order
 * avg errs by at most 9e-7 of the mean magnitude of the elements,
 * l2norm errs by at most 1e-6 of itself (half the error of its square).
 
-Rounding errors of different rows cancel: 1e-9 is usual. A chunk with values too large or too small to
-square in float32 is added in float64.
+Rounding errors of different rows cancel: 1e-9 is usual. Of a chunk whose largest magnitude is too large or
+too small to square in float32, a power of two times the elements is added: what that loses of the smallest
+ones is less than ``2**-100`` of the sum.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,10 +37,10 @@ _CODES: dict[int, tuple[np.dtype[Any], np.dtype[Any], int]] = {
     8: (np.dtype(np.int64), np.dtype(np.uint64), 1 << 63),
 }
 """Signed and unsigned integers of so many bytes, and the code of -0."""
-_BLOCK = 1 << 16
-"""Elements taken at a time in float64, so that they stay in a core's own cache."""
 _SQUARE_LOW, _SQUARE_HIGH = 1e-14, 1e17
 """Largest magnitudes between which a row of squares in float32 neither overflows nor loses digits."""
+_MOST_EXPONENT = 120
+"""2 to the power of this, or of its negative, is a normal number of float32."""
 
 
 class Measured(NamedTuple):
@@ -101,15 +103,18 @@ class Kernel(ABC):
             return self._measure_finite(chunk, *ends)
         kept = cleared(chunk, self.largest + 1, self._buffers)
         low, high = extremes(kept.values, self.largest) or (0.0, 0.0)
+        values, total, squares = kept.values, 0.0, 0.0
         if special_sums:
-            found = self._measure_finite(kept.values, low, high)
-        else:
-            found = Measured(kept.values, low, high, self._zeros(kept.values), 0.0, 0.0)
-        ends = kept.ends(low, high, found.zero, self._buffers)
-        return found._replace(
+            values = self._values(values)
+            total, squares = sums(values, max(-low, high), self._buffers)
+        ends = kept.ends(low, high, self._buffers)
+        return Measured(
+            values=values,
             low=None if ends is None else ends[0],
             high=None if ends is None else ends[1],
-            zero=found.zero - kept.special,
+            zero=kept.zero,
+            sum=total,
+            squares=squares,
             nan=kept.nan,
             neg_inf=kept.neg_inf,
             pos_inf=kept.pos_inf,
@@ -120,10 +125,8 @@ class Kernel(ABC):
         """Measure a chunk without NaN and infinities but for its zeros and its sum, which are 0 here."""
         low, high = extremes(chunk, self.largest) or (0.0, 0.0)
         values = self._values(chunk)
-        magnitude = max(-low, high)
-        if _SQUARE_LOW < magnitude < _SQUARE_HIGH:
-            return Measured(values, low, high, 0, 0.0, block_dot(values, values))
-        return Measured(values, low, high, 0, 0.0, sums(values, magnitude, self._buffers)[1])
+        scaled, exponent = squarable(values, max(-low, high), "scaled", self._buffers)
+        return Measured(values, low, high, 0, 0.0, math.ldexp(block_dot(scaled, scaled), -2 * exponent))
 
     def _measure_finite(self, chunk: np.ndarray, low: float, high: float) -> Measured:
         zero = self._zeros(chunk) if low <= 0 <= high else 0
@@ -170,16 +173,25 @@ def sums(values: np.ndarray, magnitude: float, buffers: Buffers) -> tuple[float,
     """Sum, and sum of the squares, of finite float32 of shape (n,) whose largest magnitude is given."""
     if not magnitude:
         return 0.0, 0.0
-    if _SQUARE_LOW < magnitude < _SQUARE_HIGH:
-        return block_sum(values), block_dot(values, values)
-    total = squares = 0.0
-    for start in range(0, values.size, _BLOCK):
-        part = values[start : start + _BLOCK]
-        wide = buffers.doubles("wide", part.size)
-        np.copyto(wide, part)
-        total += float(np.add.reduce(wide))
-        squares += block_dot(wide, wide)
-    return total, squares
+    scaled, exponent = squarable(values, magnitude, "scaled", buffers)
+    total, squares = block_sum(scaled), block_dot(scaled, scaled)
+    return math.ldexp(total, -exponent), math.ldexp(squares, -2 * exponent)
+
+
+def squarable(values: np.ndarray, magnitude: float, name: str, buffers: Buffers) -> tuple[np.ndarray, int]:
+    """``2**exponent`` times ``values``, float32 of shape (n,) a row of whose squares fits; and the exponent.
+
+    Args:
+        values: finite float32; returned as they are, with 0, where they fit.
+        magnitude: the largest one of them.
+        name: of the buffer for others.
+        buffers: has it.
+    """
+    if not magnitude or _SQUARE_LOW < magnitude < _SQUARE_HIGH:
+        return values, 0
+    exponent = max(-_MOST_EXPONENT, min(-math.frexp(magnitude)[1], _MOST_EXPONENT))
+    found = buffers.floats(name, values.size)
+    return np.multiply(values, np.float32(2.0**exponent), out=found), exponent
 
 
 class Cleared(NamedTuple):
@@ -188,11 +200,13 @@ class Cleared(NamedTuple):
     Attributes:
         values: the elements, of the chunk's type, with 0 in place of them; overwritten by the next chunk.
         finite: integers of their size that are -1 where an element is finite and else 0.
-        nan, neg_inf, pos_inf: how many there were.
+        zero: how many elements were 0, of either sign.
+        nan, neg_inf, pos_inf: how many of these there were.
     """
 
     values: np.ndarray
     finite: np.ndarray
+    zero: int
     nan: int
     neg_inf: int
     pos_inf: int
@@ -202,12 +216,9 @@ class Cleared(NamedTuple):
         """How many elements were cleared."""
         return self.nan + self.neg_inf + self.pos_inf
 
-    def ends(self, low: float, high: float, zero: int, buffers: Buffers) -> tuple[float, float] | None:
-        """The extremes of the finite elements, given those of ``values`` and how many are 0 there.
-
-        None where no element is finite.
-        """
-        if zero > self.special or low < 0 < high:
+    def ends(self, low: float, high: float, buffers: Buffers) -> tuple[float, float] | None:
+        """The extremes of the finite elements, given those of ``values``; None where none is finite."""
+        if self.zero or low < 0 < high:
             return low, high
         _, unsigned, _ = _CODES[self.values.itemsize]
         codes = self.values.view(unsigned)
@@ -237,13 +248,14 @@ def cleared(chunk: np.ndarray, infinity: int, buffers: Buffers) -> Cleared:
         return int(np.count_nonzero(test(values, code, out=flags)))
 
     np.bitwise_and(codes, sign - 1, out=finite)
+    zero = int(finite.size - np.count_nonzero(finite))
     nan = count(np.greater, finite, infinity) if int(np.maximum.reduce(finite)) > infinity else 0
     np.subtract(finite, infinity, out=finite)
     np.right_shift(finite, 8 * finite.itemsize - 1, out=finite)
-    infinite = count(np.equal, finite, 0) - nan
+    infinite = int(finite.size - np.count_nonzero(finite)) - nan
     negative = count(np.equal, codes, infinity - sign) if infinite else 0
     np.bitwise_and(finite, codes, out=kept)
-    return Cleared(kept.view(chunk.dtype), finite, nan, negative, infinite - negative)
+    return Cleared(kept.view(chunk.dtype), finite, zero, nan, negative, infinite - negative)
 
 
 def extremes(chunk: np.ndarray, largest: int) -> tuple[float, float] | None:

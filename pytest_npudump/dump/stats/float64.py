@@ -52,19 +52,19 @@ class Float64:
         kept = cleared(chunk, _LARGEST + 1, scratch_buffers())
         self.totals.add_special(kept.nan, kept.neg_inf, kept.pos_inf)
         low, high = float(np.minimum.reduce(kept.values)), float(np.maximum.reduce(kept.values))
-        zero = int(chunk.size - np.count_nonzero(kept.values))
-        ends = kept.ends(low, high, zero, scratch_buffers())
+        ends = kept.ends(low, high, scratch_buffers())
         if ends is None:
             self.totals.count += chunk.size
-            return
-        self._add_finite(kept.values, *ends, special=kept.special)
+        else:
+            self._add_finite(kept.values, *ends, zero=kept.zero)
 
-    def _add_finite(self, chunk: np.ndarray, low: float, high: float, *, special: int = 0) -> None:
-        """Add finite elements, the last of which are ``special`` zeros that stand for others."""
+    def _add_finite(self, chunk: np.ndarray, low: float, high: float, *, zero: int | None = None) -> None:
+        """Add finite elements, among which are so many zeros; None where they are to be counted."""
         self.totals.extend(low, high)
         self.totals.count += chunk.size
-        if special or low <= 0 <= high:
-            self.totals.zero += int(chunk.size - np.count_nonzero(chunk)) - special
+        if zero is None:
+            zero = int(chunk.size - np.count_nonzero(chunk)) if low <= 0 <= high else 0
+        self.totals.zero += zero
         exponent = square_exponent(max(-low, high))
         for part in _parts(chunk, exponent):
             self.totals.add_sums(float(np.add.reduce(part)), block_dot(part, part), exponent)

@@ -85,9 +85,9 @@ class Totals:
         self.nan += nan
         self.neg_inf += neg_inf
         self.pos_inf += pos_inf
-        if neg_inf:
+        if neg_inf and self.ordered:
             self._widen(-math.inf, -math.inf)
-        if pos_inf:
+        if pos_inf and self.ordered:
             self._widen(math.inf, math.inf)
 
     def add_sums(self, total: float, squares: float, exponent: int = 0) -> None:

@@ -172,6 +172,71 @@ def test_integers_compare_as_defined(name: str, count: int) -> None:
         _assert_measures(golden, _noisy(golden, 1), rtol, 1 if rtol else 0)
 
 
+@pytest.mark.parametrize(("name", "base"), [("int64", 1 << 62), ("uint64", (1 << 63) + (1 << 62))])
+def test_small_distances_of_large_integers_keep_their_digits(name: str, base: int) -> None:
+    steps = np.arange(100_000, dtype=np.int64)
+    golden = (steps * 1001).astype(name) + np.array(base, name)
+    actual = golden + (steps % 5).astype(name)
+    found = compare_tensors(golden, actual, rtol=0, atol=2)
+    assert (found.max_abs, found.outside) == (4, int(np.sum(steps % 5 > 2)))
+    norm = math.sqrt(math.fsum(float(value) ** 2 for value in golden.tolist()))
+    assert found.norm == pytest.approx(norm, rel=1e-12)
+    apart = math.sqrt(float(np.sum((steps % 5) ** 2)))
+    assert found.relative_l2 == pytest.approx(apart / norm, rel=1e-12)
+
+
+def test_the_largest_integers_of_64_bits_are_added_up_exactly() -> None:
+    values = np.random.default_rng(0).integers(1 << 63, (1 << 64) - 1, 100_003, np.uint64, endpoint=True)
+    values[::1000] = 0
+    found, exact = tensor_stats(values), values.tolist()
+    assert (found.max, found.min, found.zero) == (max(exact), min(exact), exact.count(0))
+    assert found.avg == sum(exact) / len(exact)
+    assert found.l2norm == pytest.approx(math.sqrt(sum(value**2 for value in exact)), rel=1e-12)
+
+
+def _complex(name: str, count: int, seed: int) -> Any:
+    """Ordinary numbers, zeros, and NaN and infinities, some beside a part that is large."""
+    dtype, rng = np.dtype(name), np.random.default_rng(seed)
+    parts = rng.standard_normal((count, 2)).astype(dtype.type(0).real.dtype)
+    kinds = rng.integers(0, 12, count)
+    largest = np.finfo(parts.dtype).max
+    for kind, pair in enumerate(
+        [(0, -0.0), (math.nan, largest), (largest, math.inf), (-math.inf, math.nan), (math.inf, 1)]
+    ):
+        parts[kinds == kind] = pair
+    return parts.view(dtype)[:, 0]
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+@pytest.mark.parametrize("count", [1000, LARGE])
+@pytest.mark.parametrize("equal", [True, False])
+def test_complex_numbers_that_are_not_finite_are_counted_and_left_out(
+    name: str, count: int, *, equal: bool
+) -> None:
+    golden = _complex(name, count, 0)
+    actual = golden.copy() if equal else _complex(name, count, 1)
+    found = compare_tensors(golden, actual, rtol=1e-3, atol=1e-5)
+    wide = [side.astype(np.complex128) for side in (golden, actual)]
+    nan = [np.isnan(side) for side in wide]
+    infinite = [np.isinf(side) & ~lost for side, lost in zip(wide, nan, strict=True)]
+    special = nan[0] | infinite[0] | nan[1] | infinite[1]
+    same = (nan[0] & nan[1]) | (wide[0] == wide[1])
+    assert (found.nan_golden, found.nan_actual) == (nan[0].sum(), nan[1].sum())
+    assert (found.inf_golden, found.inf_actual) == (infinite[0].sum(), infinite[1].sum())
+    assert (found.special, found.special_different) == (special.sum(), (special & ~same).sum())
+    one, other = (side[~special] for side in wide)
+    beyond = np.abs(other - one) > 1e-5 + 1e-3 * np.abs(one)
+    assert found.outside == (special & ~same).sum() + beyond.sum()
+    assert found.norm == pytest.approx(np.linalg.norm(one), rel=2e-6)
+    assert found.relative_l2 == pytest.approx(np.linalg.norm(other - one) / np.linalg.norm(one), rel=3e-6)
+    assert found.magnitude == np.abs(one).max()
+    if equal:
+        assert found.mean_rel == 0
+        assert found.cosine == pytest.approx(1)
+        sides = examine_tensors(golden, actual, rtol=0, atol=0)
+        assert repr(sides.golden) == repr(sides.actual) == repr(tensor_stats(golden))
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 @pytest.mark.parametrize("shift", [0, 1, 32768, 40000])
 def test_all_bit_patterns_of_16_bits_against_all(name: str, shift: int) -> None:
