@@ -32,12 +32,13 @@ _NEW = 60
 """Seconds in which a folder that nobody has locked is not taken for one left behind."""
 _MOUNTS = Path("/proc/self/mountinfo")
 _MEMORY = Path("/proc/meminfo")
-_GROUP = Path("/sys/fs/cgroup")
-_GROUP_FILES = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-)
-"""Limit and use of a container's memory, by the second and the first kind of control groups."""
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_GROUP_FILES = {
+    "": ("memory.max", "memory.current"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+}
+"""Limit and use of a control group's memory, by its controllers: of the second kind none are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,25 @@ def _has_room() -> bool:
     except OSError:
         return False
     rooms = [free.f_bavail * free.f_frsize, int(available[1]) << 10 if available else 0]
-    for limit, used in _GROUP_FILES:
+    for limit, used in _group_limits():
         with suppress(OSError, ValueError):
-            rooms.append(int((_GROUP / limit).read_text()) - int((_GROUP / used).read_text()))
+            rooms.append(int(limit.read_text()) - int(used.read_text()))
     return min(rooms) >= ROOM
+
+
+def _group_limits() -> Iterator[tuple[Path, Path]]:
+    """Yield the files of limit and use of this process's control groups, the outermost first.
+
+    In a container its own group is the outermost one, whatever it is called outside.
+    """
+    try:
+        lines = [line.split(":", 2) for line in _OWN_GROUPS.read_text().splitlines()]
+    except OSError:
+        lines = []
+    paths = {controllers: path for _, names, path in lines for controllers in names.split(",")}
+    for controllers, (limit, used) in _GROUP_FILES.items():
+        folder = _GROUPS / controllers
+        inner = Path(paths.get(controllers, "/")).parts[1:]
+        for depth in range(len(inner) + 1):
+            group = folder.joinpath(*inner[:depth])
+            yield group / limit, group / used

@@ -106,7 +106,7 @@ def test_other_people_s_folders_and_links_are_left_alone(shared_memory: Path, tm
     assert len([*shared_memory.iterdir()]) == 3
 
 
-@pytest.mark.parametrize("what", ["tmpfs", "machine", "group"])
+@pytest.mark.parametrize("what", ["tmpfs", "machine", "group", "slice", "first kind"])
 def test_no_folder_is_made_where_there_is_no_room(
     shared_memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -116,9 +116,16 @@ def test_no_folder_is_made_where_there_is_no_room(
     memory = tmp_path / "meminfo"
     memory.write_text(f"MemTotal: 9 kB\nMemAvailable:   {1000 if what == 'machine' else 1 << 21} kB\n")
     monkeypatch.setattr(memory_folder, "_MEMORY", memory)
-    (tmp_path / "memory.max").write_text("2000000000\n" if what == "group" else "max\n")
-    (tmp_path / "memory.current").write_text("1500000000\n")
-    monkeypatch.setattr(memory_folder, "_GROUP", tmp_path)
+    groups = {"group": "", "slice": "user.slice/session.scope", "first kind": "memory/docker/7f"}
+    limited = tmp_path / "groups" / groups.get(what, "")
+    limited.mkdir(parents=True)
+    names = ("limit_in_bytes", "usage_in_bytes") if what == "first kind" else ("max", "current")
+    (limited / f"memory.{names[0]}").write_text("2000000000\n" if what in groups else "max\n")
+    (limited / f"memory.{names[1]}").write_text("1500000000\n")
+    own = tmp_path / "own"
+    own.write_text("4:cpu,memory:/docker/7f/inner\n0::/user.slice/session.scope/inner\n")
+    monkeypatch.setattr(memory_folder, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory_folder, "_OWN_GROUPS", own)
     assert MemoryFolder.open(tmp_path / "npudump") is None
     assert not any(shared_memory.iterdir())
     monkeypatch.setattr(memory_folder, "ROOM", 100)

@@ -42,6 +42,10 @@ _INTEGERS = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uin
 _TYPES = FLOAT32_TYPES | _INTEGERS | {"float8_e5m2", "float8_e4m3fn"}
 """Types whose values, and thousands of whose sums, float64 has exactly; of integers their squares round."""
 
+_LONG = frozenset({"int64", "uint64"})
+_LEAST, _MOST = -(1 << 39), 1 << 39
+"""Types of which only such values are taken: the sum of :data:`LIMIT` of them is no more than 2**52."""
+
 _SEARCHES = 8
 """Elements farthest apart up to which it is quicker to look for each of them than to sort."""
 
@@ -52,12 +56,22 @@ def small_pair(golden: Values, actual: Values) -> Pair | None:
     if not 0 < golden.size <= LIMIT or dtype != actual.dtype or not dtype.isnative:
         return None
     if isinstance(golden, np.ndarray) and isinstance(actual, np.ndarray):
-        return (golden, actual) if dtype_name(dtype) in _TYPES else None
+        takes = dtype_name(dtype) in _TYPES or (_is_exact(golden) and _is_exact(actual))
+        return (golden, actual) if takes else None
     if not (isinstance(golden, PackedTensor) and isinstance(actual, PackedTensor)):
         return None
     if golden.name != actual.name or dtype_name(dtype) not in _TYPES:
         return None
     return next(golden.pieces(LIMIT)), next(actual.pieces(LIMIT))
+
+
+def _is_exact(values: np.ndarray) -> bool:
+    """Whether an array that is not empty is of 64-bit integers small enough to be added up in float64."""
+    if dtype_name(values.dtype) not in _LONG:
+        return False
+    return int(np.maximum.reduce(values, axis=None)) <= _MOST and (
+        values.dtype.kind == "u" or int(np.minimum.reduce(values, axis=None)) >= _LEAST
+    )
 
 
 def compare_small(

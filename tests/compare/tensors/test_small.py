@@ -241,21 +241,34 @@ def test_any_bits_on_either_path(path: str, name: str, tolerance: tuple[float, f
     _assert_true(golden, actual, tolerance, BOUND[path])
 
 
-INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+RANGES = {name: (np.iinfo(name).min, np.iinfo(name).max) for name in ("int8", "uint8", "int16", "uint16")}
+RANGES |= {name: (np.iinfo(name).min, np.iinfo(name).max) for name in ("int32", "uint32")}
+RANGES |= {"int64": (-(1 << 39), 1 << 39), "uint64": (0, 1 << 39)}
+"""The smallest and the largest integers that small tensors of a type may have."""
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("name", ["int64", "uint64"])
+def test_integers_of_64_bits_are_small_while_their_sums_are_exact(name: str) -> None:
+    values = np.array([*RANGES[name], 0], name)
+    assert small.small_pair(values, values) is not None
+    assert small.small_pair(values, values + np.array(1, name)) is None
+    assert small.small_pair(np.array([np.iinfo(name).max], name), values[:1]) is None
+    if np.iinfo(name).min:
+        assert small.small_pair(values, values - 1) is None
+
+
+@pytest.mark.parametrize("name", RANGES)
 @pytest.mark.parametrize("worst", [2, 20])
 @pytest.mark.usefixtures("path")
 def test_integers_are_measured_exactly_on_both_paths(name: str, worst: int) -> None:
     rng = np.random.default_rng(0)
-    limits = np.iinfo(name)
-    golden = rng.integers(limits.min, limits.max, 300, name, endpoint=True)
-    golden[::7], golden[1], golden[2] = 0, limits.min, limits.max
+    least, most = RANGES[name]
+    golden = rng.integers(least, most, 300, name, endpoint=True)
+    golden[::7], golden[1], golden[2] = 0, least, most
     noisy = golden.copy()
     noisy[5::11] ^= 1
     far = golden.copy()
-    far[1], far[2] = limits.max, limits.min
+    far[1], far[2] = most, least
     for actual in (noisy, far, golden[::-1].copy()):
         one, other = golden.tolist(), actual.tolist()
         gaps = [abs(y - x) for x, y in zip(one, other, strict=True)]
