@@ -24,13 +24,11 @@ class Sides:
     Attributes:
         golden, actual: of the chunks that differ.
         equal: of those that are the same in both.
-        mixed: of those that are the same in both and have complex numbers that are not finite.
     """
 
     golden: Accumulator
     actual: Accumulator
     equal: Accumulator
-    mixed: Accumulator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +76,6 @@ class Comparer(ABC):
             self._take_equal(equal)
             golden.merge(equal)
             actual.merge(equal)
-        if self._sides.mixed is not None:
-            mixed = self._sides.mixed.totals()
-            golden.merge(mixed)
-            actual.merge(mixed)
         return golden, actual
 
     def _take_equal(self, totals: Totals) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.dump.bytes.buffers import scratch_buffers
-from pytest_npudump.dump.stats.float import squarable
 from pytest_npudump.dump.stats.float64 import square_exponent
 from pytest_npudump.dump.stats.sums import block_dot
+
+if TYPE_CHECKING:
+    from pytest_npudump.compare.tensors.comparer import Common
+    from pytest_npudump.dump.stats.totals import Totals
 
 _BLOCK, _MIXED_BLOCK = 1 << 13, 1 << 15
 _NEAR = 1 - 1e-6
@@ -22,16 +25,12 @@ _BOTH = np.uint16(0x101)
 """Two flags, both set."""
 
 
-class MixedCounts(NamedTuple):
-    """Numbers of elements that are finite and not 0, NaN, and infinite without being NaN."""
-
-    nonzero: int
-    nan: int
-    infinite: int
-
-
 class ComplexComparer(Comparer):
     """Chunks of which one or both are complex."""
+
+    def __init__(self, common: Common) -> None:
+        super().__init__(common)
+        self._nan = self._infinite = 0
 
     def _add_equal(self, chunk: np.ndarray, offset: int) -> None:  # noqa: ARG002 - of what differs
         if np.isfinite(chunk.view(chunk.real.dtype)).all():
@@ -55,30 +54,25 @@ class ComplexComparer(Comparer):
         np.copyto(bits, flags)
         np.negative(bits, out=bits)
         kept = np.bitwise_and(parts.view(signed), bits, out=bits).view(parts.dtype)
-        self._take_magnitude(kept.view(chunk.dtype))
-        moved = np.not_equal(kept, 0, out=flags)
-        nonzero, nan = (int(np.count_nonzero(found)) for found in (moved.view(np.uint16), np.isnan(chunk)))
+        nan = int(np.count_nonzero(np.isnan(chunk)))
         infinite = chunk.size - int(np.count_nonzero(finite)) - nan
-        self.take_mixed(chunk, kept, MixedCounts(nonzero, nan, infinite))
+        self._take_magnitude(kept.view(chunk.dtype))
+        self.take_mixed(kept.view(chunk.dtype), nan, infinite)
 
-    def take_mixed(self, chunk: np.ndarray, parts: np.ndarray, counts: MixedCounts) -> None:
-        """Take equal elements, some of which are NaN or infinite, but for the largest magnitude.
+    def take_mixed(self, cleared: np.ndarray, nan: int, infinite: int) -> None:
+        """Take equal elements but for the largest magnitude, where so many were NaN or infinite and are 0."""
+        self._sides.equal.add(cleared)
+        self._nan += nan
+        self._infinite += infinite
 
-        The statistics count what a comparison must not: the other part of each of these.
-
-        Args:
-            chunk: the elements as the statistics take them.
-            parts: of all of them, in any order, of shape (2 * n,), with 0 in both of what is not finite.
-            counts: numbers of elements.
-        """
-        assert self._sides.mixed is not None  # noqa: S101 - complex numbers have it
-        value, exponent = _squares(parts)
-        for squares in self._measures.golden_squares, self._measures.actual_squares, self._measures.product:
-            squares.add(value, exponent)
-        special = counts.nan, counts.infinite
-        self._measures.take_special(special, special, sum(special), 0)
-        self._measures.relative_count += counts.nonzero
-        self._sides.mixed.add(chunk)
+    def finish(self) -> tuple[Totals, Totals]:
+        """As :meth:`Comparer.finish`."""
+        found, counts = super().finish(), (self._nan, self._infinite)
+        self._measures.take_special(counts, counts, sum(counts), 0)
+        for totals in found:
+            totals.zero -= sum(counts)
+            totals.add_special(self._nan, 0, self._infinite)
+        return found
 
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         self._sides.golden.add(golden)
@@ -144,21 +138,8 @@ def _largest(chunk: np.ndarray) -> float:
     return float(np.abs(chunk[near].astype(np.complex128)).max())
 
 
-def _squares(parts: np.ndarray) -> tuple[float, int]:
-    """The sum of the squares of finite float32 or float64 of shape (n,): ``value * 2**exponent``."""
-    if parts.dtype == np.float32:
-        scaled, exponent = squarable(parts, _highest(parts), "scaled", scratch_buffers())
-        return block_dot(scaled, scaled), -2 * exponent
-    scaled, exponent = _scaled(parts)
-    return block_dot(scaled, scaled), 2 * exponent
-
-
-def _highest(parts: np.ndarray) -> float:
-    return max(-float(np.minimum.reduce(parts)), float(np.maximum.reduce(parts)))
-
-
 def _scaled(chunk: np.ndarray) -> tuple[np.ndarray, int]:
     """The parts of finite complex128 times ``2**-exponent``, which can be squared, and the exponent."""
     parts = chunk.view(np.float64)
-    exponent = square_exponent(_highest(parts))
+    exponent = square_exponent(max(-float(parts.min()), float(parts.max())))
     return (parts * 2.0**-exponent if exponent else parts), exponent

@@ -48,11 +48,9 @@ def comparer_of(
         one, other = Ordered(golden, buffers[1]), Ordered(actual, buffers[2])
         common = Common(*results, Sides(one, other, Ordered(golden, buffers[1])), *tolerance)
         return Float32Comparer(common, (one.float_kernel, other.float_kernel), buffers[0])
-    complex_ones = "c" in {golden.kind, actual.kind}
-    mixed = array_accumulator(golden) if complex_ones else None
-    sides = Sides(array_accumulator(golden), array_accumulator(actual), array_accumulator(golden), mixed)
+    sides = Sides(array_accumulator(golden), array_accumulator(actual), array_accumulator(golden))
     common = Common(*results, sides, *tolerance)
-    if complex_ones:
+    if "c" in {golden.kind, actual.kind}:
         return ComplexComparer(common)
     if golden.itemsize == actual.itemsize == 1:
         return CodesComparer(common, (_table(golden), _table(actual)), buffers[0])
@@ -71,7 +69,7 @@ def packed_comparer(
         comparer = comparer_of(values, results, tolerance, buffers)
         counted = PackedCodes(name, results, tolerance, buffers[0])
         return PackedComparer(name, comparer, results[0], coded=False, codes=counted)
-    common = Common(*results, Sides(*(raw_accumulator(name, None) for _ in range(4))), *tolerance)
+    common = Common(*results, Sides(*(raw_accumulator(name, None) for _ in range(3))), *tolerance)
     if name == "complex32":
         comparer = HalfComplexComparer(common, buffers[0])
     else:

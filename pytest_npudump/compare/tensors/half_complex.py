@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_npudump.compare.tensors.comparer import Comparer
-from pytest_npudump.compare.tensors.complex import ComplexComparer, MixedCounts
+from pytest_npudump.compare.tensors.complex import ComplexComparer
 from pytest_npudump.dump.arrays.decode import decode
 from pytest_npudump.dump.stats.float import extremes
 from pytest_npudump.dump.stats.half import FLOAT16, to_float32
@@ -21,6 +21,7 @@ from pytest_npudump.dump.stats.sums import block_dot, block_sum
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.comparer import Common
     from pytest_npudump.dump.bytes.buffers import Buffers
+    from pytest_npudump.dump.stats.totals import Totals
 
 _BLOCK = 1 << 17
 _BYTES = 4
@@ -67,10 +68,12 @@ class HalfComplexComparer(Comparer):
         )
         finite = infinite.view(np.uint16) == 0
         kept: np.ndarray = np.multiply(elements, finite, out=sizes.view(np.uint32)).view(np.float16)
-        nonzero = int(np.count_nonzero(np.bitwise_and(kept.view(np.uint32), _MAGNITUDES)))
-        parts = self._parts("one", kept)
-        self._wide.take_mixed(chunk, parts, MixedCounts(nonzero, nan, special - nan))
+        self._wide.take_mixed(kept.view(np.uint8), nan, special - nan)
         return kept
+
+    def finish(self) -> tuple[Totals, Totals]:
+        """As :meth:`Comparer.finish`."""
+        return self._wide.finish()
 
     def _add_different(self, golden: np.ndarray, actual: np.ndarray, offset: int) -> None:
         self._sides.golden.add(golden)
