@@ -9,13 +9,14 @@ from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.reference.name_map import NameMap
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.suspects import Bench
 from pytest_npudump.regression.second_run.by_reference import failing_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
@@ -43,7 +44,8 @@ def isolate_suspects(
 ) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
     """Judge the suspects by the inputs that the second run dumped.
 
-    The ONNX model is the test's reference, or else the one that ran, or that lies beside what ran.
+    The ONNX model is the test's reference, or else the one that ran, or that lies beside what ran; of several
+    the one that the tensor's key names.
 
     Args:
         case: the test.
@@ -54,24 +56,49 @@ def isolate_suspects(
     Returns:
         The verdicts, and a note where there can be none.
     """
-    plain = case.runtime.name == "emulator"
-    present = {record.key.layer for record in first.dump.records} if first.dump is not None else set[str]()
-    files = onnx_files(case)
-    if not suspects or (case.reference is None and not files):
+    present = first.dump.records if first.dump is not None else ()
+    if not suspects:
         return (), ()
-    if case.reference is None and len(files) > 1:
-        names = ", ".join(file.name for file in files)
-        return (), (f"no operator was judged alone: several models ran ({names}); {_ADVICE}",)
-    try:
-        if case.reference is not None:
-            bench = case.reference.bench(plain=plain)
-        else:
-            converted = not plain and files[0] not in case.runtime.activity.models
-            model = ReferenceModel.read(files[0])
-            bench = Bench(model, NameMap(), own=True, converted=converted, plain=plain)
-        return bench.isolate(suspects, records, present, _changed(first)), ()
-    except NpudumpError as error:
-        return (), (f"no operator was judged alone: {error}",)
+    if case.reference is not None:
+        try:
+            bench = case.reference.bench(plain=case.runtime.name == "emulator")
+            layers = {record.key.layer for record in present}
+            return bench.isolate(suspects, records, layers, _changed(first)), ()
+        except NpudumpError as error:
+            return (), (f"no operator was judged alone: {error}",)
+    files = onnx_files(case)
+    found: list[Isolated] = []
+    notes = [*_untold(suspects, files)]
+    for file in files:
+        own = tuple(key for key in suspects if _file_of(key, files) == file)
+        here = [record for record in records if _file_of(record.key, files) == file]
+        layers = {record.key.layer for record in present if _file_of(record.key, files) == file}
+        try:
+            found += _bench_of(case, file).isolate(own, here, layers, _changed(first)) if own else ()
+        except NpudumpError as error:
+            notes.append(f"no operator was judged alone: {error}")
+    return tuple(found), tuple(notes)
+
+
+def _bench_of(case: Case, file: Path) -> Bench:
+    """Return what operators of a model that ran, or that lies beside one, are recomputed with."""
+    plain = case.runtime.name == "emulator"
+    converted = not plain and file not in case.runtime.activity.models
+    return Bench(ReferenceModel.read(file), NameMap(), own=True, converted=converted, plain=plain)
+
+
+def _file_of(key: TensorKey, files: Sequence[Path]) -> Path | None:
+    """Return the ONNX model that a tensor is of; None where several ran and its key does not tell."""
+    named = [file for file in files if len(files) == 1 or sanitise(file.stem) == sanitise(key.model)]
+    return named[0] if len(named) == 1 else None
+
+
+def _untold(suspects: Iterable[TensorKey], files: Sequence[Path]) -> Iterator[str]:
+    """Say which suspects cannot be judged, as nothing tells which of several models they are of."""
+    untold = [key for key in suspects if len(files) > 1 and _file_of(key, files) is None]
+    if untold:
+        models, keys = ", ".join(file.name for file in files), first_of(untold)
+        yield f"not judged alone: {keys}, as several models ran ({models}); {_ADVICE}"
 
 
 def _changed(first: FirstRun) -> frozenset[str]:

@@ -107,6 +107,57 @@ def test_sources_are_off_the_reference_where_the_golden_agrees(project: Project)
     failed(project).stdout.fnmatch_lines(["sources:    1 source: left/b:output.0 (explains 2 of 2)"])
 
 
+def test_operators_of_several_models_are_judged_by_their_own(project: Project) -> None:
+    image = "np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)"
+    write(project)
+    project.path.joinpath("other.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    model = onnx.load(str(project.path / "other.onnx"))
+    model.graph.name = "other"
+    for node in model.graph.node:
+        node.name = f"other/{node.name}"
+    onnx.save(model, str(project.path / "other.onnx"))
+    plant = 'import pytest_npudump.emulator.faults as f; f.distort("{0}", "{1}right/b", factor=1.1)'
+    for faults in ("pass", f"{plant.format('small', '')}; {plant.format('other', 'other/')}"):
+        project.marked(
+            body=f"""
+            {faults}
+            for name in ("small.onnx", "other.onnx"):
+                with npu_dump.load_model(name) as model:
+                    model.run({image})
+            """
+        )
+        if faults == "pass":
+            project.record()
+    failed(project).stdout.fnmatch_lines(
+        [
+            "sources:    2 sources: right/b#model=small:output.0 *, other/right/b#model=other:output.0 *",
+            "alone:      right/b#model=small:output.0 is CONVICTED: * by small.onnx: *; its kernel did it",
+            "alone:      other/right/b#model=other:output.0 is CONVICTED: * by other.onnx: *",
+        ]
+    )
+
+
+def test_a_tensor_that_tells_no_model_is_not_judged_by_any(project: Project) -> None:
+    write(project)
+    source = project.path / "small.onnx"
+    for folder in ("here", "there"):
+        (project.path / folder).mkdir()
+        (project.path / folder / source.name).write_bytes(source.read_bytes())
+    body = """
+            for name in ("here/small.onnx", "there/small.onnx"):
+                with npu_dump.load_model(name) as model:
+                    model.run(np.full((1, 1, 8, 8), {value}, np.float32))
+            """
+    project.marked(body=body.format(value=1))
+    project.record()
+    write(project, left_a=0.1)
+    for folder in ("here", "there"):
+        (project.path / folder / source.name).write_bytes(source.read_bytes())
+    failed(project, "-v").stdout.fnmatch_lines(
+        ["note: not judged alone: left/a:output.0*, as several models ran (small.onnx, small.onnx); *"]
+    )
+
+
 def test_an_operator_of_several_outputs_and_executions_is_named_once(project: Project) -> None:
     value, half = helper.make_tensor_value_info, TensorProto.FLOAT
     for weight in (1.0, 1.1):
