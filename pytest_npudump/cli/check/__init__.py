@@ -44,5 +44,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="YAML file of tolerance rules, in place of that of the runs; rules of a marker stay",
     )
     add_what_if_option(parser)
+    parser.add_argument(
+        "--expect",
+        metavar="TESTS",
+        help="a number, or a file with a test a line, as pytest --collect-only -q prints them: exit 2 where "
+        "fewer tests were compared, or not all of these",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="show every failing tensor of each test")
     add_json_option(parser)

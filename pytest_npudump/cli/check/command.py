@@ -13,9 +13,11 @@ from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext, spoken
+from pytest_npudump.regression.outcome import PASSED
 from pytest_npudump.report.result_json import full_json
 from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.terminal import verdict_lines
+from pytest_npudump.results.expected_tests import missing_tests, read_expected
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.rejudge import BAD, GOOD, LEFT_OUT, UNJUDGED, rejudge
 from pytest_npudump.results.terms import terms_at
@@ -29,29 +31,45 @@ if TYPE_CHECKING:
     from pytest_npudump.results.rejudge import Rejudged
     from pytest_npudump.results.terms import Terms
 
+_EXPECT = "--expect"
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge, print what came of it, and return 0, 1 or 2."""
+    expected = _expected(arguments.expect)
     folder = ResultsFolder(arguments.results)
     results = folder.read()
     terms = _terms(arguments, results.entries)
     judged = [rejudge(folder, entry, terms) for entry in results.entries]
+    problems = [*results.problems, *_missing(expected, judged)]
     others = other_verdicts(arguments.what_if, folder, judged, terms)
     if arguments.json:
-        data = {"tests": [*map(_as_json, judged)], "problems": [*results.problems]}
+        data = {"tests": [*map(_as_json, judged)], "problems": problems}
         told = {"what_if": [one.to_json() for one in others]} if others else {}
         write_json(data | told, arguments.json)
     if arguments.json != "-":
         emit([*_lines(judged, verbose=arguments.verbose), *_earlier(results), _summary(judged)])
         emit(other_terms.lines(others))
-    for problem in results.problems:
+    for problem in problems:
         to_stderr(f"npudump: {problem}")
     for line in (*idle_lines(judged), *other_terms.idle_lines_of(others)):
         to_stderr(f"npudump: {line}")
     words = {one.word for one in judged}
-    if results.problems or UNJUDGED in words or not words & {GOOD, BAD}:
+    if problems or UNJUDGED in words or not words & {GOOD, BAD}:
         return 2
     return 1 if BAD in words else 0
+
+
+def _expected(given: str | None) -> int | tuple[str, ...]:
+    return 0 if given is None else read_expected(given, Path.cwd(), _EXPECT)
+
+
+def _missing(expected: int | tuple[str, ...], judged: Sequence[Rejudged]) -> list[str]:
+    """Say which tests were not compared: one that is expected to fail may have been, in its run."""
+    told = {
+        one.entry.test: {"status": PASSED if one.word in {GOOD, BAD} else one.entry.status} for one in judged
+    }
+    return [missing] if expected and (missing := missing_tests(expected, told, _EXPECT)) else []
 
 
 def _terms(arguments: argparse.Namespace, entries: Sequence[Entry]) -> Terms:

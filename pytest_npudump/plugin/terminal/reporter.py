@@ -26,9 +26,10 @@ _BUDGET = 40
 
 
 def _expected(settings: Settings, config: pytest.Config) -> int | tuple[str, ...]:
-    if not settings.expect:
+    given = getattr(config.option, "npudump_expect", None)  # empty where a variable of a job is not set
+    if not settings.expect and given is None:
         return 0
-    from pytest_npudump.plugin.ci.expected_tests import read_expected  # noqa: PLC0415 - only where asked for
+    from pytest_npudump.results.expected_tests import read_expected  # noqa: PLC0415 - only where asked for
 
     return read_expected(settings.expect, config.rootpath)
 
@@ -163,7 +164,7 @@ class Reporter:
         if not self._expected or self._config.option.collectonly:
             return
         from pytest_npudump.language.translation import gettext  # noqa: PLC0415 - only where asked for
-        from pytest_npudump.plugin.ci.expected_tests import missing_tests  # noqa: PLC0415 - the same
+        from pytest_npudump.results.expected_tests import missing_tests  # noqa: PLC0415 - the same
 
         if missing := missing_tests(self._expected, self._results):
             self._lacking = gettext("{missing}: the run does not pass").format(missing=missing)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.cli import main
 from pytest_npudump.errors import RequestError
-from pytest_npudump.plugin.ci.expected_tests import missing_tests, read_expected
+from pytest_npudump.results.expected_tests import missing_tests, read_expected
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +58,62 @@ def test_skipped_test_is_missed(project: Any) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
+def test_test_that_was_recorded_or_has_no_golden_is_missed(project: Any) -> None:
+    project.test_file(TWO.replace("@pytest.mark.npu_dump", "@pytest.mark.npu_dump\n@pytest.mark.xfail"))
+    assert project.run("--npudump-expect=1").ret == pytest.ExitCode.TESTS_FAILED
+    project.test_file(TWO)
+    for _ in range(2):
+        result = project.run("--npudump-update-golden", "--npudump-expect=2")
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        result.stdout.fnmatch_lines(["npudump: --npudump-expect=2: 0 marked tests were compared: *"])
+    assert project.run("--npudump-expect=2").ret == 0
+
+
+def test_repetitions_of_a_test_are_one(project: Any) -> None:
+    project.test_file(TWO)
+    project.record()
+    assert project.run("--npudump-expect=2", "--count=2").ret == 0
+    result = project.run("--npudump-expect=3", "--count=2")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["npudump: --npudump-expect=3: 2 marked tests were compared: *"])
+
+
+def test_list_with_colours_and_warnings_is_a_list(project: Any) -> None:
+    project.test_file(TWO + "class TestNone:\n    def __init__(self):\n        pass\n")
+    printed = project.pytester.runpytest_subprocess(
+        "--collect-only", "-q", "-m", "npu_dump", "--color=yes", "-W", "default"
+    )
+    text = printed.stdout.str()
+    assert "\x1b[" in text
+    assert "warnings summary" in text
+    project.path.joinpath("expected.txt").write_text(text)
+    assert read_expected("expected.txt", project.path) == NAMES
+
+
+def test_kept_results_of_several_sessions_are_counted_together(
+    project: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(expect: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main(["check", "kept", "--expect", expect])
+        return code, capsys.readouterr().err
+
+    project.test_file(TWO)
+    project.record()
+    project.path.joinpath("expected.txt").write_text("\n".join(NAMES))
+    project.run("--npudump-results=kept", "-k", "left")
+    assert check("1") == (0, "")
+    assert check("2") == (2, "npudump: --expect=2: 1 marked tests were compared\n")
+    code, text = check("expected.txt")
+    assert (code, text) == (2, f"npudump: --expect: 1 of 2 tests were not compared: {NAMES[1]}\n")
+    project.run("--npudump-results=kept", "-k", "right")
+    assert check("expected.txt") == (0, "")
+    project.model(change=0.1)
+    project.run("--npudump-results=kept", "-k", "right")
+    assert check("expected.txt") == (1, "")
+    assert check("")[0] == 2
+
+
 def test_list_that_pytest_prints_is_a_list(project: Any) -> None:
     project.test_file(TWO)
     project.record()
@@ -92,6 +149,8 @@ def test_failure_keeps_its_own_exit_code(project: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "content", "words"),
     [
+        ("", None, "is empty, expected a number of tests"),
+        (" ", None, "is empty, expected a number of tests"),
         ("0", None, "is 0, expected a number of tests"),
         ("none.txt", None, "neither a number of tests nor a file"),
         ("-3", None, "neither a number"),
@@ -114,6 +173,7 @@ def test_what_is_no_expectation_is_refused(
 
 def test_wrong_list_is_a_usage_error(project: Any) -> None:
     project.test_file(TWO)
+    assert project.run("--npudump-expect=").ret == pytest.ExitCode.USAGE_ERROR
     result = project.run("--npudump-expect=none.txt")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-expect is 'none.txt': *"])
@@ -124,6 +184,8 @@ def test_tests_that_were_not_compared_do_not_count() -> None:
         "a::b": {"status": "passed", "test": "a::b"},
         "a::c": {"status": "not compared", "test": "a::c"},
         "a::d": {"status": "process died", "test": "a::d"},
+        "a::e": {"status": "golden missing", "test": "a::e"},
+        "a::f": {"status": "error", "test": "a::f"},
     }
     assert missing_tests(("a::b",), results) == ""
     assert "2 of 3 tests were not compared: a::c, a::d" in missing_tests(("a::b", "a::c", "a::d"), results)

@@ -1,0 +1,110 @@
+"""The tests that are to be compared, and those of them that were not: what has gone must not pass a gate."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pytest_npudump.errors import RequestError
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.translation import gettext as _
+from pytest_npudump.regression.outcome import FAILED, PASSED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
+
+COMPARED = frozenset({PASSED, FAILED})
+"""What a test has come to that was compared: one that was recorded was not."""
+_OTHER_LINE = re.compile(r"npudump: |(no tests|\d+(/\d+)? tests?) (collected|ran)\b|=+ .* =+$")
+"""What ``pytest --collect-only -q`` prints besides the names of the tests."""
+_WARNINGS, _WARNINGS_END = re.compile(r"=+ warnings\b.*=+$"), "-- Docs: "
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_MOST = 1 << 24
+"""Bytes of a list; 100,000 names have less than half of it."""
+
+
+def read_expected(given: str, root: Path, option: str = "--npudump-expect") -> int | tuple[str, ...]:
+    """Return how many marked tests are to be compared, or which.
+
+    Args:
+        given: a number, or a file with one test a line as a user types it on pytest's command line: what
+            ``pytest --collect-only -q -m npu_dump`` prints is one. Empty lines and those that begin with
+            ``#`` do not count.
+        root: the folder that the file is relative to.
+        option: that it was given with.
+
+    Raises:
+        RequestError: it is neither.
+    """
+    if not given.strip():
+        raise RequestError(f"{option} is empty, expected a number of tests, 1 or more, or a file")
+    if given.isdecimal():
+        if not int(given):
+            raise RequestError(f"{option} is 0, expected a number of tests, 1 or more, or a file")
+        return int(given)
+    path = root / given
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST)
+            text = content.decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise RequestError(
+            f"{option} is {given!r}: neither a number of tests nor a file that can be read as a list "
+            f"of tests ({error}); make one with: pytest --collect-only -q -m npu_dump > {given}"
+        ) from None
+    tests = []
+    for number, line in _lines(text):
+        if "::" in line:
+            tests.append(line)
+        elif not _OTHER_LINE.match(line):
+            raise RequestError(
+                f"{option}: {path}, line {number} is {line[:80]!r}, expected a test such as "
+                f"test_model.py::test_classifier; where pytest's own options have -v, pytest --collect-only "
+                f"takes -qq"
+            )
+    if not tests:
+        raise RequestError(f"{option}: {path} names no test")
+    return tuple(dict.fromkeys(tests))
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that say something with their numbers, without what pytest warns of."""
+    in_warnings = False
+    for number, line in enumerate(map(str.strip, _COLOUR.sub("", text).splitlines()), 1):
+        if in_warnings:
+            in_warnings = not line.startswith(_WARNINGS_END)
+        elif _WARNINGS.match(line):
+            in_warnings = True
+        elif line and not line.startswith("#"):
+            yield number, line
+
+
+def missing_tests(
+    expected: int | Collection[str],
+    results: Mapping[str, Mapping[str, Any]],
+    option: str = "--npudump-expect",
+) -> str:
+    """Return what was not compared, in words; "" where nothing is missing.
+
+    Args:
+        expected: as :func:`read_expected` returns it.
+        results: of marked tests by node id. Those that share a golden, as the repetitions of a test do,
+            count as one.
+        option: that it was given with.
+    """
+    judged = {node: result for node, result in results.items() if result["status"] in COMPARED}
+    if isinstance(expected, int):
+        count = len({result.get("golden") or node for node, result in judged.items()})
+        if count >= expected:
+            return ""
+        return _("{option}={expected}: {count} marked tests were compared").format(
+            option=option, expected=expected, count=count
+        )
+    names = {*judged, *(str(result.get("test", "")) for result in judged.values())}
+    missing = [test for test in expected if test not in names]
+    if not missing:
+        return ""
+    return _("{option}: {count} of {expected} tests were not compared: {missing}").format(
+        option=option, count=len(missing), expected=len(expected), missing=first_of(missing)
+    )
