@@ -69,6 +69,16 @@ def test_changed_weights_fail_alone_against_a_reference_that_has_the_right_ones(
     assert run_alone(made, tmp_path / "right") == 0
 
 
+@pytest.mark.parametrize("reduce", [(), ("--reduce",)])
+def test_an_input_that_has_changed_is_no_operators(
+    reduce: tuple[str, ...], changed_input: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["repro", str(changed_input.report), "-o", str(tmp_path / "made"), *reduce]) == 2
+    told = capsys.readouterr().err
+    assert "x:output.0 is an input of net.onnx, which no operator computes: what the test feeds in" in told
+    assert not (tmp_path / "made").exists()
+
+
 def test_reproductions_inside_of_a_project_are_none_of_its_tests(
     wrong_kernel: Failed, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.reproduction.call_folder import CPU, of_call
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_npudump.reproduction.call_folder import CallReproduction
     from pytest_npudump.reproduction.failure import Failure
     from pytest_npudump.reproduction.make import Made
+    from pytest_npudump.reproduction.operands import Models
     from pytest_npudump.reproduction.written_files import Reproduction
 
 
@@ -34,12 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
         _check_call(arguments, failure)
         reproduction: Reproduction | CallReproduction = of_call(failure, drawn=arguments.synthetic)
     elif arguments.reduce:
-        models = models_of(failure, arguments.model)
+        models = _models(failure, arguments.model)
         with progress(_("looking for the smallest piece that fails")) as report:
             found = reduced(failure, models, arguments.inputs, arguments.runtime, report)
         reproduction = found.reproduction
     else:
-        reproduction = of_operator(failure, models_of(failure, arguments.model), drawn=arguments.synthetic)
+        reproduction = of_operator(failure, _models(failure, arguments.model), drawn=arguments.synthetic)
     made = write_and_try(
         arguments.output,
         reproduction,
@@ -52,6 +54,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != "-":
         emit(_lines(arguments.output, made, found))
     return _ended(arguments, made)
+
+
+def _models(failure: Failure, model: Path | None) -> Models:
+    models = models_of(failure, model)
+    operators = {sanitise(node.name) for node in models.device.nodes}
+    if sanitise(failure.key.layer) in {*map(sanitise, models.device.inputs)} - operators:
+        raise RequestError(
+            _(
+                "{key} is an input of {model}, which no operator computes: what the test feeds in has "
+                "changed, or the golden was recorded with something else"
+            ).format(key=failure.key, model=models.device.path.name)
+        )
+    return models
 
 
 def _check(arguments: argparse.Namespace) -> None:
