@@ -120,9 +120,8 @@ def _add_goldens(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="*",
         type=Path,
-        default=[Path("golden")],
         metavar="PATH",
-        help="golden files, and folders of them; default: golden",
+        help="golden files, and folders of them; default: as pytest's configuration says, else golden",
     )
 
 
@@ -176,7 +175,10 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
 def _init(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lfs", action="store_true", help="keep golden tensors by Git LFS")
     parser.add_argument(
-        "--golden-dir", default="golden", metavar="DIR", help="the folder of the goldens; default: golden"
+        "--golden-dir",
+        type=Path,
+        metavar="DIR",
+        help="the folder of the goldens; default: as pytest's configuration says, else golden",
     )
 
 

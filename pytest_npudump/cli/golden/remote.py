@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.cli.common.tensor_place import tensor_place
-from pytest_npudump.cli.golden.verify import golden_files
+from pytest_npudump.cli.golden.verify import golden_files, named_or_usual
 from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.golden.integrity import SUFFIX
 from pytest_npudump.golden.named_objects import look, move, named_objects, pull, push
@@ -34,7 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
         RequestError: there is no store, or no golden.
         NpudumpError: the store cannot be asked.
     """
-    store = tensor_place(arguments.paths[0], arguments.store, arguments.cache)
+    paths = named_or_usual(arguments.paths)
+    store = tensor_place(paths[0], arguments.store, arguments.cache)
     if arguments.action == "clear":
         return _clear(store)
     if not store.url and arguments.action != "pull":
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "give --store, such as s3://bucket/folder"
             )
         )
-    files = [path for path in golden_files(arguments.paths) if path.suffix == SUFFIX]
+    files = [path for path in golden_files(paths) if path.suffix == SUFFIX]
     if arguments.action == "move":
         return _move(files, store)
     named, unread = named_objects(files)

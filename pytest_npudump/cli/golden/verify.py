@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, write_json
+from pytest_npudump.cli.common.pytest_settings import golden_folder
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.integrity import faults, files_below
 from pytest_npudump.language.translation import gettext as _
@@ -13,7 +15,6 @@ from pytest_npudump.language.translation import spoken
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from pathlib import Path
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RequestError: there is nothing to look at.
     """
-    files = golden_files(arguments.paths)
+    files = golden_files(named_or_usual(arguments.paths))
     found = [*faults(dict.fromkeys(files))]
     if arguments.json:
         write_json([{"path": str(fault.path), "reason": fault.reason} for fault in found], arguments.json)
@@ -35,6 +36,15 @@ def run(arguments: argparse.Namespace) -> int:
             ]
         )
     return 1 if found else 0
+
+
+def named_or_usual(paths: Sequence[Path]) -> Sequence[Path]:
+    """Return what a command line names, or the folder of the goldens where it names nothing.
+
+    Raises:
+        ConfigError: pytest's configuration, which may name the folder, cannot be read.
+    """
+    return paths or [golden_folder(Path.cwd())]
 
 
 def golden_files(paths: Sequence[Path]) -> list[Path]:

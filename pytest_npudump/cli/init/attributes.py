@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 FILE = ".gitattributes"
 DRIVER = (
@@ -23,23 +24,39 @@ def with_goldens(text: str, golden_dir: str = "golden", *, lfs: bool = False) ->
         golden_dir: the folder of goldens, relative to the repository's root.
         lfs: whether tensors are kept by Git LFS; else that line is there as a comment.
     """
-    told = [line.split("#")[0].split() for line in text.splitlines()]
-    added = tuple(_missing(text, told, golden_dir, lfs=lfs))
+    added = tuple(_missing(text, golden_dir, lfs=lfs))
     if not added:
         return text, ()
     gap = "" if not text or text.endswith("\n") else "\n"
     return text + gap + "".join(f"{line}\n" for line in added), added
 
 
-def _missing(text: str, told: list[list[str]], golden_dir: str, *, lfs: bool) -> Iterator[str]:
-    yaml, tensors = f"{golden_dir}/**/*.yaml", f"{golden_dir}/**/*.safetensors"
-    if not any(words[:1] == [yaml] for words in told):
+def _missing(text: str, golden_dir: str, *, lfs: bool) -> Iterator[str]:
+    yaml, tensors = _pattern(golden_dir, "*.yaml"), _pattern(golden_dir, "*.safetensors")
+    lines = [line.strip() for line in text.splitlines()]
+    if not _told(lines, yaml):
         yield f"{yaml} text eol=lf merge=npudump"
     large = f"{tensors} filter=lfs diff=lfs merge=lfs -text"
-    if any(words[:1] == [tensors] and "filter=lfs" in words for words in told):
+    of_tensors = _told(lines, tensors)
+    if any("filter=lfs" in words.split() for words in of_tensors):
         return
     if lfs:
         yield large
-    elif not any(words[:1] == [tensors] for words in told) and f"# {large}" not in text:
+    elif not of_tensors and f"# {large}" not in text:
         yield f"{tensors} binary"
         yield f"# {large}"
+
+
+def _told(lines: Sequence[str], pattern: str) -> list[str]:
+    """Return the attributes of the lines that have a pattern."""
+    return [line[len(pattern) :] for line in lines if re.match(rf"{re.escape(pattern)}(?:\s|$)", line)]
+
+
+def _pattern(folder: str, name: str) -> str:
+    """Return what git takes for the files of a name in a folder, whatever characters that has."""
+    own = "" if folder == "." else re.sub(r"([\\*?\[\]!#])", r"\\\1", folder) + "/"
+    pattern = f"{own}**/{name}"
+    if not re.search(r'[\s"]', pattern):
+        return pattern
+    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

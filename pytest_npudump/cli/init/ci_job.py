@@ -25,7 +25,7 @@ jobs:
         with:
           lfs: true
 {python}      - run: pip install "pytest-npudump{extra}"
-      - run: npudump golden verify {goldens}
+      - run: npudump golden verify
       - run: pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
       - uses: actions/upload-artifact@v4
         if: failure()
@@ -44,7 +44,7 @@ _GITLAB = """\
 npudump:
 {tags}  script:
     - pip install "pytest-npudump{extra}"
-    - npudump golden verify {goldens}
+    - npudump golden verify
     - pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
   artifacts:
     when: on_failure
@@ -59,7 +59,7 @@ def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
     device = bool(found.cann) and "acl" in found.packages
     options = "--npudump-require-npu " if device else "--npudump-runtime=emulator "
     extra = "" if device else "[emulator]"
-    told = {"extra": extra, "options": options, "goldens": found.golden_dir}
+    told = {"extra": extra, "options": options}
     unknown = (_(_NPU if device else _EMULATED),)
     if (found.root / ".gitlab-ci.yml").is_file() and not (found.root / ".github").is_dir():
         path = found.root / "npudump.gitlab-ci.yml"

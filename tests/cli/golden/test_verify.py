@@ -36,6 +36,15 @@ def test_sound_goldens_are_counted(repository: Repository, run: Run) -> None:
     assert (done.code, done.out, done.err) == (0, "3 of 3 files are sound\n", "")
 
 
+def test_the_folder_is_that_of_pytests_configuration(repository: Repository, run: Run) -> None:
+    repository.approve("test_x", {"conv": 1.0})
+    (repository.path / "golden").rename(repository.path / "refs")
+    (repository.path / "golden").mkdir()
+    (repository.path / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = refs\n", encoding="utf-8")
+    done = run("golden", "verify")
+    assert (done.code, done.out, done.err) == (0, "1 of 1 files are sound\n", "")
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -18,7 +19,6 @@ from pytest_npudump.cli.init.pytest_keys import with_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -179,7 +179,7 @@ def test_a_folder_of_goldens_that_is_named_is_the_one_that_git_and_ci_hear_of(
     (repository / "tox.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
     assert run("init").code == 0
     assert (repository / ".gitattributes").read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
-    assert "golden verify tests/refs\n" in (repository / ".github/workflows/npudump.yml").read_text("utf-8")
+    assert "npudump golden verify\n" in (repository / ".github/workflows/npudump.yml").read_text("utf-8")
 
 
 def test_a_repository_on_gitlab_gets_a_job_to_include(repository: Path, run: Callable[..., Any]) -> None:
@@ -245,6 +245,40 @@ def test_golden_init_offers_git_lfs(repository: Path, run: Callable[..., Any]) -
     run("golden", "init", "--lfs")
     run("golden", "init")
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["refs/", "./refs", "my refs", "a[1]", "#1", "!new", 'a"b', r"a\b", "a*b", "grüße", "."]
+)
+def test_git_finds_the_goldens_of_any_folder(repository: Path, run: Callable[..., Any], name: str) -> None:
+    subprocess.run(["git", "init", "-q", repository], check=True)
+    assert run("golden", "init", "--lfs", "--golden-dir", name).code == 0
+    for file, attribute in (("b.yaml", "merge: npudump"), ("b.safetensors", "filter: lfs")):
+        asked = ["git", "check-attr", attribute.partition(":")[0], str(Path(name) / "test_a" / file)]
+        told = subprocess.run(asked, cwd=repository, check=True, capture_output=True, text=True)
+        assert told.stdout.endswith(f": {attribute}\n")
+    before = (repository / ".gitattributes").read_bytes()
+    run("golden", "init", "--lfs", "--golden-dir", name)
+    assert (repository / ".gitattributes").read_bytes() == before
+
+
+def test_golden_init_takes_the_folder_from_pytests_configuration(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = tests/refs\n", "utf-8")
+    run("golden", "init")
+    path = repository / ".gitattributes"
+    assert path.read_text("utf-8").startswith("tests/refs/**/*.yaml text ")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--npudump-golden-dir=other")
+    run("golden", "init")
+    assert "\nother/**/*.yaml text " in path.read_text("utf-8")
+
+
+def test_a_folder_outside_of_the_repository_is_refused(repository: Path, run: Callable[..., Any]) -> None:
+    done = run("golden", "init", "--golden-dir", "../refs")
+    assert done.code == 2
+    assert "lies outside of" in done.err
+    assert not (repository / ".gitattributes").exists()
 
 
 @pytest.mark.parametrize(
