@@ -49,7 +49,7 @@ def _is_isolated(request: DumpRequest, settings: Settings) -> bool:
 class _Describer:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._problems: list[str] = []
+        self._problems: list[tuple[str, str]] = []
         self._deselected: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
@@ -63,7 +63,7 @@ class _Describer:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._problems.append(report.longreprtext)
+            self._problems.append((report.nodeid, report.longreprtext))
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self._deselected += [item.nodeid for item in items]

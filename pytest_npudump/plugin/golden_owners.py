@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Owners:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._problems: list[str] = []
+        self._problems: list[tuple[str, str]] = []
         self._passed: set[str] = set()
         self._skipped: set[str] = set()
         self._items: list[pytest.Item] = []
@@ -64,7 +64,7 @@ class _Owners:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         file = report.nodeid.partition("::")[0]
         if report.failed:
-            self._problems.append(report.longreprtext)
+            self._problems.append((report.nodeid, report.longreprtext))
         elif report.skipped:
             self._skipped.add(file)
         elif report.nodeid == file:

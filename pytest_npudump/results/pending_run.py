@@ -119,12 +119,19 @@ def _refusals(
     if record is None:
         yield said("there are no statistics of it")
         return
+    file = data["test_file"]
+    if not is_there(terms.root / str(file["path"])):
+        yield said(
+            "{path} is not in {root}: name the repository with --root, or reject the run where its test is gone",
+            path=file["path"],
+            root=terms.root,
+        )
+        return
     digest = golden.digest if golden is not None else None
     if digest != data["golden"]["sha256"] or (golden is not None and golden.path != path and is_there(path)):
         yield said(
             "the golden {path} is not the one that the run was judged with: run the test again", path=path
         )
-    file = data["test_file"]
     if file["sha256"] is None or file_digest(terms.root / str(file["path"])) != file["sha256"]:
         yield said("{path} is not as it was in the run: run the test again", path=file["path"])
     if terms.golden_dir is None and not path.resolve().is_relative_to(terms.root.resolve()):

@@ -36,10 +36,11 @@ def collect(plugin: str, option: str, words: Sequence[str], test: str | None = N
             command, check=False, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
         )
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    if found.get("problems"):
+    if problems := found.get("problems"):
+        where, text = problems[0]
         raise RequestError(
             _("{test} cannot be collected: {cause}").format(
-                test=test or _("the tests"), cause=_cause(found["problems"][0], test or "")
+                test=test or where or _("the tests"), cause=_cause(text, test or "")
             )
         )
     usage = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]

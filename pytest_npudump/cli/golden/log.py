@@ -44,8 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print it, or write JSON, the latest first; 0.
 
     Raises:
-        RequestError: git does not know the file, or no tensor of the history is of the layer.
+        RequestError: it is a folder, git does not know the file, or no tensor of the history is of the layer.
     """
+    if arguments.golden.is_dir():
+        raise RequestError(_("{golden}: is a folder: name one golden file").format(golden=arguments.golden))
     told = [*_told(arguments.golden, arguments.layer)]
     if not told:
         layers = _("; no revision touches {layer}").format(layer=arguments.layer) if arguments.layer else ""

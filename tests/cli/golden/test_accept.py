@@ -155,6 +155,7 @@ REFUSALS = {
     "golden": "is not the one that the run was judged with",
     "golden gone": "is not the one that the run was judged with",
     "test": "test_a.py is not as it was in the run",
+    "test gone": "or reject the run where its test is gone",
     "emulator": "the run is the emulator's, and the golden a device's",
     "told": "several ranks",
     "tensors": "its golden keeps tensors",
@@ -196,6 +197,8 @@ def spoil(repository: Repository, why: str) -> None:
         golden.unlink()
     if why == "test":
         (repository.path / "test_a.py").write_text("# another\n", "utf-8")
+    if why == "test gone":
+        (repository.path / "test_a.py").unlink()
     if why == "tensors":
         golden.with_suffix(".safetensors").write_bytes(b"tensors")
     if why == "record":

@@ -99,3 +99,10 @@ def test_a_file_that_git_does_not_know_has_no_history(
     done = run("golden", "log", repository.golden("test_x"))
     assert done.code == 2
     assert "git tells nothing of it" in done.err
+
+
+def test_a_folder_has_no_history(repository: Repository, run: Callable[..., Any]) -> None:
+    repository.approve("test_x", {"conv": 1.0})
+    done = run("golden", "log", repository.golden("test_x").parent)
+    assert done.code == 2
+    assert "is a folder: name one golden file" in done.err

@@ -150,7 +150,7 @@ def test_nothing_is_known_where_a_file_cannot_be_collected(
     golden = project.golden("test_a.py::test_gone")
     done = run("golden", *verb)
     assert done.code == 2
-    assert "no_such_module" in done.err
+    assert "test_b.py cannot be collected: ModuleNotFoundError: No module named 'no_such_module'" in done.err
     assert golden.exists()
 
 
