@@ -122,7 +122,7 @@ def _refusals(
     file = data["test_file"]
     if not is_there(terms.root / str(file["path"])):
         yield said(
-            "{path} is not in {root}: name the repository with --root, or reject the run where its test is gone",
+            "{path} is not in {root}: name the repository with --root, or reject the run if its test is gone",
             path=file["path"],
             root=terms.root,
         )

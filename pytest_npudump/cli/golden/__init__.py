@@ -167,8 +167,8 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a variant that runs select, as its file spells it; may be repeated: files of all others are stale, "
-        "but those that a common golden names; without it no variant is",
+        help="a variant that runs select, as its file spells it; may be repeated: files of all others are "
+        "stale, but those that a common golden names; without it no variant is",
     )
 
 

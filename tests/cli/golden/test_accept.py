@@ -155,7 +155,6 @@ REFUSALS = {
     "golden": "is not the one that the run was judged with",
     "golden gone": "is not the one that the run was judged with",
     "test": "test_a.py is not as it was in the run",
-    "test gone": "or reject the run where its test is gone",
     "emulator": "the run is the emulator's, and the golden a device's",
     "told": "several ranks",
     "tensors": "its golden keeps tensors",
@@ -188,6 +187,19 @@ def test_accept_is_refused(repository: Repository, golden_command: Verb, why: st
     assert repository.decisions() == {"test_one": None}
 
 
+def test_a_run_whose_test_is_gone_can_be_rejected(repository: Repository, golden_command: Verb) -> None:
+    repository.keep("test_one", AFTER)
+    (repository.path / "test_a.py").unlink()
+    done = golden_command("accept", "--root", repository.path)
+    assert done.code == 2
+    assert (
+        f"refused: test_a.py is not in {repository.path}: name the repository with --root, or reject"
+        in done.err
+    )
+    assert golden_command("reject", "--root", repository.path).code == 0
+    assert golden_command("pending", "--root", repository.path).code == 0
+
+
 def spoil(repository: Repository, why: str) -> None:
     """Change the repository behind the run."""
     golden = repository.golden("test_one")
@@ -197,8 +209,6 @@ def spoil(repository: Repository, why: str) -> None:
         golden.unlink()
     if why == "test":
         (repository.path / "test_a.py").write_text("# another\n", "utf-8")
-    if why == "test gone":
-        (repository.path / "test_a.py").unlink()
     if why == "tensors":
         golden.with_suffix(".safetensors").write_bytes(b"tensors")
     if why == "record":
