@@ -131,6 +131,7 @@ def defaults() -> Settings:
         calibrate=0,
         runtime="auto",
         require_npu=False,
+        skip_without_npu=False,
         device=None,
         devices="",
         golden_dir="golden",

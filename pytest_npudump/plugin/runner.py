@@ -139,7 +139,10 @@ class Runner:
             self._keeper.keep(item, reports)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Remember how many tests a whole session has."""
+        """Remember how many tests a whole session has, and skip them where they need what is not there."""
+        if why := self._runtime.why_skipped():
+            for item in filter(is_marked, session.items):
+                item.add_marker(pytest.mark.skip(reason=why))
         if self._keeper is not None:
             variant = self._settings.golden_variant
             self._keeper.tests = frozenset(

@@ -8,7 +8,7 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.marker.item import request_of
 from pytest_npudump.plugin.runtest.item_state import only_setup
-from pytest_npudump.runtime.select import Choice, choose, load
+from pytest_npudump.runtime.select import Choice, choose, load, why_no_npu
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
@@ -50,9 +50,17 @@ class SessionRuntime:
             self._loaded = load(self.chosen(), device)
         return self._loaded
 
+    def why_skipped(self) -> str:
+        """Return why marked tests are skipped: no NPU answers; "" where they are not."""
+        if not self._settings.skip_without_npu:
+            return ""
+        return why_no_npu(self._settings.runtime, "--npudump-skip-without-npu")
+
     def announcement(self) -> str:
         """Return the line of the session's header."""
         try:
+            if why := self.why_skipped():
+                return f"npudump: marked tests are skipped: {why}"
             choice = self.chosen()
         except NpudumpError as error:
             return f"npudump: no runtime: {error}"

@@ -67,6 +67,23 @@ def _first_that_works(*, require_npu: bool) -> tuple[str, str]:
     return "emulator" if acl is None else "acl", f"{why}{hint if mindspore.is_imported() else ''}"
 
 
+def why_no_npu(runtime: str, option: str) -> str:
+    """Return why no NPU answers, as the reason for what an option then does; "" where one answers.
+
+    Args:
+        runtime: as in ``--npudump-runtime``.
+        option: that asks.
+    """
+    try:
+        if runtime != "auto":
+            provider_of(runtime).require(option)
+            return ""
+        name, why = _first_that_works(require_npu=False)
+    except RuntimeUnavailableError as error:
+        return str(error)
+    return f"{option}: {why}" if name == "emulator" else ""
+
+
 def load(choice: Choice, device: int) -> Runtime:
     """Load the runtime that was decided for.
 

@@ -87,6 +87,11 @@ OPTIONS: tuple[Option, ...] = (
         help="end the run with an error before the first test where no NPU answers",
     ),
     Option(
+        "skip-without-npu",
+        default=False,
+        help="skip marked tests, with the reason, where no NPU answers, in place of using the emulator",
+    ),
+    Option(
         "device",
         default="auto",
         help="device id that models are loaded on; auto is LOCAL_RANK of a distributed run, else 0",

@@ -30,6 +30,7 @@ class Settings(NamedTuple):
     calibrate: int
     runtime: str
     require_npu: bool
+    skip_without_npu: bool
     device: int | None
     devices: str
     golden_dir: str
@@ -94,6 +95,9 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     settings = Settings(**typed)
     if settings.devices and settings.device is not None:
         raise RequestError("--npudump-device and --npudump-devices exclude each other: leave one out")
+    if settings.skip_without_npu and (settings.require_npu or settings.runtime == "emulator"):
+        other = "--npudump-require-npu" if settings.require_npu else "--npudump-runtime=emulator"
+        raise RequestError(f"--npudump-skip-without-npu and {other} exclude each other: leave one out")
     return settings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -111,6 +112,44 @@ def test_required_npu_can_be_asked_for_in_the_ini_file(project: Project) -> None
     project.pytester.makeini("[pytest]\nnpudump_require_npu = true\n")
     project.test_file("def test_other():\n    pass\n")
     assert project.pytester.runpytest_inprocess().ret == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize("options", [(), ("--npudump-runtime=acl",), ("--npudump-isolation=process",)])
+def test_without_an_npu_marked_tests_are_skipped_with_the_reason_where_that_is_asked_for(
+    project: Project, options: tuple[str, ...]
+) -> None:
+    project.test_file(
+        f"@pytest.mark.npu_dump\ndef test_small(npu_dump):\n{project.body}def test_other():\n    pass\n"
+    )
+    result = project.pytester.runpytest_inprocess("--npudump-skip-without-npu", "-rs", *options)
+    result.assert_outcomes(skipped=1, passed=1)
+    assert result.ret == 0
+    reason = "--npudump-skip-without-npu: no module 'acl' (CANN's pyACL) can be imported; *"
+    result.stdout.fnmatch_lines([f"npudump: marked tests are skipped: {reason}", f"SKIPPED [[]1] *{reason}"])
+    result.stdout.no_fnmatch_line("*runtime emulator*")
+    expecting = project.pytester.runpytest_inprocess(
+        "--npudump-skip-without-npu", "--npudump-expect=1", *options
+    )
+    assert expecting.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_with_an_npu_none_is_skipped(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.marked()
+    project.path.joinpath("acl.py").write_text(FAKE_ACL)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project.path), *sys.path]))
+    result = project.pytester.runpytest_subprocess("--npudump-skip-without-npu", "--collect-only")
+    result.stdout.fnmatch_lines(["npudump: runtime acl *"])
+    result.stdout.no_fnmatch_line("npudump: marked tests are skipped*")
+
+
+@pytest.mark.parametrize("option", ["--npudump-require-npu", "--npudump-runtime=emulator"])
+def test_skipping_without_an_npu_excludes_what_else_is_done_then(project: Project, option: str) -> None:
+    project.marked()
+    result = project.pytester.runpytest_inprocess("--npudump-skip-without-npu", option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [f"ERROR: npudump: --npudump-skip-without-npu and {option} exclude each other*"]
+    )
 
 
 def test_runtime_acl_without_a_device_is_an_error_that_names_the_emulator(project: Project) -> None:
