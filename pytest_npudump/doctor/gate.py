@@ -91,10 +91,11 @@ def _loading(folder: Path, environ: Mapping[str, str]) -> _Loading:
             blocked = said("{option} in {origin}", option=f"-p {_BLOCK}", origin=origin)
     if not blocked and unloaded and not wanted & {"npudump", "pytest_npudump.plugin"}:
         blocked = said("{unloaded}, and no option -p npudump", unloaded=unloaded)
-    return _Loading(file, _required(ini.get("required_plugins", "")), blocked)
+    return _Loading(file, required(ini.get("required_plugins", "")), blocked)
 
 
-def _required(given: str | list[str]) -> str:
+def required(given: str | list[str]) -> str:
+    """Return the requirement of this plugin in a value of ``required_plugins``; "" without one."""
     names = shlex.split(given) if isinstance(given, str) else map(str, given)
     return next((name for name in names if re.match(rf"{_DISTRIBUTION}(?![\w.-])", name)), "")
 

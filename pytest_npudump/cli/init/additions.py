@@ -107,7 +107,9 @@ def _configuration(found: Survey) -> Addition:
         left = _("left to you: pytest's keys in {path} stand in no section of their own, add {keys}")
         return Addition(path, before, before or "", unknown=(left.format(path=path.name, keys=told),))
     after, lines = with_keys(before or "", found.section, keys)
-    return Addition(path, before, after, lines)
+    left = _("left to you: add pytest-npudump to required_plugins in {path}, which names other plugins")
+    unknown = () if found.requires else (left.format(path=path.name),)
+    return Addition(path, before, after, lines, unknown)
 
 
 def _new(path: Path, text: str, unknown: tuple[str, ...]) -> Addition:

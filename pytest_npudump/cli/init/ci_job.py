@@ -51,6 +51,10 @@ npudump:
     paths: [npudump-dumps, npudump-results]
 """
 _NPU = mark('which label the runners with an NPU have: the job asks for "npu"')
+_SOURCE = mark(
+    "where CI installs pytest-npudump from, and what else your tests need: the job asks pip for "
+    "pytest-npudump alone"
+)
 _EMULATED = mark("whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-require-npu")
 
 
@@ -60,7 +64,7 @@ def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
     options = "--npudump-require-npu " if device else "--npudump-runtime=emulator "
     extra = "" if device else "[emulator]"
     told = {"extra": extra, "options": options}
-    unknown = (_(_NPU if device else _EMULATED),)
+    unknown = (_(_NPU if device else _EMULATED), _(_SOURCE))
     if (found.root / ".gitlab-ci.yml").is_file() and not (found.root / ".github").is_dir():
         path = found.root / "npudump.gitlab-ci.yml"
         tags = "  tags: [npu]\n" if device else "  image: python:3.11\n"

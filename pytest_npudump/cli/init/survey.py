@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
+from glob import glob
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.init.pytest_keys import INI_OPTIONS, KEYS, is_section
 from pytest_npudump.config.acl.installed import installed_cann
+from pytest_npudump.doctor.gate import required
 from pytest_npudump.doctor.pytest_config import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SECTION = "[pytest]"
 _SECTIONS = {"pyproject.toml": (INI_OPTIONS, "[tool.pytest]"), "setup.cfg": ("[tool:pytest]",)}
@@ -29,7 +36,8 @@ class Survey:
         configuration: the file that pytest reads; a new pytest.ini where it would read none.
         section: the line of its section; "" where pytest's keys are there without one.
         golden_dir: the folder of goldens, relative to the root.
-        tests: the folder of the tests.
+        requires: whether pytest is told to require this plugin, or can be, as no other is named.
+        tests: the folder of the tests: the first of pytest's ``testpaths``, else ``tests`` or ``test``.
         models: ONNX models, then offline models, the smallest first, relative to the root.
         packages: which of torch_npu, mindspore, acl, onnx and onnxruntime can be imported.
         cann: the version of CANN; "" without it.
@@ -41,6 +49,7 @@ class Survey:
     configuration: Path
     section: str
     golden_dir: str
+    requires: bool
     tests: Path
     models: tuple[Path, ...]
     packages: frozenset[str]
@@ -56,15 +65,16 @@ def survey(root: Path) -> Survey:
         OSError: its configuration cannot be read.
         ConfigError: the same, of one that pytest cannot read either.
     """
-    configuration, section, golden_dir = _configuration(root)
+    configuration, section, told = _configuration(root)
     models, all_seen = _models(root)
     names = ("torch_npu", "mindspore", "acl", "onnx", "onnxruntime")
     return Survey(
         root=root,
         configuration=configuration,
         section=section,
-        golden_dir=golden_dir,
-        tests=next((root / name for name in ("tests", "test") if (root / name).is_dir()), root),
+        golden_dir=_golden_dir(told),
+        requires=not told.get("required_plugins") or bool(required(told["required_plugins"])),
+        tests=_tests(root, told.get("testpaths", "")),
         models=models,
         packages=frozenset(name for name in names if _is_there(name)),
         cann=installed_cann() or "",
@@ -73,17 +83,29 @@ def survey(root: Path) -> Survey:
     )
 
 
-def _configuration(root: Path) -> tuple[Path, str, str]:
-    """Return the file that pytest reads, the line of its section, and the folder of goldens."""
-    usual = KEYS["npudump_golden_dir"]
+def _configuration(root: Path) -> tuple[Path, str, Mapping[str, Any]]:
+    """Return the file that pytest reads, the line of its section, and what that says."""
     path, told = locate(root)
     if path is None or path.parent != root:
-        return root / "pytest.ini", _SECTION, usual
+        return root / "pytest.ini", _SECTION, {}
     sections, rows = _SECTIONS.get(path.name, (_SECTION,)), path.read_text("utf-8").splitlines()
     section = next((one for one in sections if any(is_section(row, one) for row in rows)), "")
+    return path, section or (_SECTION if path.name in _OWN_FILES else ""), told
+
+
+def _golden_dir(told: Mapping[str, Any]) -> str:
+    usual = KEYS["npudump_golden_dir"]
     folder = PurePosixPath(str(told.get("npudump_golden_dir", usual)))
-    inside = not folder.is_absolute() and ".." not in folder.parts
-    return path, section or (_SECTION if path.name in _OWN_FILES else ""), str(folder) if inside else usual
+    return usual if folder.is_absolute() or ".." in folder.parts else str(folder)
+
+
+def _tests(root: Path, testpaths: Any) -> Path:
+    """Return the folder of the tests: pytest looks nowhere else where ``testpaths`` names some."""
+    named = shlex.split(testpaths) if isinstance(testpaths, str) else map(str, testpaths)
+    # As pytest does it; Path.glob takes neither absolute names nor "." for what they are.
+    found = [name for one in named for name in sorted(glob(one, root_dir=root, recursive=True))]  # noqa: PTH207
+    folders = [Path(os.path.normpath(root / name)) for name in (*found, "tests", "test")]
+    return next((path for path in folders if path.is_dir() and path.is_relative_to(root)), root)
 
 
 def _models(root: Path) -> tuple[tuple[Path, ...], bool]:

@@ -96,6 +96,38 @@ def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
     run_pytest(repository, "tests")
 
 
+@pytest.mark.parametrize(
+    ("testpaths", "folder"),
+    [
+        ("checks", "checks"),
+        ("missing checks", "checks"),
+        ("pack*/checks", "pack_a/checks"),
+        (".", "."),
+        ("../elsewhere", "tests"),
+        ("/usr", "tests"),
+        ("", "tests"),
+    ],
+)
+def test_the_first_test_lies_where_pytest_looks(
+    repository: Path, run: Callable[..., Any], testpaths: str, folder: str
+) -> None:
+    for name in ("checks", "pack_a/checks", "pack_b/checks", "tests"):
+        (repository / name).mkdir(parents=True)
+    (repository / "pytest.ini").write_text(f"[pytest]\ntestpaths = {testpaths}\n", "utf-8")
+    assert run("init").code == 0
+    assert (repository / folder / "test_npudump_first.py").is_file()
+
+
+def test_what_is_left_to_do_of_plugins_and_ci_is_told(repository: Path, run: Callable[..., Any]) -> None:
+    config = repository / "pytest.ini"
+    config.write_text("[pytest]\nrequired_plugins = pytest-cov\n", "utf-8")
+    done = run("init")
+    assert "left to you: add pytest-npudump to required_plugins in pytest.ini" in done.out
+    assert "where CI installs pytest-npudump from" in done.out
+    config.write_text("[pytest]\nrequired_plugins = pytest-cov pytest-npudump>=0.1\n", "utf-8")
+    assert "required_plugins" not in run("init").out
+
+
 def test_again_it_writes_nothing(repository: Path, run: Callable[..., Any]) -> None:
     run("init")
     before = files(repository)
