@@ -102,8 +102,8 @@ def with_elements(
 
 def _without_projections(verdict: Verdict | None) -> Verdict | None:
     """Leave out what estimates the distance of elements that were compared; None where nothing else fails."""
-    if verdict is None:
-        return None
+    if verdict is None or all(reason.statistic != PROJECTIONS for reason in verdict.reasons):
+        return verdict
     reasons = tuple(reason for reason in verdict.reasons if reason.statistic != PROJECTIONS)
     return replace(verdict, reasons=reasons) if reasons else None
 

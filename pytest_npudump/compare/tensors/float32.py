@@ -17,6 +17,7 @@ from pytest_npudump.compare.tensors.comparer import Comparer
 from pytest_npudump.compare.tensors.float64 import Blocks
 from pytest_npudump.compare.tensors.special import Side, clear_special
 from pytest_npudump.compare.tensors.ulp import add_near_ulp, add_ulp
+from pytest_npudump.dump.stats.float import squarable
 from pytest_npudump.dump.stats.half import in_order
 from pytest_npudump.dump.stats.sums import block_dot, block_sum
 
@@ -202,7 +203,8 @@ class Float32Comparer(Comparer):
         measures.golden_squares.add(squares, exponent)
         measures.difference_squares.add(apart, exponent)
         if apart > _UNLIKE * squares:
-            measures.product.add(block_dot(golden.values, actual.values), exponent)
+            other, less = squarable(actual.values, actual.magnitude, "bound", self._buffers)
+            measures.product.add(math.ldexp(block_dot(golden.values, other), -less), exponent)
             measures.actual_squares.add(actual.squares, exponent)
             return
         across = block_dot(golden.values, difference)

@@ -134,6 +134,16 @@ def test_floats_of_any_content_compare_as_defined(name: str, content: str, count
     _assert_measures(golden, _content(name, content, count, 3), 0, 0)
 
 
+def test_products_of_numbers_with_the_smallest_ones_are_not_lost() -> None:
+    golden = _content("float32", "plain", LARGE, 0)
+    steps = np.random.default_rng(1).integers(-3, 4, LARGE).astype(np.float64)
+    actual = (steps * np.float64(np.finfo(np.float32).smallest_subnormal)).astype(np.float32)
+    wide = golden.astype(np.float64)
+    cosine = np.dot(wide, steps) / np.linalg.norm(wide) / np.linalg.norm(steps)
+    found = compare_tensors(golden, actual, rtol=1e-3, atol=0)
+    assert found.cosine == pytest.approx(cosine, rel=0, abs=1e-6)
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize(
     ("first", "second"),
