@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _NOTES = 5
 _NOTE = 300
+_TEXT = 1000
+"""Characters of a text in a JUnit file: names in a dump may have any length."""
 _TOLD = ("expected", "compared", "passed", "unjudged", "identical", "changed", "wavering")
 COUNTS = (*_TOLD, FAIL, MISSING, EXTRA)
 """Numbers of tensors in a result, where there was a comparison."""
@@ -66,17 +68,26 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         from pytest_npudump.report.terminal import headline, ways_out  # noqa: PLC0415 - only for failures
 
         told["details"] = str(details.text)
+        told |= {"artifact": f"tests/{details.text.parent.name}"} if result.case.settings.artifacts else {}
         told["headline"] = headline(result)
         told["way_out"] = next(iter(ways_out(result)), "")
     return told
 
 
 def small(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result for JUnit, with the first of its notes, and how many there are."""
+    """Return a result for JUnit, its texts cut, with the first of its notes, and how many there are."""
     notes = result.get("notes", [])
     shown = [cut(note, _NOTE) for note in notes[:_NOTES]]
-    told = {name: value for name, value in result.items() if name != "idle_rules"}
+    told = {name: _cut_within(value) for name, value in result.items() if name != "idle_rules"}
     return {**told, "notes": shown} | ({"notes_in_all": len(notes)} if len(notes) > _NOTES else {})
+
+
+def _cut_within(value: Any) -> Any:
+    if isinstance(value, str):
+        return cut(value, _TEXT)
+    if isinstance(value, dict):
+        return {name: _cut_within(one) for name, one in value.items()}
+    return [*map(_cut_within, value)] if isinstance(value, list | tuple) else value
 
 
 def _notes(result: Result) -> list[str]:

@@ -57,14 +57,19 @@ _MOST_PRODUCERS = 8
 _PACKAGES = ("pytest", "numpy", "onnx", "onnxruntime", "torch", "torch-npu", "mindspore", "pytest-xdist")
 
 
-def gather(tests: Sequence[Judged], config: pytest.Config, settings: Settings, since: float) -> str:
-    """Write the tree, and return what the terminal says of it; trouble is told, and fails nothing.
+def gather(
+    tests: Sequence[Judged], config: pytest.Config, settings: Settings, since: float
+) -> tuple[str, Path | None]:
+    """Write the tree; trouble is told, and fails nothing.
 
     Args:
         tests: of the session.
         config: pytest's.
         settings: the options.
         since: when the session began, in seconds of the clock that files' times are of.
+
+    Returns:
+        What the terminal says of it, and the folder of the session; None where nothing was gathered.
     """
     base = config.rootpath / settings.artifacts
     try:
@@ -72,7 +77,7 @@ def gather(tests: Sequence[Judged], config: pytest.Config, settings: Settings, s
         used = bytes_below(base)
         room = settings.artifacts_limit - used - _INDEX_ROOM
         if room < 0:
-            return _no_room(base, used, settings.artifacts_limit)
+            return _no_room(base, used, settings.artifacts_limit), None
         folder = _new_folder(base)
         (folder / "summary.md").write_bytes(_summary(tests, settings))
         problems, producers = _copy_results(tests, config, settings, folder)
@@ -81,8 +86,8 @@ def gather(tests: Sequence[Judged], config: pytest.Config, settings: Settings, s
         problems += place(kept, dropped, folder)
         (folder / _INDEX).write_bytes(_index(settings, producers, dropped, problems))
     except OSError as error:
-        return f"artifacts cannot be gathered in {base}: {error}"
-    return _words(folder, kept, dropped, problems)
+        return f"artifacts cannot be gathered in {base}: {error}", None
+    return _words(folder, kept, dropped, problems), folder
 
 
 def _files(
@@ -104,7 +109,8 @@ def _no_room(base: Path, used: int, limit: int) -> str:
 
 
 def _summary(tests: Sequence[Judged], settings: Settings) -> bytes:
-    return markdown_summary(tests, approval=settings.approval_flag).encode("utf-8", "backslashreplace")
+    text = markdown_summary(tests, approval=settings.approval_flag, artifacts="")
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _words(

@@ -77,7 +77,9 @@ def _marker_line(path: Path, first: int) -> int:
     return first + 1
 
 
-def write_summaries(tests: Sequence[Judged], settings: Settings, root: Path, prefix: str = "") -> list[str]:
+def write_summaries(
+    tests: Sequence[Judged], settings: Settings, root: Path, prefix: str = "", artifacts: Path | None = None
+) -> list[str]:
     """Write what is wanted of a session that has ended.
 
     Args:
@@ -85,6 +87,7 @@ def write_summaries(tests: Sequence[Judged], settings: Settings, root: Path, pre
         settings: the options.
         root: pytest's rootdir.
         prefix: of the summary's name, which keeps the ranks of a distributed run apart.
+        artifacts: the session's folder of artifacts; None without one.
 
     Returns:
         What cannot be written, in words: no verdict hangs on these files.
@@ -94,7 +97,8 @@ def write_summaries(tests: Sequence[Judged], settings: Settings, root: Path, pre
     problems = []
     step = os.environ.get("GITHUB_STEP_SUMMARY") if on_github() else None
     if step or settings.summary:
-        text = markdown_summary(tests, approval=settings.approval_flag)
+        gathered = None if artifacts is None else os.path.relpath(artifacts, root)
+        text = markdown_summary(tests, approval=settings.approval_flag, artifacts=gathered)
         if step:
             problems += _tried(step, lambda: _append(Path(step), text))
         if settings.summary:

@@ -189,11 +189,13 @@ class Reporter:
             return
         root = self._config.rootpath
         tests = summaries.judged_tests(self._results, self._failed, self._places, root)
-        self._notes += summaries.write_summaries(tests, self._settings, root, prefix)
+        folder = None
         if self._settings.artifacts:
             from pytest_npudump.plugin.ci.artifacts import gather  # noqa: PLC0415 - only where asked for
 
-            self._notes.append(gather(tests, self._config, self._settings, self._began))
+            told, folder = gather(tests, self._config, self._settings, self._began)
+            self._notes.append(told)
+        self._notes += summaries.write_summaries(tests, self._settings, root, prefix, folder)
         self._annotations = [*summaries.annotation_lines(tests)]
 
     def _fail_for_stale(self, session: pytest.Session) -> None:

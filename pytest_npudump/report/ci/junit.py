@@ -18,9 +18,9 @@ _MOST = 300
 
 
 def junit_properties(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return a test's properties: :data:`WHOLE`, whose notes are bounded, and those with a value.
+    """Return a test's properties: :data:`WHOLE`, whose texts are bounded, and those with a value.
 
-    There are at most 7 of these, each of at most 300 characters.
+    There are at most 8 of these, each of at most 300 characters.
 
     Args:
         result: as :func:`pytest_npudump.report.result_json.result_json` makes it.
@@ -33,6 +33,7 @@ def junit_properties(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         "bounds": result.get("bounds"),
         "golden": result.get("golden"),
         "report": result.get("details"),
+        "artifact": result.get("artifact"),
     }
     told = [(f"{WHOLE}.{name}", cut(str(value), _MOST)) for name, value in plain.items() if value]
     return [(WHOLE, json.dumps(small(result), separators=(",", ":"))), *told]

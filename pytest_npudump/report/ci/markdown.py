@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.report.ci.judged import counts_of, sources_of
 from pytest_npudump.report.summary import summary_line
 from pytest_npudump.report.verdicts import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_npudump.report.ci.judged import Judged
 
@@ -19,12 +20,13 @@ _FAILING, _GOOD, _WIDTH = 50, 200, 500
 _HARMLESS = re.compile(r"[^`|\\<>\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z")
 
 
-def markdown_summary(tests: Sequence[Judged], *, approval: str = "") -> str:
+def markdown_summary(tests: Sequence[Judged], *, approval: str = "", artifacts: str | None = None) -> str:
     """Return the summary of a session, whose names no reader of Markdown or HTML takes for markup.
 
     Args:
         tests: in the order in which they ran.
         approval: the option by which the run writes goldens; "" for one that compares.
+        artifacts: the session's folder of artifacts, as a reader of the summary finds it; None without one.
     """
     line = summary_line([test.result for test in tests], approval=approval)
     failing, good = [test for test in tests if not test.good], [test for test in tests if test.good]
@@ -32,7 +34,7 @@ def markdown_summary(tests: Sequence[Judged], *, approval: str = "") -> str:
     if failing:
         header = ("test", "status", "source", "first change", "tensors")
         parts.append(_table(header, map(_failing_row, failing[:_FAILING]), len(failing) - _FAILING))
-        parts += [_details(test) for test in failing[:_FAILING]]
+        parts += [_details(test, artifacts) for test in failing[:_FAILING]]
     if good:
         rows = _table(("test", "status", "tensors"), map(_good_row, good[:_GOOD]), len(good) - _GOOD)
         parts.append(_folded(f"{len(good)} good", rows))
@@ -55,13 +57,21 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> s
     return "\n".join([*lines, *([f"\nand {left} more"] if left > 0 else [])])
 
 
-def _details(test: Judged) -> str:
+def _details(test: Judged, artifacts: str | None) -> str:
     result = test.result
     told = [str(result["headline"])] if result.get("headline") else []
-    told += [f"report: {result['details']}"] if result.get("details") else []
+    told += [f"report: {_report(result, artifacts)}"] if result.get("details") else []
     told += [str(result["way_out"])] if result.get("way_out") else []
     told += [f"note: {note}" for note in result.get("notes", [])[:5]]
     return _folded(_text(test.test), "\n".join(f"- {code(line)}" for line in told)) if told else ""
+
+
+def _report(result: Mapping[str, Any], artifacts: str | None) -> PurePath:
+    """Return where the report is found: behind a job only what was gathered is left."""
+    details = PurePath(result["details"])
+    if artifacts is None or not result.get("artifact"):
+        return details
+    return PurePath(artifacts, result["artifact"], details.name)
 
 
 def _folded(title: str, body: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -34,14 +35,23 @@ def files(folder: Path) -> dict[str, int]:
 
 
 def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> None:
-    result = regressed.run("--npudump-artifacts=art", "--npudump-dump-dir=dumps")
+    result = regressed.run(
+        *("--npudump-artifacts=art", "--npudump-dump-dir=dumps", "--npudump-summary=summary.md"),
+        "--junitxml=junit.xml",
+    )
     result.stdout.fnmatch_lines(["npudump: artifacts are in *art/session-1: * KiB"])
     session = regressed.path / "art" / "session-1"
     gathered = files(session / "tests")
     assert gathered == {name: size for name, size in files(regressed.path / "dumps").items() if "/" in name}
     assert any(name.endswith("report.txt") for name in gathered)
     assert any(name.endswith("acl.json") for name in gathered)
-    assert "test_small" in (session / "summary.md").read_text("utf-8")
+    (directory,) = (session / "tests").iterdir()
+    assert f"`report: tests/{directory.name}/report.txt`" in (session / "summary.md").read_text("utf-8")
+    summary = (regressed.path / "summary.md").read_text("utf-8")
+    assert f"`report: art/session-1/tests/{directory.name}/report.txt`" in summary
+    properties = ET.parse(regressed.path / "junit.xml").iter("property")  # noqa: S314 - as written here
+    told = {one.get("name"): one.get("value") for one in properties}
+    assert told["npudump.artifact"] == f"tests/{directory.name}"
     (entry,) = ResultsFolder(session / "results").read().entries
     assert entry.status == "failed"
     assert ResultsFolder(session / "results").record(entry)
@@ -53,7 +63,12 @@ def test_failed_session_leaves_all_that_was_dumped_and_said(regressed: Any) -> N
     assert index["left_out_in_all"] == {"files": 0, "bytes": 0}
     assert index["packages"]["pytest"] == pytest.__version__
     assert [producer["soc"] for producer in index["producers"]] == ["Emulator"]
-    assert index["options"] == {"artifacts": "art", "dump_dir": "dumps", "runtime": "emulator"}
+    assert index["options"] == {
+        "artifacts": "art",
+        "dump_dir": "dumps",
+        "runtime": "emulator",
+        "summary": "summary.md",
+    }
 
 
 def test_largest_files_are_left_out_first_and_named(regressed: Any) -> None:

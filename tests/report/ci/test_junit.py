@@ -13,11 +13,18 @@ if TYPE_CHECKING:
 
 def test_properties_are_plain_and_bounded(hostile: Judged) -> None:
     result = {**hostile.result, "golden": "g" * 5000, "notes": ["n" * 5000] * 99, "bounds": "same"}
+    result |= {
+        "artifact": "tests/a",
+        "first": "f" * 5000,
+        "sources": {"in_all": 1, "first": [{"key": "k" * 5000, "explains": 1}]},
+    }
     properties = dict(junit_properties(result))
-    assert json.loads(properties.pop(WHOLE))["notes_in_all"] == 99
+    whole = properties.pop(WHOLE)
+    assert json.loads(whole)["notes_in_all"] == 99
+    assert len(whole) < 10_000
     assert set(properties) == {
         f"npudump.{name}"
-        for name in ("status", "source", "first_change", "tensors", "bounds", "golden", "report")
+        for name in ("status", "source", "first_change", "tensors", "bounds", "golden", "report", "artifact")
     }
     assert all(len(value) <= 300 for value in properties.values())
     assert properties["npudump.tensors"] == "3 of 3 compared, 1 outside"
