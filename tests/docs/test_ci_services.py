@@ -1,9 +1,11 @@
-"""The files for CI services: what their schemas say, and whether what they run is there and works."""
+"""The files for CI services: what schemas and linters say, and whether what they run is there and works."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +52,56 @@ def test_file_is_what_its_service_reads(name: str, options: list[str]) -> None:
     command = [sys.executable, "-m", "check_jsonschema", *options, str(FILES / name)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+ZIZMOR = """\
+rules:
+  unpinned-uses: {config: {policies: {"*": ref-pin}}}  # readers of a page cannot keep hashes up to date
+  unpinned-images: {disable: true}  # the image is the reader's
+"""
+ACTIONLINT = "self-hosted-runner: {labels: [linux-aarch64-a2b3-1]}\n"
+INJECTED = "      - run: echo ${{ github.event.pull_request.title }}\n"
+
+
+def linter(name: str) -> str:
+    """Return the path of a linter; without it the test is skipped, unless a variable promises it."""
+    path = shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if path is None and os.environ.get("NPUDUMP_TEST_LINTERS") == "1":
+        pytest.fail(f"NPUDUMP_TEST_LINTERS=1 promises {name}")
+    return path or pytest.skip(f"{name} is not installed")
+
+
+@pytest.mark.parametrize(("name", "config"), [("zizmor", ZIZMOR), ("actionlint", ACTIONLINT)])
+def test_github_s_linters_have_nothing_to_say(tmp_path: Path, name: str, config: str) -> None:
+    words = [linter(name)]
+    tmp_path.joinpath("config.yaml").write_text(config)
+    words += ["--offline", "--config"] if name == "zizmor" else ["-config-file"]
+    words.append(str(tmp_path / "config.yaml"))
+    file = FILES / "github.yml"
+    done = subprocess.run([*words, str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    worse = tmp_path / "worse.yml"
+    worse.write_text(file.read_text("utf-8").replace("      - run: npu-smi info\n", INJECTED))
+    done = subprocess.run([*words, str(worse)], capture_output=True, text=True, check=False)
+    assert done.returncode != 0, done.stdout + done.stderr
+
+
+def test_jenkins_file_can_be_read_as_groovy(tmp_path: Path) -> None:
+    words = [
+        linter("npm-groovy-lint"),
+        "--no-insight",
+        "--failon",
+        "error",
+        "--parse",
+        "--path",
+        str(tmp_path),
+    ]
+    file = tmp_path / "Jenkinsfile"
+    shutil.copyfile(FILES / "Jenkinsfile", file)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    file.write_text(file.read_text("utf-8").replace("stage('Goldens')", "stage('Goldens'"))
+    assert subprocess.run(words, capture_output=True, check=False).returncode != 0
 
 
 @pytest.mark.parametrize("name", ["github.yml", "gitlab-ci.yml", "Jenkinsfile"])
