@@ -59,6 +59,7 @@ class Reporter:
         self._unkept = ""
         self._stale: list[str] = []
         self._idle = ""
+        self._open = ""
         self._report = ""
 
     @pytest.hookimpl(tryfirst=True)
@@ -143,7 +144,8 @@ class Reporter:
         with suppress(NpudumpError):  # what the launcher's variables lack has ended the session already
             rank = current_rank()
         if self._results:
-            self._tidy_results()
+            with speaking(self._settings.lang):
+                self._tidy_results()
             self._trim_cache()
         if self._settings.report:
             with speaking(self._settings.lang):
@@ -209,7 +211,7 @@ class Reporter:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _tidy_results(self) -> None:
-        """Remove what is kept of earlier runs of the tests that ran."""
+        """Remove what is kept of earlier runs of the tests that ran, and say what is to be decided about."""
         from pytest_npudump.plugin.paths import keeps_results, results_path  # noqa: PLC0415 - only for marked tests
         from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
 
@@ -219,6 +221,10 @@ class Reporter:
             ResultsFolder(results_path(self._config, self._settings)).compact()
         except (OSError, NpudumpError) as error:
             self._unkept = f"results of earlier runs cannot be removed: {error}"
+        else:
+            from pytest_npudump.plugin.terminal.open_runs import open_runs_line  # noqa: PLC0415 - as above
+
+            self._open = open_runs_line(self._results.values(), self._settings)
 
     def _trim_cache(self) -> None:
         """Keep the tensors that this machine has of a store within their limit."""
@@ -237,7 +243,9 @@ class Reporter:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
-        if lines := [*filter(None, (*self._notes, self._unkept, *self._stale, self._idle, self._report))]:
+        if lines := [
+            *filter(None, (*self._notes, self._unkept, *self._stale, self._idle, self._report, self._open))
+        ]:
             from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - where there are any
 
             with speaking(self._settings.lang):

@@ -1,0 +1,44 @@
+"""The end of a session names the command that decides about its failing runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_npudump.cli import main
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+
+@pytest.mark.parametrize(
+    ("options", "folder"), [((), ""), (("--npudump-results=my kept",), " --results 'my kept'")]
+)
+def test_runs_that_fail_or_have_no_golden_wait(
+    project: Project, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], folder: str
+) -> None:
+    project.pytester.makeini("[pytest]\n")  # with pytest's cache
+    project.marked()
+    words = f"npudump: 1 run waits for a decision: npudump golden review{folder}"
+    project.run(*options).stdout.fnmatch_lines([words, "npudump: 0 of 1 tests good*"])
+    monkeypatch.chdir(project.path)
+    kept = ["--results", "my kept"] if options else []
+    assert main(["golden", "accept", *kept]) == 0
+    project.run(*options).stdout.no_fnmatch_line("*for a decision*")
+    project.model(change=0.01)
+    project.run(*options).stdout.fnmatch_lines([words])
+
+
+def test_what_is_not_kept_does_not_wait(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.pytester.makeini("[pytest]\n")
+    project.marked()
+    project.run("-p", "no:cacheprovider").stdout.no_fnmatch_line("*for a decision*")
+    monkeypatch.setenv("CI", "true")
+    project.run().stdout.no_fnmatch_line("*for a decision*")
+    project.run("--npudump-results=kept").stdout.fnmatch_lines(["*golden review --results kept"])
+
+
+def test_a_body_that_fails_leaves_nothing_to_decide(project: Project) -> None:
+    project.marked(body="    assert False\n")
+    project.run("--npudump-results=kept").stdout.no_fnmatch_line("*for a decision*")
