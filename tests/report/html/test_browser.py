@@ -173,6 +173,30 @@ def test_a_narrow_window_shows_all_of_the_overview(shown: Callable[..., Any], se
     assert max(sides) <= 400
 
 
+def test_a_narrow_window_cuts_no_word_of_the_scale(shown: Callable[..., Any], session: SessionView) -> None:
+    page = shown(session, 400)
+    left, words = page.execute_script(
+        "const frame = document.querySelector('.strip-frame');"
+        "return [frame.getBoundingClientRect().left,"
+        "[...frame.querySelectorAll('.tick')].map(e => e.getBoundingClientRect().left)]"
+    )
+    assert words
+    assert min(words) >= left
+
+
+def test_long_names_break_no_type(shown: Callable[..., Any], session: SessionView) -> None:
+    page = shown(session)
+    page.execute_script(
+        "document.querySelector('.list .key').textContent = 'long/name_of.a-layer/'.repeat(30)"
+    )
+    heights = page.execute_script(
+        "return [...document.querySelectorAll('.list tbody tr[data-at] td:nth-child(3)')]"
+        ".map(e => { const r = document.createRange(); r.selectNodeContents(e);"
+        "return r.getClientRects().length; })"
+    )
+    assert set(heights) == {1}
+
+
 def test_light_and_dark_are_chosen_or_the_systems(shown: Callable[..., Any], session: SessionView) -> None:
     driver = shown(session)
     ground = "return getComputedStyle(document.body).backgroundColor"
