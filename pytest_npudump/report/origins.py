@@ -4,23 +4,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.compare.stats.verdict import FAIL
+from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import ngettext
 
 if TYPE_CHECKING:
-    from pytest_npudump.compare.stats.verdict import Verdict
+    from pytest_npudump.compare.stats.verdict import Comparison, Verdict
     from pytest_npudump.dump.records import TensorKey
     from pytest_npudump.graph.sources import Source, Sources
+    from pytest_npudump.regression.outcome import Outcome
 
 _SHOWN = 3
+_SEVERAL = 2
+
+
+def origin_lines(sources: Sources | None, comparison: Comparison, *, brief: bool) -> list[str]:
+    """Return the sources of what differs, or that they are not known.
+
+    Args:
+        sources: None where nothing is known of what feeds what differs.
+        comparison: of which they are; among fewer than two tensors there is nothing to be known.
+        brief: as for :func:`source_lines`.
+    """
+    if sources is not None:
+        return source_lines(sources, brief=brief)
+    if not comparison.count(FAIL) or comparison.compared < _SEVERAL:
+        return []
+    words = _(
+        "sources:    not known, as nothing tells what feeds the tensors that fail: they are in the order of "
+        'execution (graph= or dump_mode="all" in the marker may tell)'
+    )
+    return [words]
 
 
 def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
     """Return which failing tensors explain the others, where their change begins, and what is not known.
 
     Args:
-        sources: None where nothing is known of what feeds which.
+        sources: of a failure; None where nothing is known of what feeds which.
         brief: whether to show the first few only, in at most three lines.
     """
     if sources is None:
@@ -60,6 +83,28 @@ def _begins(source: Source) -> str:
     return _("first outside: {key}; the change begins at {begins} ({share:.2g} of what is allowed)").format(
         key=source.key, begins=source.begins, share=source.share
     )
+
+
+def first_change(outcome: Outcome) -> list[str]:
+    """Return where values begin to differ at all, if that is before what is outside of its tolerance.
+
+    Of runs of the same numerics that is the layer to look at, if the golden is known to repeat; others differ
+    everywhere, or anywhere.
+    """
+    comparison = outcome.comparison
+    if comparison is None:
+        return []
+    change, first = comparison.first_change, comparison.first
+    same = outcome.numerics is not None and outcome.numerics.bounds == SAME
+    if not same or not comparison.repeats or change is None:
+        return []
+    if first is None or first.status != FAIL or change == first.key:
+        return []
+    return [
+        _(
+            "changed:    {change} is the first that is not the golden's digit for digit: look there first"
+        ).format(change=change)
+    ]
 
 
 def feeds_are_seen(sources: Sources | None, first: Verdict | None) -> bool:

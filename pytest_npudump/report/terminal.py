@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import explain_first
-from pytest_npudump.compare.stats.verdict import FAIL
-from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.language.excerpt import cut
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, ngettext, spoken
@@ -15,7 +13,7 @@ from pytest_npudump.reference.operator_alone import CONVICTED
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.second_run.by_reference import failing_keys
 from pytest_npudump.report.alone_text import isolated_lines
-from pytest_npudump.report.origins import feeds_are_seen, more_sources, source_lines
+from pytest_npudump.report.origins import feeds_are_seen, first_change, more_sources, origin_lines
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out
 from pytest_npudump.report.scenes import can_be_approved, finding_details, finding_sentence
 from pytest_npudump.report.tensor_findings import finding_lines
@@ -36,8 +34,8 @@ ROWS = 10
 """Failing tensors shown without ``-v``; fewer where other lines need the room, but never under 2."""
 MOST_ROWS = 10_000
 """Failing tensors shown with ``-v``, and in the file for people; the one of JSON has all."""
-_FINDINGS = 2
-"""Tensors of the second run shown without ``-v``."""
+_FINDINGS = (2, 1, 0)
+"""Tensors of the second run shown without ``-v``; the fewer the less room there is."""
 _LISTED = 2
 """Further problems, and notes, shown without ``-v``."""
 _FEWEST_ROWS = 2
@@ -73,12 +71,12 @@ def _what(result: Result) -> str:
 
 def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
     """Return the text of a failing test, at most :data:`LINES` lines unless ``verbose``."""
-    lines = _body(result, brief=not verbose)
+    behind = [spoken(details.problem) or _("details:    {text}").format(text=shown(details.text))]
+    behind += [*_hand_over(result, details), *ways_out(result)]
+    lines = _body(result, None if verbose else LINES - len(behind))
     if not verbose:
         lines = [cut(line, WIDTH) for line in lines]
-    lines.append(spoken(details.problem) or _("details:    {text}").format(text=shown(details.text)))
-    lines += [*_hand_over(result, details), *ways_out(result)]
-    return "\n".join(map(plain, lines))
+    return "\n".join(map(plain, [*lines, *behind]))
 
 
 def _hand_over(result: Result, details: ReportFiles) -> list[str]:
@@ -92,7 +90,8 @@ def _hand_over(result: Result, details: ReportFiles) -> list[str]:
 
 def verdict_lines(result: Result, *, verbose: bool) -> list[str]:
     """Return the text of a result that no run has left files of."""
-    lines = [*_body(result, brief=not verbose), *ways_out(result)]
+    behind = ways_out(result)
+    lines = [*_body(result, None if verbose else LINES - len(behind)), *behind]
     return [plain(line if verbose else cut(line, WIDTH)) for line in lines]
 
 
@@ -106,18 +105,28 @@ def short_lines(result: Result) -> list[str]:
 
 def full_lines(result: Result) -> list[str]:
     """Return everything, for a file."""
-    return [plain(line) for line in [*_body(result, brief=False), *ways_out(result)]]
+    return [plain(line) for line in [*_body(result, None), *ways_out(result)]]
 
 
-def _body(result: Result, *, brief: bool) -> list[str]:
-    outcome = result.outcome
+def _body(result: Result, room: int | None) -> list[str]:
+    """Return all but the last lines, in so many: with fewer tensors of the second run where it has to be."""
+    lines: list[str] = []
+    for findings in _FINDINGS if room is not None else (None,):
+        lines = _with_findings(result, findings)
+        if room is None or len(lines) <= room:
+            break
+    return lines
+
+
+def _with_findings(result: Result, findings: int | None) -> list[str]:
+    outcome, brief = result.outcome, findings is not None
     limit = _LISTED if brief else None
     shown = 0 if (outcome.comparison and outcome.comparison.failing) or outcome.findings else 1
     head = [headline(result), *_listed(mark("also"), outcome.problems[shown:], limit)]
     head += _scene_lines(outcome.findings, ROWS if brief else None)
     tail = _listed(mark("note"), outcome.notes, limit)
     if result.escalation is not None:
-        tail = _escalation_lines(result, result.escalation, _FINDINGS if brief else None) + tail
+        tail = _escalation_lines(result, result.escalation, findings) + tail
     tail = _reference_lines(outcome, LINES - _FIXED - len(head) - len(tail) if brief else None) + tail
     if outcome.comparison is None or not outcome.comparison.failing:
         return head + _change_lines(outcome.changes, brief=brief) + tail
@@ -181,7 +190,7 @@ def _comparison_lines(outcome: Outcome, rows: int, *, brief: bool) -> list[str]:
             count=len(failing), expected=comparison.expected, golden=shown(outcome.golden)
         ),
     ]
-    lines[1:1] = [*source_lines(outcome.sources, brief=brief), *_first_change(outcome)]
+    lines[1:1] = [*origin_lines(outcome.sources, comparison, brief=brief), *first_change(outcome)]
     if outcome.numerics is not None:
         lines.append(_("bounds:     {numerics}").format(numerics=outcome.numerics.describe()))
     if outcome.measured is not None and outcome.measured.noise:
@@ -196,27 +205,6 @@ def _comparison_lines(outcome: Outcome, rows: int, *, brief: bool) -> list[str]:
         )
     rule = deciding_rule(comparison.first)
     return [*lines, _("rule:       {rule}").format(rule=rule)] if rule else lines
-
-
-def _first_change(outcome: Outcome) -> list[str]:
-    """Return where values begin to differ at all, if that is before what is outside of its tolerance.
-
-    Of runs of the same numerics that is the layer to look at, if the golden is known to repeat; others differ
-    everywhere, or anywhere.
-    """
-    comparison = outcome.comparison
-    assert comparison is not None  # noqa: S101 - checked by the caller
-    change, first = comparison.first_change, comparison.first
-    same = outcome.numerics is not None and outcome.numerics.bounds == SAME
-    if not same or not comparison.repeats or change is None:
-        return []
-    if first is None or first.status != FAIL or change == first.key:
-        return []
-    return [
-        _(
-            "changed:    {change} is the first that is not the golden's digit for digit: look there first"
-        ).format(change=change)
-    ]
 
 
 def _escalation_lines(result: Result, escalation: Escalation, limit: int | None) -> list[str]:

@@ -12,6 +12,7 @@ from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tolerances.numerics import Numerics
 from pytest_npudump.dump.records import TensorKey
+from pytest_npudump.graph.sources import Source, Sources
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Escalation, Finding
 from pytest_npudump.report import terminal
@@ -56,6 +57,7 @@ def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     lines = text_of(failed(2))
     assert lines[0].startswith("npudump: net/layer_0 (MatMul output.0) differs: max is 1.5 instead of 1, ")
     assert lines[1].startswith("first:      output 0 of net/layer_0 is the first tensor that differs")
+    assert lines.pop(2).startswith("sources:    not known, as nothing tells what feeds the tensors that fail")
     assert lines[2] == "golden:     2 of 2 tensors fail against golden/test_a/test_b.yaml"
     assert " ".join(lines[3].split()) == "layer type tensor statistic golden actual allowed off by"
     assert [line.split()[:3] for line in lines[4:6]] == [
@@ -67,10 +69,19 @@ def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     assert lines[8:] == ["to approve: pytest --npudump-update-golden 'test_a.py::test_b'"]
 
 
+def sources_of(layers: int) -> Sources:
+    """So many sources, the changes of which begin elsewhere, and a tensor that nothing is known of."""
+    keys = [TensorKey(f"net/layer_{number}", "output", 0) for number in range(layers)]
+    found = tuple(Source(key, "MatMul", 1, begins=keys[0], share=0.5) for key in keys)
+    return Sources(found, 10_000, tuple(keys[:2]), "model.onnx")
+
+
+@pytest.mark.parametrize("sources", [None, sources_of(5)])
 @pytest.mark.parametrize("reproduced", [True, False])
 def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lines(
     failed: Callable[..., Result],
     reproduced: bool,  # noqa: FBT001 - a parameter
+    sources: Sources | None,
 ) -> None:
     escalation = Escalation(
         findings(500, reproduced=reproduced),
@@ -83,9 +94,11 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lin
         problems=tuple(f"unreadable file number {number}" for number in range(1000)),
         notes=tuple(f"note number {number}" for number in range(1000)),
         numerics=Numerics("other", {"soc": ("Ascend910B3", "Ascend310P3")}),
+        sources=sources,
     )
     lines = text_of(test)
     assert len(lines) <= LINES
+    assert any(line.startswith("unplaced: ") for line in lines) is (sources is not None)
     assert sum(line.startswith("  net/layer_") and " max" in line for line in lines) >= 2
     text = "\n".join(lines)
     assert "10000 of 10000 tensors fail" in text
