@@ -20,6 +20,6 @@ such a folder and its line in ``registry``; one in another package is an entry p
 
 Shared between them: ``acl/`` by those over ACL, ``graphs/`` by those in whose process torch may run,
 ``aten/`` by those that can keep what its operators are given,
-``external/`` (programs of their own process), ``replaced`` (functions that are looked at) and
-``perturbed_inputs`` (of a calibration) by all.
+``external/`` (programs of their own process), ``replaced`` (functions that are looked at),
+``switch_variables`` (that CANN reads) and ``perturbed_inputs`` (of a calibration) by all.
 """

@@ -27,6 +27,7 @@ from pytest_npudump.runtime.mindspore.client import has_compiled, synchronize
 from pytest_npudump.runtime.mindspore.model import MindIRSession
 from pytest_npudump.runtime.mindspore.varied_cells import VariedCells
 from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
+from pytest_npudump.runtime.switch_variables import variable_facts
 from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
@@ -81,12 +82,13 @@ class MindSporeRuntime:
         return version_of(str(self.mindspore.__version__))
 
     def producer(self) -> Mapping[str, str]:
-        """Return runtime, version and device, as a golden records them."""
+        """Return runtime, version, device and what variables switch, as a golden records them."""
         target = self.target
         facts = {"runtime": self.name, "mindspore": str(self.mindspore.__version__), "device_target": target}
         if target != "CPU":
             with suppress(RuntimeError, AttributeError, ValueError):  # a fact on which nothing depends
                 facts["soc"] = str(self.mindspore.hal.get_device_name(self.device))
+            facts |= variable_facts()
         return facts
 
     def write_config(self, path: Path, request: RunRequest) -> None:

@@ -24,6 +24,7 @@ from pytest_npudump.runtime.pyacl.observed import ObservedCalls
 from pytest_npudump.runtime.pyacl.single_operators import run_single_operator
 from pytest_npudump.runtime.pyacl.switch import DumpSwitch, same_file
 from pytest_npudump.runtime.pyacl.varied_models import VariedModels
+from pytest_npudump.runtime.switch_variables import variable_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,11 +68,13 @@ class PyAclRuntime(AclJson):
         self._switch = DumpSwitch(self.acl, self._mark_initialised)
 
     def producer(self) -> Mapping[str, str]:
-        """Return runtime and SoC name, as a golden records them."""
+        """Return runtime, SoC name and what variables switch, as a golden records them."""
         facts = {"runtime": self.name}
         soc = self.acl.get_soc_name()
         if soc:
             facts["soc"] = str(soc)
+        if self.name != "emulator":
+            facts |= variable_facts()
         return origin_of_program(facts) if self.activity.programs else facts
 
     def start(self, config: Path, *, resumed: bool = False) -> None:

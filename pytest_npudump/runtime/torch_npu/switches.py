@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
 from typing import Any
 
-_VARIABLES = {"INF_NAN_MODE_ENABLE": "inf_nan_mode", "HCCL_DETERMINISTIC": "hccl_deterministic"}
-"""Variables that CANN reads, and the facts they are recorded as."""
+from pytest_npudump.runtime.switch_variables import variable_facts
 
 
 def switches(torch_npu: Any) -> dict[str, str]:
@@ -28,5 +26,4 @@ def switches(torch_npu: Any) -> dict[str, str]:
     with suppress(AttributeError, RuntimeError):
         allowed = [name for name in ("matmul", "conv") if getattr(torch_npu.npu, name).allow_hf32 is True]
         facts["hf32"] = "+".join(allowed) or "off"
-    told = {fact: os.environ.get(variable) for variable, fact in _VARIABLES.items()}
-    return facts | {fact: value for fact, value in told.items() if value}
+    return facts | variable_facts()

@@ -239,11 +239,14 @@ def test_versions_without_synchronize_are_waited_for_by_their_executor(
     assert mindspore.calls == [("sync",)]
 
 
-def test_producer_names_version_and_device() -> None:
+def test_producer_names_version_and_device(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = {"runtime": "mindspore", "mindspore": "2.10.0", "device_target": "CPU"}
     assert MindSporeRuntime(MindSpore()).producer() == cpu
     ascend = MindSporeRuntime(MindSpore("Ascend"), device=1).producer()
     assert ascend == {**cpu, "device_target": "Ascend", "soc": "Ascend910B1"}
+    monkeypatch.setenv("HCCL_DETERMINISTIC", "true")
+    assert MindSporeRuntime(MindSpore("Ascend"), device=1).producer()["hccl_deterministic"] == "true"
+    assert MindSporeRuntime(MindSpore()).producer() == cpu
 
 
 def test_a_mindir_file_is_a_session(tmp_path: Path) -> None:

@@ -384,6 +384,14 @@ def test_producer_names_runtime_and_soc(device: Any) -> None:
     assert dict(runtime.producer()) == {"runtime": "acl", "soc": "Ascend910B3"}
 
 
+def test_producer_names_the_switches_that_variables_are(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime, _ = adapter(device)
+    monkeypatch.setenv("HCCL_DETERMINISTIC", "true")
+    monkeypatch.setenv("INF_NAN_MODE_ENABLE", "")
+    facts = {"runtime": "acl", "soc": "Ascend910B3", "hccl_deterministic": "true"}
+    assert dict(runtime.producer()) == facts
+
+
 def test_everything_a_run_took_is_given_back(device: Any, config: Path) -> None:
     runtime, _ = adapter(device)
     runtime.start(config)

@@ -432,6 +432,13 @@ def test_a_golden_records_client_and_chip(torch_npu: Any) -> None:
     assert facts == {"runtime": "torch_npu", "torch_npu": "2.13.0", "soc": "Ascend910B3"}
 
 
+def test_a_golden_records_the_switches_that_variables_are(
+    torch_npu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INF_NAN_MODE_ENABLE", "1")
+    assert TorchNpuRuntime(torch_npu).producer()["inf_nan_mode"] == "1"
+
+
 def test_a_chip_without_a_name_stands_in_no_ones_way(torch_npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_name(_: int) -> str:
         raise AssertionError("Invalid device id")
