@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.sources import find_sources
+from pytest_npudump.reference.three_way import only_wide
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.run.dataflow import edges_kept
@@ -46,8 +47,8 @@ def with_sources_off_reference(
 ) -> Outcome:
     """Return the outcome with the sources of what differs from the reference, where the golden agrees.
 
-    Where its number format explains what the device is off, that is in all tensors: no change is followed
-    among those that pass.
+    In formats of 16 bits and fewer all tensors differ by rounding: no change is followed among those that
+    pass.
 
     Args:
         case: the test.
@@ -65,7 +66,7 @@ def with_sources_off_reference(
     edges, notes = edges_kept(golden, table), tuple[str, ...]()
     if not edges.feeds:
         edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
-    found = find_sources(result.comparison, edges, result.tolerances, walks=not result.blames)
+    found = find_sources(result.comparison, edges, result.tolerances, walks=only_wide(table.dtypes))
     return replace(outcome, sources=found, notes=outcome.notes + notes)
 
 

@@ -74,6 +74,19 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
     assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
 
 
+def in_halves(path: Path) -> bytes:
+    """The model in float16."""
+    model = onnx.load(str(path))
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype == np.float32:
+            tensor.CopyFrom(numpy_helper.from_array(array.astype(np.float16), tensor.name))
+    for port in (*model.graph.input, *model.graph.output):
+        port.type.tensor_type.elem_type = TensorProto.FLOAT16
+    content: bytes = model.SerializeToString()
+    return content
+
+
 def off_reference(project: Project) -> None:
     """Two faults against ``reference.onnx``, in branches of their own."""
     write(project)
@@ -94,6 +107,25 @@ def test_two_faults_off_the_reference_are_both_named_and_convicted(project: Proj
         ]
     )
     assert found(project) == [("left/a:output.0", 4), ("right/b:output.0", 3)]
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+def test_a_change_off_the_reference_is_followed_in_32_bits(project: Project, bits: int) -> None:
+    write(project)
+    project.path.joinpath("small.onnx").rename(project.path / "reference.onnx")
+    rule = '{"against": "reference", "layer": "left/*", "rtol": 0.2, "atol": 0, "reason": "wide"}'
+    project.marked(f"reference='reference.onnx', preset='om-net', tolerances=[{rule}]")
+    write(project, left_a=0.15)
+    if bits == 16:
+        project.path.joinpath("small.onnx").write_bytes(in_halves(project.path / "small.onnx"))
+        project.marked(
+            f"reference='reference.onnx', preset='om-net', tolerances=[{rule}]",
+            body=project.body.replace("np.float32", "np.float16"),
+        )
+    shown = failed(project).stdout
+    shown.fnmatch_lines(["sources:    1 source: both:output.0 (explains 1 of 1)"])
+    followed = "begins:     first outside: both:output.0; the change begins at left/a:output.0 *"
+    (shown.fnmatch_lines if bits == 32 else shown.no_fnmatch_line)([followed] if bits == 32 else followed)
 
 
 def test_sources_are_off_the_reference_where_the_golden_agrees(project: Project) -> None:
