@@ -58,12 +58,13 @@ _PACKAGES = ("pytest", "numpy", "onnx", "onnxruntime", "torch", "torch-npu", "mi
 
 
 def gather(
-    tests: Sequence[Judged], config: pytest.Config, settings: Settings, since: float
+    tests: Sequence[Judged], problems: Sequence[str], config: pytest.Config, settings: Settings, since: float
 ) -> tuple[str, Path | None]:
     """Write the tree; trouble is told, and fails nothing.
 
     Args:
         tests: of the session.
+        problems: why the session does not pass, whatever its tests say.
         config: pytest's.
         settings: the options.
         since: when the session began, in seconds of the clock that files' times are of.
@@ -79,15 +80,15 @@ def gather(
         if room < 0:
             return _no_room(base, used, settings.artifacts_limit), None
         folder = _new_folder(base)
-        (folder / "summary.md").write_bytes(_summary(tests, settings))
-        problems, producers = _copy_results(tests, config, settings, folder)
-        problems += _write_page(tests, config, settings, folder)
+        (folder / "summary.md").write_bytes(_summary(tests, problems, settings))
+        trouble, producers = _copy_results(tests, config, settings, folder)
+        trouble += _write_page(tests, config, settings, folder)
         kept, dropped = within([*_files(tests, config, settings, folder, since)], room)
-        problems += place(kept, dropped, folder)
-        (folder / _INDEX).write_bytes(_index(settings, producers, dropped, problems))
+        trouble += place(kept, dropped, folder)
+        (folder / _INDEX).write_bytes(_index(settings, producers, dropped, trouble))
     except OSError as error:
         return f"artifacts cannot be gathered in {base}: {error}", None
-    return _words(folder, kept, dropped, problems), folder
+    return _words(folder, kept, dropped, trouble), folder
 
 
 def _files(
@@ -108,8 +109,8 @@ def _no_room(base: Path, used: int, limit: int) -> str:
     )
 
 
-def _summary(tests: Sequence[Judged], settings: Settings) -> bytes:
-    text = markdown_summary(tests, approval=settings.approval_flag, artifacts="")
+def _summary(tests: Sequence[Judged], problems: Sequence[str], settings: Settings) -> bytes:
+    text = markdown_summary(tests, problems, approval=settings.approval_flag, artifacts="")
     return text.encode("utf-8", "backslashreplace")
 
 

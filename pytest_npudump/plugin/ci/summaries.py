@@ -78,12 +78,19 @@ def _marker_line(path: Path, first: int) -> int:
 
 
 def write_summaries(
-    tests: Sequence[Judged], settings: Settings, root: Path, prefix: str = "", artifacts: Path | None = None
+    tests: Sequence[Judged],
+    problems: Sequence[str],
+    settings: Settings,
+    root: Path,
+    *,
+    prefix: str = "",
+    artifacts: Path | None = None,
 ) -> list[str]:
     """Write what is wanted of a session that has ended.
 
     Args:
         tests: of the session.
+        problems: why the session does not pass, whatever its tests say.
         settings: the options.
         root: pytest's rootdir.
         prefix: of the summary's name, which keeps the ranks of a distributed run apart.
@@ -94,30 +101,31 @@ def write_summaries(
     """
     from pytest_npudump.report.ci.markdown import markdown_summary  # noqa: PLC0415 - where it is wanted
 
-    problems = []
+    untold = []
     step = os.environ.get("GITHUB_STEP_SUMMARY") if on_github() else None
+    step = step if tests or problems else None
     if step or settings.summary:
         gathered = None if artifacts is None else os.path.relpath(artifacts, root)
-        text = markdown_summary(tests, approval=settings.approval_flag, artifacts=gathered)
+        text = markdown_summary(tests, problems, approval=settings.approval_flag, artifacts=gathered)
         if step:
-            problems += _tried(step, lambda: _append(Path(step), text))
+            untold += _tried(step, lambda: _append(Path(step), text))
         if settings.summary:
             path = root / settings.summary
             path = path.with_name(f"{prefix}{path.name}")
-            problems += _tried(str(path), lambda: _replace(path, text.encode("utf-8", "backslashreplace")))
-    if on_gitlab():
+            untold += _tried(str(path), lambda: _replace(path, text.encode("utf-8", "backslashreplace")))
+    if on_gitlab() and tests:
         path = Path(os.environ.get("CI_PROJECT_DIR") or root) / CODE_QUALITY
-        problems += _tried(str(path), lambda: _join(path, tests))
-    return problems
+        untold += _tried(str(path), lambda: _join(path, tests))
+    return untold
 
 
-def annotation_lines(tests: Sequence[Judged]) -> Iterable[str]:
+def annotation_lines(tests: Sequence[Judged], problems: Sequence[str]) -> Iterable[str]:
     """Return the lines that GitHub's runner reads from the log; none elsewhere."""
     if not on_github():
         return []
     from pytest_npudump.report.ci.workflow_commands import error_commands  # noqa: PLC0415 - only there
 
-    return error_commands(tests)
+    return error_commands(tests, problems)
 
 
 def _tried(name: str, write: Any) -> list[str]:

@@ -59,6 +59,7 @@ class Reporter:
         self._unkept = ""
         self._stale: list[str] = []
         self._idle = ""
+        self._fails_for_rules = False
         self._open = ""
         self._report = ""
 
@@ -124,7 +125,8 @@ class Reporter:
         """Write the notes of all tests beside their dumps, and remember them for the next session."""
         if self._settings.fail_on == "stale":
             self._fail_for_stale(session)
-        if not (self._results or self._expected or self._settings.report or self._plain):
+        asked = self._settings.report or self._settings.summary
+        if not (self._results or self._expected or asked or self._plain):
             return
         from pytest_npudump.plugin.isolation.task import CHILD  # noqa: PLC0415 - only for marked tests
 
@@ -150,28 +152,38 @@ class Reporter:
         if self._settings.report:
             with speaking(self._settings.lang):
                 self._write_report(rank.number if rank is not None else None)
+        prefix = f"rank{rank.number}-" if rank is not None else ""
         if not self._results:
+            self._summarize(session, prefix)
             return
         memory = session_notes.Memory(self._config, rank.variant if rank is not None else "")
         found = session_notes.collect_notes([*self._results.values()], memory.before)
         memory.keep([*self._results.values()])
-        prefix = f"rank{rank.number}-" if rank is not None else ""
         files = session_notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
         with speaking(self._settings.lang):
             self._notes = session_notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
-        self._summarize(prefix)
+        self._summarize(session, prefix)
 
     def _expect(self, session: pytest.Session) -> None:
         """Fail a session that lacks tests which it was to compare."""
         if not self._expected or self._config.option.collectonly:
             return
-        from pytest_npudump.language.translation import gettext  # noqa: PLC0415 - only where asked for
-        from pytest_npudump.results.expected_tests import missing_tests  # noqa: PLC0415 - the same
+        from pytest_npudump.plugin.terminal.session_problems import gap_line  # noqa: PLC0415 - only where asked for
 
-        if missing := missing_tests(self._expected, self._results):
-            self._lacking = gettext("{missing}: the run does not pass").format(missing=missing)
+        self._lacking = gap_line(self._expected, self._results)
         if self._lacking and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _problems(self, session: pytest.Session) -> list[str]:
+        """Return why the session does not pass, whatever its tests say: in English, as files have it."""
+        from pytest_npudump.plugin.terminal import session_problems, session_rules  # noqa: PLC0415 - for files
+
+        told = [session_problems.gap_line(self._expected, self._results), *self._stale]
+        if self._fails_for_rules:
+            told.append(
+                session_rules.idle_line(session_rules.idle_rules(self._results.values()), self._config)[0]
+            )
+        return session_problems.session_problems(told, session)
 
     def _fail_for_idle_rules(self, session: pytest.Session) -> None:
         """Tell of rules that are about nothing, and fail a session of all tests that ended well with them."""
@@ -180,25 +192,31 @@ class Reporter:
         from pytest_npudump.plugin.terminal import session_rules  # noqa: PLC0415 - only where there are any
 
         if rules := session_rules.idle_rules(self._results.values()):
-            self._idle, fails = session_rules.idle_line(rules, self._config)
-            if fails and session.exitstatus == pytest.ExitCode.OK:
+            self._idle, self._fails_for_rules = session_rules.idle_line(rules, self._config)
+            if self._fails_for_rules and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _summarize(self, prefix: str) -> None:
+    def _summarize(self, session: pytest.Session, prefix: str) -> None:
         from pytest_npudump.plugin.ci import summaries  # noqa: PLC0415 - only for marked tests
 
-        if not (summaries.is_wanted(self._settings) or self._settings.artifacts):
+        if (
+            not (summaries.is_wanted(self._settings) or self._settings.artifacts)
+            or self._config.option.collectonly
+        ):
             return
+        problems = self._problems(session)
         root = self._config.rootpath
         tests = summaries.judged_tests(self._results, self._failed, self._places, root)
         folder = None
-        if self._settings.artifacts:
+        if self._settings.artifacts and self._results:
             from pytest_npudump.plugin.ci.artifacts import gather  # noqa: PLC0415 - only where asked for
 
-            told, folder = gather(tests, self._config, self._settings, self._began)
+            told, folder = gather(tests, problems, self._config, self._settings, self._began)
             self._notes.append(told)
-        self._notes += summaries.write_summaries(tests, self._settings, root, prefix, folder)
-        self._annotations = [*summaries.annotation_lines(tests)]
+        self._notes += summaries.write_summaries(
+            tests, problems, self._settings, root, prefix=prefix, artifacts=folder
+        )
+        self._annotations = [*summaries.annotation_lines(tests, problems)]
 
     def _fail_for_stale(self, session: pytest.Session) -> None:
         """Fail a session that ended well where goldens are stale."""

@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 
 _FAILING, _GOOD, _WIDTH = 50, 200, 500
 """Rows of either table, and characters of a cell: GitHub refuses a summary of more than 1 MiB."""
+_NONE = "npudump: no marked test has run"
 _HARMLESS = re.compile(r"[^`|\\<>\x00-\x1f\x7f-\x9f\u2028\u2029]+\Z")
 
 
-def markdown_summary(tests: Sequence[Judged], *, approval: str = "", artifacts: str | None = None) -> str:
+def markdown_summary(
+    tests: Sequence[Judged], problems: Sequence[str] = (), *, approval: str = "", artifacts: str | None = None
+) -> str:
     """Return the summary of a session, whose names no reader of Markdown or HTML takes for markup.
 
     Args:
         tests: in the order in which they ran.
+        problems: why the session does not pass, whatever they say.
         approval: the option by which the run writes goldens; "" for one that compares.
         artifacts: the session's folder of artifacts, as a reader of the summary finds it; None without one.
     """
-    line = summary_line([test.result for test in tests], approval=approval)
+    line = summary_line([test.result for test in tests], approval=approval) if tests else _NONE
     failing, good = [test for test in tests if not test.good], [test for test in tests if test.good]
-    parts = [f"### {'❌' if failing else '✅'} {_text(line)}"]
+    sign = "❌ " if failing or problems else "✅ " if tests else ""
+    parts = [f"### {sign}{_text(line)}"]
+    parts += ["\n".join(f"- {code(problem)}" for problem in problems)] if problems else []
     if failing:
         header = ("test", "status", "source", "first change", "tensors")
         parts.append(_table(header, map(_failing_row, failing[:_FAILING]), len(failing) - _FAILING))

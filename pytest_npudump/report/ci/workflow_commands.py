@@ -21,10 +21,11 @@ MOST = 10
 _WIDTH = 1000
 
 
-def error_commands(tests: Sequence[Judged]) -> list[str]:
-    """Return a command for each of the first failing tests."""
+def error_commands(tests: Sequence[Judged], problems: Sequence[str] = ()) -> list[str]:
+    """Return a command for each problem of the session, and for each of the first failing tests."""
+    told = [f"::error title=npudump::{_data([problem])}" for problem in problems[:MOST]]
     failing = [test for test in tests if not test.good]
-    return [_command(test) for test in failing[:MOST]]
+    return [*told, *map(_command, failing[: MOST - len(told)])]
 
 
 def _command(test: Judged) -> str:

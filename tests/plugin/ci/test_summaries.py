@@ -49,6 +49,42 @@ def test_summary_is_written_where_it_is_asked_for_and_replaced(regressed: Any) -
     assert summary.read_text("utf-8").startswith("### ✅")
 
 
+def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(
+    regressed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    regressed.model()
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    options = ("--npudump-summary=summary.md", "--npudump-artifacts=art", "--npudump-lang=zh")
+    assert regressed.run(*options, "--npudump-expect=1").ret == 0
+    summary = regressed.path / "summary.md"
+    assert summary.read_text("utf-8").startswith("### ✅")
+    result = regressed.run(*options, "--npudump-expect=2")
+    assert result.ret == 1
+    words = "--npudump-expect=2: 1 marked tests were compared: the run does not pass"
+    result.stdout.fnmatch_lines([f"::error title=npudump::{words}"])
+    told = summary.read_text("utf-8")
+    assert told.startswith("### ❌")
+    assert f"\n\n- `{words}`\n" in told
+    assert f"`{words}`" in (regressed.path / "art" / "session-2" / "summary.md").read_text("utf-8")
+
+
+def test_summary_of_an_earlier_session_does_not_stand_where_no_marked_test_runs(regressed: Any) -> None:
+    regressed.model()
+    regressed.run("--npudump-summary=summary.md")
+    summary = regressed.path / "summary.md"
+    assert summary.read_text("utf-8").startswith("### ✅")
+    regressed.run("--npudump-summary=summary.md", "--collect-only")
+    assert summary.read_text("utf-8").startswith("### ✅")
+    regressed.test_file("import missing_module\n")
+    assert regressed.run("--npudump-summary=summary.md").ret == 2
+    assert summary.read_text("utf-8").startswith(
+        "### ❌ npudump&#58; no marked test has run\n\n- `pytest ended with exit code 2`"
+    )
+    regressed.test_file("def test_other():\n    pass\n")
+    assert regressed.run("--npudump-summary=summary.md").ret == 0
+    assert summary.read_text("utf-8") == "### npudump&#58; no marked test has run\n"
+
+
 def test_github_gets_a_summary_and_an_annotation_at_the_marker(
     regressed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

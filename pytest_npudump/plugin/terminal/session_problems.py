@@ -1,0 +1,40 @@
+"""Why a session does not pass, whatever its tests say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_npudump.language.translation import gettext as _
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def gap_line(expected: int | tuple[str, ...], results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return which of the expected tests were not compared; "" where nothing is expected, or missing.
+
+    Args:
+        expected: as ``read_expected`` returns it.
+        results: of the session's marked tests by node id.
+    """
+    if not expected:
+        return ""
+    from pytest_npudump.results.expected_tests import missing_tests  # noqa: PLC0415 - only where asked for
+
+    missing = missing_tests(expected, results)
+    return _("{missing}: the run does not pass").format(missing=missing) if missing else ""
+
+
+def session_problems(told: Iterable[str], session: pytest.Session) -> list[str]:
+    """Return what there is, and the exit code of a session that did not come to its end.
+
+    Args:
+        told: problems, or "".
+        session: which has ended.
+    """
+    problems = [*filter(None, told)]
+    if session.exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
+        problems.append(f"pytest ended with exit code {int(session.exitstatus)}")
+    return problems
