@@ -17,6 +17,8 @@ from pytest_npudump.report.result_json import result_json
 from pytest_npudump.results.entry import SKIPPED, XFAILED, ResultsError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_npudump.regression.case import Case
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
@@ -135,7 +137,7 @@ def snapshot_of(record: Golden, entry: Entry) -> Snapshot:
 def _judged(case: Case, golden: Golden | None, snapshot: Snapshot, entry: Entry) -> Outcome:
     reference = entry.data["reference"]
     if golden is None and reference is not None:
-        problems = tuple(entry.data["problems"])
+        problems = (*entry.data["problems"], *_off_reference(reference))
         word = status.PASSED if reference["good"] and not problems else status.FAILED
         return Outcome(word, case.goldens.path, problems=problems, tensors=len(snapshot.table))
     if golden is None:
@@ -143,11 +145,20 @@ def _judged(case: Case, golden: Golden | None, snapshot: Snapshot, entry: Entry)
     outcome = judge_snapshot(case, golden, snapshot)
     if reference is None or reference["good"]:
         return outcome
+    found = _off_reference(reference) or tuple(entry.data["problems"])
+    told = tuple(dict.fromkeys((*outcome.problems, *found)))
+    return replace(outcome, status=status.FAILED, problems=told)
+
+
+def _off_reference(reference: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say how far a run was off its reference; what prevented a comparison is among the run's problems."""
+    if reference["good"] or not reference["failed"]:
+        return ()
     words = (
         f"the run differed from the reference {reference['model']} in {reference['failed']} tensors, first "
         f"{reference['first']}: that stands, as it takes the tensors to judge it again"
     )
-    return replace(outcome, status=status.FAILED, problems=(*outcome.problems, words))
+    return (words,)
 
 
 def _doubt(entry: Entry, golden: Golden | None, terms: Terms) -> str:

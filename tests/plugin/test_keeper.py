@@ -503,6 +503,32 @@ def test_a_reference_that_did_not_agree_stands(project: Project, capsys: pytest.
     assert "not shown to agree with the reference" in line["refusals"][0]
 
 
+def test_a_reference_without_a_golden_is_told_as_well(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.path.joinpath("fixed.onnx").write_bytes(project.path.joinpath("small.onnx").read_bytes())
+    project.model(change=0.01)
+    project.marked("reference='fixed.onnx'")
+    project.run(KEEP)
+    shown = text(capsys)
+    assert "npudump: the run differed from the reference " in shown
+    assert re.search(r" in \d+ tensors, first \S+: that stands", shown)
+
+
+def test_what_kept_a_reference_from_being_compared_is_told(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked()
+    project.record()
+    project.path.joinpath("other.onnx").write_bytes(b"no model")
+    project.marked("reference='other.onnx'")
+    project.run(KEEP)
+    code, told = check(capsys)
+    assert (code, told["tests"][0]["verdict"]) == (1, "bad")
+    [problem] = told["tests"][0]["problems"]
+    assert "other.onnx is no ONNX model" in problem
+
+
 def test_rules_by_operator_and_producer_are_judged_again_as_in_the_run(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
