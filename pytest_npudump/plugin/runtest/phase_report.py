@@ -36,6 +36,8 @@ def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     ended = item.stash.get(ENDED, False) or TEST not in item.stash
     if call.when == "call" and ended and is_marked(item) and not only_setup(item):
         _attach_result(item, report)
+    if call.when == "setup" and report.failed and is_marked(item) and not only_setup(item):
+        vars(report)["npudump"] = _uncompared(item)
     expected = report.failed or hasattr(report, "wasxfail")
     if BAD in item.stash and call.when != "teardown" and not expected:
         report.outcome = "failed"

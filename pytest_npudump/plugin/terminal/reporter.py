@@ -70,8 +70,9 @@ class Reporter:
         if report.failed and report.nodeid in self._failed:
             self._failed[report.nodeid] = True
         result: Mapping[str, Any] | None = vars(report).get("npudump")
-        if result is None:
+        if result is None or report.when == "setup":
             self._keep_plain(report)
+        if result is None:
             return
         self._results[report.nodeid] = result  # a plugin that repeats tests may log several
         self._failed[report.nodeid] = report.failed
