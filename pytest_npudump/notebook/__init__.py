@@ -1,5 +1,9 @@
-"""Public: two dumps compared from Python, as an object that a notebook shows as a chart and a table."""
+"""Public: two dumps compared, and a session's results, as objects that a notebook shows in charts and tables.
+
+``dump_comparison`` has the first, ``session_results`` the second, ``markup`` the HTML of both.
+"""
 
 from pytest_npudump.notebook.dump_comparison import DumpComparison, compare_dumps
+from pytest_npudump.notebook.session_results import SessionResults, read_results
 
-__all__ = ["DumpComparison", "compare_dumps"]
+__all__ = ["DumpComparison", "SessionResults", "compare_dumps", "read_results"]

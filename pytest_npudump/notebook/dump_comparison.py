@@ -15,7 +15,8 @@ from pytest_npudump.compare.tolerances.producers import undecided
 from pytest_npudump.compare.tolerances.rules import load_tolerances
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import DumpError
-from pytest_npudump.report.figures.colours import COLOURS, WORDS
+from pytest_npudump.notebook.markup import framed, table
+from pytest_npudump.report.figures.colours import WORDS
 from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.verdicts import COLUMNS, plain, row, sentence
 from pytest_npudump.report.view.tensor_views import STATES, tensor_views
@@ -29,15 +30,6 @@ if TYPE_CHECKING:
 
 _ROWS = 20
 """Failing tensors that a notebook shows."""
-_STYLE = "\n".join(
-    [
-        *(f".npudump .{state} {{ fill: {colour}; }}" for state, colour in COLOURS.items()),
-        ".npudump svg { max-width: 960px; width: 100%; } .npudump svg text { font: 11px sans-serif; }",
-        ".npudump svg text, .npudump .flag { fill: currentColor; } .npudump .tick { text-anchor: end; }",
-        ".npudump .grid { stroke: #8a8f98; opacity: .3; }",
-        ".npudump .limit { stroke: currentColor; stroke-dasharray: 4 3; }",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,17 +77,11 @@ class DumpComparison:
         )
         parts = [f"<p><b>{escape(self._headline())}</b></p>", strip, f"<p>{legend}</p>"]
         if failing:
-            heads = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-            rows = "".join(f"<tr>{_cells(row(verdict))}</tr>" for verdict in failing[:_ROWS])
-            parts.append(f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>")
+            parts.append(table(COLUMNS, [row(verdict) for verdict in failing[:_ROWS]]))
         if len(failing) > _ROWS:
             parts.append(f"<p>... and {len(failing) - _ROWS} more</p>")
         parts += (f"<p>note: {escape(plain(note))}</p>" for note in self.notes)
-        return f'<div class="npudump"><style>{_STYLE}</style>{"".join(parts)}</div>'
-
-
-def _cells(cells: tuple[str, ...]) -> str:
-    return "".join(f"<td>{escape(plain(cell))}</td>" for cell in cells)
+        return framed(parts)
 
 
 def compare_dumps(

@@ -47,9 +47,9 @@ def test_equal_dumps_are_ok(sides: tuple[Path, Path]) -> None:
 
 
 def test_a_hostile_name_stays_text(tmp_path: Path) -> None:
-    from pytest_npudump.notebook import dump_comparison as module
+    from pytest_npudump.notebook.markup import cells
 
-    assert HOSTILE not in module._cells((HOSTILE,))
+    assert HOSTILE not in cells((HOSTILE,))
     one = dump(tmp_path / "a", **{"<b>x": np.ones(3, np.float32)})
     other = dump(tmp_path / "b", **{"<b>x": np.zeros(3, np.float32)})
     assert "<b>x" not in compare_dumps(one, other)._repr_html_()
