@@ -61,6 +61,25 @@ def not_calibrated(goldens: Goldens, facts: Mapping[str, str]) -> str:
     )
 
 
+def replaced_words(goldens: Goldens, golden: Golden | None, facts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a note where an update replaces the golden of another device.
+
+    Args:
+        goldens: of the test, with the variant that applies.
+        golden: what is there; None where it cannot be read or there is none.
+        facts: of the run's origin.
+    """
+    if golden is None or golden.path != goldens.path or golden.producer.get("runtime") == _EMULATOR:
+        return ()
+    told = [name for name in _MEASURED if name in golden.producer and name in facts]
+    if all(golden.producer[name] == facts[name] for name in told):
+        return ()
+    before, now = _words(golden.producer), _words(facts)
+    return (
+        f"the golden was of {before}, and is of {now} now: --npudump-golden-variant=NAME keeps one of each",
+    )
+
+
 def _readable(goldens: Goldens) -> Golden | None:
     try:
         return goldens.read_if_any()

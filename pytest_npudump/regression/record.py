@@ -10,6 +10,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.content.text import EMPTY, REASON, UNWRITTEN
 from pytest_npudump.golden.kept_tensors import KeptTensors
+from pytest_npudump.golden.replaceable import replaced_words
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.random_operators import EAGER, drawing_words, random_layers
 from pytest_npudump.regression import outcome as status
@@ -97,7 +98,8 @@ def record(
         measured: what is known of its noise.
     """
     measured = measured.with_calibration_of(golden, table)
-    lost = case.goldens.lost_by_update(golden)
+    producer = case.runtime.producer()
+    lost = case.goldens.lost_by_update(golden) + replaced_words(case.goldens, golden, producer)
     blocks: Mapping[str, str] = {}
     if first.dump is not None:
         blocks, unread = edges_to_keep(case, golden, first.dump, table)
@@ -105,9 +107,7 @@ def record(
     try:
         known = {**measured.head, **_known_of_run(case, golden, first)}
         known |= {REASON: case.settings.reason} if case.settings.reason else {}
-        recording = case.goldens.record(
-            golden, measured.on(table), case.runtime.producer(), tensors, known, blocks=blocks
-        )
+        recording = case.goldens.record(golden, measured.on(table), producer, tensors, known, blocks=blocks)
     except GoldenError as error:
         return Outcome(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
     notes = (*first.dump.notes, *_random_notes(case, first.dump)) if first.dump else ()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.golden.replaceable import not_calibrated, not_recorded
+from pytest_npudump.golden.replaceable import not_calibrated, not_recorded, replaced_words
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.request import DumpRequest
 
@@ -68,6 +68,20 @@ def test_noise_is_that_of_the_chip_that_recorded_the_golden(
 
 def test_a_variant_that_is_not_there_lends_no_noise_to_the_common_golden(tmp_path: Path) -> None:
     assert not_calibrated(goldens(tmp_path, DEVICE, "emulated"), EMULATOR)
+
+
+def test_what_another_chip_had_recorded_is_told(tmp_path: Path) -> None:
+    found = goldens(tmp_path, DEVICE)
+    golden = found.read_if_any()
+    (note,) = replaced_words(found, golden, {"runtime": "acl", "soc": "Ascend310P3"})
+    assert note.startswith(
+        "the golden was of runtime acl, soc Ascend910B3, and is of runtime acl, soc Ascend310P3"
+    )
+    assert replaced_words(found, golden, {**DEVICE, "cann": "9.2.0"}) == ()
+    assert replaced_words(found, golden, {"runtime": "acl"}) == ()
+    assert replaced_words(found, None, EMULATOR) == ()
+    beside = goldens(tmp_path, DEVICE, "b")
+    assert replaced_words(beside, beside.read_if_any(), {"runtime": "acl", "soc": "Ascend310P3"}) == ()
 
 
 def test_what_cannot_be_read_stands_in_no_updates_way(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     Fragments = StyleAndTextTuples
 
 _MOST_RUNS = 10
-"""Rows of the list; more runs scroll."""
+"""Rows of the list; more runs scroll. It has a third of the terminal: what differs needs the rest."""
 _PAGE = 10
 _COLUMNS = 20
-_KEYS = mark("a accept  r reject  s skip  A/R/S all open  l layers  ↑↓ ←→ PgUp PgDn  q leave")
+_KEYS = mark("a accept  r reject  s skip  q leave  A/R/S all open  l layers  ↑↓ ←→ PgUp PgDn")
 _MARKS = {OPEN: " ", ACCEPTED: "a", REJECTED: "r", SKIPPED: "s", REFUSED: "!"}
 _STYLE = Style.from_dict(
     {
@@ -102,7 +102,6 @@ class _Review:
         self.layout = self._laid_out()
 
     def _laid_out(self) -> Layout:
-        rows = min(len(self._decisions.runs), _MOST_RUNS)
         asks = Condition(lambda: self._asks)
         question = VSplit(
             [
@@ -114,7 +113,7 @@ class _Review:
             height=1,
         )
         self._list = Window(
-            FormattedTextControl(self._runs, focusable=True, show_cursor=False), height=Dimension.exact(rows)
+            FormattedTextControl(self._runs, focusable=True, show_cursor=False), height=self._rows
         )
         return Layout(
             HSplit(
@@ -132,6 +131,10 @@ class _Review:
             ),
             focused_element=self._list,
         )
+
+    def _rows(self) -> Dimension:
+        room = get_app().output.get_size().rows // 3
+        return Dimension.exact(max(1, min(len(self._decisions.runs), _MOST_RUNS, room)))
 
     def _head(self) -> Fragments:
         counts = self._decisions.counts

@@ -122,16 +122,18 @@ def test_what_was_done_stands_on_the_terminal_afterwards(
     assert lines[-2:] == ["rejected: test_a.py::test_b", "1 accepted, 1 rejected, 1 skipped"]
 
 
-def on_a_terminal(folder: Path, keys: str, *words: str) -> tuple[list[str], int, str]:
+def on_a_terminal(
+    folder: Path, keys: str, *words: str, rows: int = 24, columns: int = 100
+) -> tuple[list[str], int, str]:
     """Review on a terminal of its own: its screen before the keys, its exit code, and all that it wrote."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
         code = "import sys; from pytest_npudump.cli import main; sys.exit(main(sys.argv[1:]))"
         command = [sys.executable, "-c", code, "golden", "review", "--results", "kept", *words]
-        os.execve(sys.executable, command, {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "24"})  # noqa: S606 - ourselves
-    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    screen = pyte.Screen(100, 24)
+        os.execve(sys.executable, command, {**os.environ, "TERM": "xterm"})  # noqa: S606 - ourselves
+    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    screen = pyte.Screen(columns, rows)
     stream = pyte.ByteStream(screen)
     before, everything, sent, end = [], b"", False, time.monotonic() + 60
     while time.monotonic() < end:
@@ -166,6 +168,17 @@ def test_a_real_terminal_shows_the_runs_and_what_differs_in_the_first(waiting: R
     assert before[-1].startswith("a accept  r reject")
     assert code == 0
     assert "0 accepted, 3 rejected, 0 skipped" in text
+
+
+def test_a_small_terminal_has_room_for_what_differs_and_the_way_out(repository: Repository) -> None:
+    for number in range(9):
+        repository.approve(f"test_{number}", GOLDEN)
+        repository.keep(f"test_{number}", {layer: value + number for layer, value in AFTER.items()})
+    before, code, _ = on_a_terminal(repository.path, "q", rows=15, columns=60)
+    assert sum("2 of 2 differ" in line for line in before) == 5
+    assert [line.split()[0] for line in before[9:11]] == ["layer", "conv"]
+    assert "q leave" in before[-1]
+    assert code == 1
 
 
 def test_lines_can_be_asked_for_on_a_terminal(waiting: Repository) -> None:
