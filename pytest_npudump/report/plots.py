@@ -105,7 +105,8 @@ def elements_figure(picture: Picture, title: str) -> Any:
     places.imshow(palette[cells], aspect="auto", interpolation="nearest")
     places.set_xticks([])
     places.set_yticks([])
-    places.set_title("where: bright is large, red is no number", loc="left")
+    places.set_xlabel("bright is large, grey is equal, red is NaN or Inf")
+    places.set_title("where the errors are", loc="left")
     figure.suptitle(_title(title), x=0.01, ha="left", fontsize=10, parse_math=False)
     return figure
 

@@ -50,6 +50,18 @@ def test_elements_are_drawn(tmp_path: Path) -> None:
     assert {TITLE, "golden", "this run"} <= set(texts(svg))
 
 
+def test_no_word_of_a_tensor_s_picture_is_cut_off() -> None:
+    golden = np.random.default_rng(1).normal(size=(6, 9))
+    picture = draw(golden, golden + 0.5, rtol=0, atol=1e-3)
+    assert picture is not None
+    figure = elements_figure(picture, "layer:output.0")
+    figure.canvas.draw()
+    inside = figure.get_tightbbox()
+    assert min(inside.x0, inside.y0) >= 0
+    assert inside.x1 <= figure.get_figwidth()
+    assert inside.y1 <= figure.get_figheight()
+
+
 def test_the_same_run_gives_the_same_files(tmp_path: Path) -> None:
     tensors = [tensor(at) for at in range(5)]
     first, second = (save(strip_figure(tensors, "run"), tmp_path / name) for name in "ab")
