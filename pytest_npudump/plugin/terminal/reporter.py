@@ -60,6 +60,7 @@ class Reporter:
         self._stale: list[str] = []
         self._idle = ""
         self._fails_for_rules = False
+        self._crashed: list[str] = []
         self._open = ""
         self._report = ""
 
@@ -73,6 +74,8 @@ class Reporter:
         if result is None or report.when == "setup":
             self._keep_plain(report)
         if result is None:
+            phase: str = report.when
+            self._crashed += [report.nodeid] if phase == "???" else []  # as xdist reports a dead worker
             return
         self._results[report.nodeid] = result  # a plugin that repeats tests may log several
         self._failed[report.nodeid] = report.failed
@@ -184,7 +187,7 @@ class Reporter:
             told.append(
                 session_rules.idle_line(session_rules.idle_rules(self._results.values()), self._config)[0]
             )
-        return session_problems.session_problems(told, session)
+        return session_problems.session_problems(told, self._crashed, session)
 
     def _fail_for_idle_rules(self, session: pytest.Session) -> None:
         """Tell of rules that are about nothing, and fail a session of all tests that ended well with them."""

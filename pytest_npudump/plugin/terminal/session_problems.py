@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def gap_line(expected: int | tuple[str, ...], results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -27,14 +28,17 @@ def gap_line(expected: int | tuple[str, ...], results: Mapping[str, Mapping[str,
     return _("{missing}: the run does not pass").format(missing=missing) if missing else ""
 
 
-def session_problems(told: Iterable[str], session: pytest.Session) -> list[str]:
-    """Return what there is, and the exit code of a session that did not come to its end.
+def session_problems(told: Iterable[str], crashed: Sequence[str], session: pytest.Session) -> list[str]:
+    """Return what there is, where a worker died, and the exit code of a session that did not come to its end.
 
     Args:
         told: problems, or "".
+        crashed: names of tests in which a worker of xdist died: of these there is no result.
         session: which has ended.
     """
     problems = [*filter(None, told)]
+    if crashed:
+        problems.append(f"a worker died in {first_of(crashed)}: nothing is known of that test")
     if session.exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
         problems.append(f"pytest ended with exit code {int(session.exitstatus)}")
     return problems

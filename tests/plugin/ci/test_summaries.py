@@ -68,6 +68,20 @@ def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(
     assert f"`{words}`" in (regressed.path / "art" / "session-2" / "summary.md").read_text("utf-8")
 
 
+def test_worker_that_dies_is_told_where_all_other_tests_pass(regressed: Any) -> None:
+    regressed.model()
+    regressed.test_file(
+        "import os\n" + SOURCE + "\n@pytest.mark.npu_dump\ndef test_dies():\n    os._exit(3)\n"
+    )
+    result = regressed.pytester.runpytest_subprocess(
+        *("--npudump-runtime=emulator", "--npudump-summary=summary.md", "-n1")
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    told = (regressed.path / "summary.md").read_text("utf-8")
+    assert told.startswith("### ❌")
+    assert "- `a worker died in test_small.py::test_dies: nothing is known of that test`" in told
+
+
 def test_summary_of_an_earlier_session_does_not_stand_where_no_marked_test_runs(regressed: Any) -> None:
     regressed.model()
     regressed.run("--npudump-summary=summary.md")
