@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -131,6 +132,24 @@ def test_without_an_npu_marked_tests_are_skipped_with_the_reason_where_that_is_a
         "--npudump-skip-without-npu", "--npudump-expect=1", *options
     )
     assert expecting.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
+def test_an_emulator_without_its_packages_is_told_in_one_line(
+    project: Project, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    project.marked()
+    find = importlib.util.find_spec
+    monkeypatch.delitem(sys.modules, missing)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == missing else find(name, *rest)
+    )
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        [f"npudump: the emulator needs the package '{missing}'*pip install 'pytest-npudump[[]emulator]'"]
+    )
+    result.stdout.no_fnmatch_line("*MissingExtraError*")
 
 
 def test_with_an_npu_none_is_skipped(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 from typing import TYPE_CHECKING
 
-from pytest_npudump.errors import RuntimeUnavailableError
+from pytest_npudump.errors import MissingExtraError, RuntimeUnavailableError
 from pytest_npudump.language.translation import said
 from pytest_npudump.runtime.registry import Probe
 
@@ -24,8 +26,15 @@ def find(option: str) -> str:
 
 
 def load(option: str, device: int) -> Runtime:
-    """Put the emulator in place and load the adapter of pyACL over it."""
+    """Put the emulator in place and load the adapter of pyACL over it.
+
+    Raises:
+        MissingExtraError: what it runs models with is not installed.
+    """
     del option
+    for name in ("onnx", "onnxruntime"):  # found, not imported: a test that needs neither has no use of them
+        if name not in sys.modules and importlib.util.find_spec(name) is None:
+            raise MissingExtraError("the emulator", name, "emulator")
     from pytest_npudump.emulator.install import install  # noqa: PLC0415 - only where it is chosen
     from pytest_npudump.runtime.emulator.adapter import EmulatorRuntime  # noqa: PLC0415 - it needs numpy
 
