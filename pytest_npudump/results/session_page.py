@@ -10,7 +10,7 @@ from pytest_npudump.results.session_view import session_view
 from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from pytest_npudump.report.view.overview import SessionView
@@ -39,7 +39,9 @@ def write_page(view: SessionView, target: Path) -> None:
         raise ResultsError(f"{target}: the report cannot be written: {error.strerror or error}") from error
 
 
-def page_of_tests(folder: ResultsFolder, tests: Collection[str], terms: Terms, target: Path) -> None:
+def page_of_tests(
+    folder: ResultsFolder, tests: Collection[str], terms: Terms, target: Path, problems: Sequence[str] = ()
+) -> None:
     """Write the page of the tests of one session, of all that a folder holds.
 
     Args:
@@ -47,6 +49,7 @@ def page_of_tests(folder: ResultsFolder, tests: Collection[str], terms: Terms, t
         tests: names of those of the session.
         terms: where goldens lie.
         target: the file.
+        problems: why the session does not pass, whatever these say.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -54,4 +57,4 @@ def page_of_tests(folder: ResultsFolder, tests: Collection[str], terms: Terms, t
     """
     results = folder.read()
     entries = [entry for entry in results.entries if entry.test in tests]
-    write_page(session_view(folder, entries, terms, results.problems), target)
+    write_page(session_view(folder, entries, terms, (*problems, *results.problems)), target)

@@ -82,7 +82,7 @@ def gather(
         folder = _new_folder(base)
         (folder / "summary.md").write_bytes(_summary(tests, problems, settings))
         trouble, producers = _copy_results(tests, config, settings, folder)
-        trouble += _write_page(tests, config, settings, folder)
+        trouble += _write_page(tests, problems, config, settings, folder)
         kept, dropped = within([*_files(tests, config, settings, folder, since)], room)
         trouble += place(kept, dropped, folder)
         (folder / _INDEX).write_bytes(_index(settings, producers, dropped, trouble))
@@ -157,7 +157,7 @@ def _copy_results(
 
 
 def _write_page(
-    tests: Sequence[Judged], config: pytest.Config, settings: Settings, folder: Path
+    tests: Sequence[Judged], problems: Sequence[str], config: pytest.Config, settings: Settings, folder: Path
 ) -> list[str]:
     """Write the page of the results that were copied, with what dumps tell while these are there."""
     results = folder / _RESULTS
@@ -168,9 +168,8 @@ def _write_page(
 
     try:
         with speaking(settings.lang):
-            page_of_tests(
-                ResultsFolder(results), {test.test for test in tests}, Terms(config.rootpath), folder / _PAGE
-            )
+            names, terms = {test.test for test in tests}, Terms(config.rootpath)
+            page_of_tests(ResultsFolder(results), names, terms, folder / _PAGE, problems)
     except NpudumpError as error:
         return [f"the page is not among them: {error}"]
     return []

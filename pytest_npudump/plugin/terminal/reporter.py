@@ -155,7 +155,7 @@ class Reporter:
             self._trim_cache()
         if self._settings.report:
             with speaking(self._settings.lang):
-                self._write_report(rank.number if rank is not None else None)
+                self._write_report(session, rank.number if rank is not None else None)
         prefix = f"rank{rank.number}-" if rank is not None else ""
         if not self._results:
             self._summarize(session, prefix)
@@ -182,7 +182,7 @@ class Reporter:
         """Return why the session does not pass, whatever its tests say: in English, as files have it."""
         from pytest_npudump.plugin.terminal import session_problems, session_rules  # noqa: PLC0415 - for files
 
-        told = [session_problems.gap_line(self._expected, self._results), *self._stale]
+        told = [self._lacking and session_problems.gap_line(self._expected, self._results), *self._stale]
         if self._fails_for_rules:
             told.append(
                 session_rules.idle_line(session_rules.idle_rules(self._results.values()), self._config)[0]
@@ -257,11 +257,12 @@ class Reporter:
 
         trim(store_of(self._settings, self._config.rootpath).cache, self._settings.tensor_cache_limit)
 
-    def _write_report(self, rank: int | None) -> None:
+    def _write_report(self, session: pytest.Session, rank: int | None) -> None:
         from pytest_npudump.plugin.terminal.session_report import write_report  # noqa: PLC0415 - where asked for
 
         tests = {str(result.get("test", nodeid)) for nodeid, result in self._results.items()}
-        self._report = write_report(self._config, self._settings, tests, self._unkept, rank)
+        problems = self._problems(session)
+        self._report = write_report(self._config, self._settings, tests, self._unkept, problems, rank=rank)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""

@@ -10,7 +10,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.plugin.paths import keeps_results, results_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     import pytest
@@ -25,7 +25,13 @@ def check_report() -> None:
 
 
 def write_report(
-    config: pytest.Config, settings: Settings, tests: Collection[str], unkept: str, rank: int | None
+    config: pytest.Config,
+    settings: Settings,
+    tests: Collection[str],
+    unkept: str,
+    problems: Sequence[str],
+    *,
+    rank: int | None,
 ) -> str:
     """Write the page, and return the line that says where it is, or why it is not complete.
 
@@ -36,6 +42,7 @@ def write_report(
         settings: the options.
         tests: names of the marked tests of the session.
         unkept: why not all results are kept; "" where they are.
+        problems: why the session does not pass, whatever its tests say.
         rank: of a distributed run, each of which writes a page of its own.
     """
     from pytest_npudump.report.view.overview import SessionView  # noqa: PLC0415 - only where asked for
@@ -46,7 +53,7 @@ def write_report(
     target: Path = config.rootpath / settings.report / (INDEX if rank is None else f"rank{rank}.html")
     try:
         if not tests:
-            write_page(SessionView((), (_("No marked test ran in this session."),)), target)
+            write_page(SessionView((), (_("No marked test ran in this session."), *problems)), target)
         elif unkept or not keeps_results(config, settings):
             write_page(SessionView((), (unkept or _("Results of this session were not kept."),)), target)
             return _("report: {target} has no tests: {unkept}").format(
@@ -54,7 +61,7 @@ def write_report(
             )
         else:
             folder = ResultsFolder(results_path(config, settings))
-            page_of_tests(folder, tests, Terms(config.rootpath), target)
+            page_of_tests(folder, tests, Terms(config.rootpath), target, problems)
     except (OSError, NpudumpError) as error:
         return _("no report: {error}").format(error=error)
     return _("report: {target}").format(target=target)

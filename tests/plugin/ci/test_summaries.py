@@ -55,15 +55,19 @@ def test_session_that_does_not_pass_whatever_its_tests_say_is_told_as_such(
     regressed.model()
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     options = ("--npudump-summary=summary.md", "--npudump-artifacts=art", "--npudump-lang=zh")
+    kept = ("--npudump-report=site", "--npudump-results=kept")
     assert regressed.run(*options, "--npudump-expect=1").ret == 0
     summary = regressed.path / "summary.md"
     assert summary.read_text("utf-8").startswith("### ✅")
-    result = regressed.run(*options, "--npudump-expect=2")
+    result = regressed.run(*options, *kept, "--npudump-expect=2")
     assert result.ret == 1
     words = "--npudump-expect=2: 1 marked tests were compared: the run does not pass"
     result.stdout.fnmatch_lines([f"::error title=npudump::{words}"])
     told = summary.read_text("utf-8")
     assert told.startswith("### ❌")
+    for page in ("site/index.html", "art/session-2/report.html"):
+        text = (regressed.path / page).read_text("utf-8")
+        assert "--npudump-expect=2：比对了 1 个带标记的用例：本次运行不通过" in text
     assert f"\n\n- `{words}`\n" in told
     assert f"`{words}`" in (regressed.path / "art" / "session-2" / "summary.md").read_text("utf-8")
 
