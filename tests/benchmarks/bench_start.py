@@ -30,10 +30,13 @@ COMMANDS = {
 EXPECTED = {"compare": b"1 of 1 tensors compared, all within tolerance", "ls": b"1 tensors, 1 layers"}
 
 
-def cost(tree: Path, folder: Path, *words: str, expected: bytes = b"") -> float:
-    """Run Python and return its seconds; what it prints has to hold ``expected``."""
+def cost(tree: Path, folder: Path, *words: str, expected: bytes = b"", alone: bool = True) -> float:
+    """Run Python and return its seconds; what it prints has to hold ``expected``.
+
+    ``alone`` leaves out the plugins of pytest that are installed.
+    """
     environment = {**os.environ, "PYTHONPATH": str(tree), "OPENBLAS_NUM_THREADS": "1"}
-    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if alone else {}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(
@@ -59,6 +62,25 @@ def bench_commands(trees: dict[str, Path], folder: Path, runs: int) -> None:
                 found[name].append(cost(tree, folder, "-c", START, *words, expected=expected))
         row(title, {name: min(seconds) for name, seconds in found.items()})
     row("python -c 'import numpy'", {"": min(cost(ROOT, folder, "-c", "import numpy") for _ in range(runs))})
+
+
+def bench_collection(trees: dict[str, Path], folder: Path, runs: int) -> None:
+    """``npudump config show`` beside the collection of its test, with all plugins that are installed."""
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_b.py").write_text(
+        "import pytest\n@pytest.mark.npu_dump(layers=['a'])\ndef test_b(npu_dump): pass\n"
+    )
+    ways = {
+        "npudump config show": (b"dump_path", ("-c", START, "config", "show", "test_b.py::test_b")),
+        "pytest --collect-only": (b"1 test collected", ("-m", "pytest", "--collect-only", "-q", "test_b.py")),
+    }
+    found: dict[tuple[str, str], list[float]] = {(way, name): [] for way in ways for name in trees}
+    for _ in range(runs):
+        for (way, name), seconds in found.items():
+            expected, words = ways[way]
+            seconds.append(cost(trees[name], folder, *words, expected=expected, alone=False))
+    for way in ways:
+        row(way, {name: min(found[way, name]) for name in trees})
 
 
 def bench_pytest(trees: dict[str, Path], folder: Path, runs: int) -> None:
@@ -95,6 +117,7 @@ def main() -> None:
     trees["now"] = ROOT
     with tempfile.TemporaryDirectory() as folder:
         bench_commands(trees, Path(folder), arguments.runs)
+        bench_collection(trees, Path(folder), arguments.runs)
         bench_pytest(trees, Path(folder), arguments.runs)
 
 
