@@ -67,10 +67,13 @@ class Reporter:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the result of a marked test, and cut its failure once the budget is spent."""
-        self._unkept = self._unkept or vars(report).get(UNKEPT, "")
+        told = vars(report)
+        result: Mapping[str, Any] | None = told.get("npudump")
+        if result is None and report.outcome == "passed" and UNKEPT not in told:
+            return  # as nearly all of a session's are
+        self._unkept = self._unkept or told.get(UNKEPT, "")
         if report.failed and report.nodeid in self._failed:
             self._failed[report.nodeid] = True
-        result: Mapping[str, Any] | None = vars(report).get("npudump")
         if result is None or report.when == "setup":
             self._keep_plain(report)
         if result is None:
