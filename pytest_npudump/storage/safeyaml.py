@@ -7,6 +7,8 @@ or would multiply is refused before it takes time or memory.
 from __future__ import annotations
 
 import re
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +77,7 @@ def load_mapping(text: str) -> Document:
         return _Builder(events).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        _refuse_large(text[: mark.index if mark else 0])
         line = mark.line + 1 if mark else 1
         raise YamlError(line, f"not YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
@@ -156,7 +159,7 @@ class _Builder:
             raise YamlError(_line(event), "expected a mapping at the top level")
         self._plain(event)
         lines: dict[str, int] = {}
-        data = self._mapping(event, 0, lines)
+        data = self._mapping(event, lines)
         following = next(self._events)
         if not isinstance(following, yaml.DocumentEndEvent) or following.explicit:
             raise YamlError(_line(following), "expected one document without an end marker")
@@ -176,22 +179,20 @@ class _Builder:
                 return event
         raise YamlError(1, "the file is empty")
 
-    def _value(self, event: Any, depth: int) -> Any:
+    def _value(self, event: Any) -> Any:
         self._plain(event)
         if isinstance(event, yaml.ScalarEvent):
             return _scalar(event)
-        if depth >= _DEPTH:
-            raise YamlError(_line(event), f"nested deeper than {_DEPTH} levels")
         if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(event, depth + 1)
-        return [self._value(item, depth + 1) for item in self._until(yaml.SequenceEndEvent)]
+            return self._mapping(event)
+        return [self._value(item) for item in self._until(yaml.SequenceEndEvent)]
 
-    def _mapping(self, start: Any, depth: int, lines: dict[str, int] | None = None) -> dict[str, Any]:
+    def _mapping(self, start: Any, lines: dict[str, int] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for event in self._until(yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 raise YamlError(_line(event), f"a key must be text, in the mapping of line {_line(start)}")
-            key = self._value(event, depth)
+            key = self._value(event)
             if not isinstance(key, str):
                 raise YamlError(_line(event), f"a key must be text, put {event.value!r} in quotes")
             if key == "<<" and event.implicit[0]:
@@ -201,7 +202,7 @@ class _Builder:
             value = next(self._events)
             if lines is not None:
                 lines[key] = _line(value)
-            result[key] = self._value(value, depth)
+            result[key] = self._value(value)
         return result
 
     def _until(self, end: type) -> Iterator[Any]:
@@ -218,11 +219,18 @@ class _Builder:
 
 
 def _within_limits(events: Iterable[Any]) -> Iterator[Any]:
-    """Hand ``events`` on until the document is larger than anything that is read here."""
-    values = literal = 0
+    """Hand ``events`` on until the document is larger or deeper than anything that is read here."""
+    values = literal = depth = 0
     for event in events:
-        if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
+        if isinstance(event, yaml.ScalarEvent):
             values += 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            values += 1
+            depth += 1
+            if depth > _DEPTH + 1:
+                raise YamlError(_line(event), f"nested deeper than {_DEPTH} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
         if values > _VALUES:
             raise YamlError(
                 _line(event), f"more than {_VALUES:,} values, which no file that is read here has"
@@ -232,6 +240,16 @@ def _within_limits(events: Iterable[Any]) -> Iterator[Any]:
         if event.end_mark.index - literal > SIZE:
             raise too_large(_line(event))
         yield event
+
+
+def _refuse_large(text: str) -> None:
+    """Raise where ``text``, at whose end a parser gave up, is too large or too deep by our own limits.
+
+    A parser looks 1024 characters ahead for the colon of a key, and so meets limits of its own before it
+    hands on what exceeds ours.
+    """
+    with suppress(yaml.YAMLError):
+        deque(_within_limits(yaml.parse(text, Loader=_LOADER)), maxlen=0)
 
 
 def too_large(line: int) -> YamlError:

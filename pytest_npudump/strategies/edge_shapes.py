@@ -38,6 +38,8 @@ def shapes(
 ) -> Any:
     """Return a strategy for shapes whose axes have the sizes of :func:`edges`; it shrinks to ones.
 
+    The last axis is drawn first, so that each size is as likely there whatever stands before it.
+
     Args:
         dtype: type of the elements: a block has as many as 32 bytes hold.
         min_dims: fewest axes; 0 allows scalars.
@@ -57,7 +59,7 @@ def shapes(
         found: tuple[int, ...] = ()
         for _ in range(draw(st.integers(min_dims, max_dims))):
             room = max_elements // math.prod(found)
-            found += (draw(st.sampled_from([size for size in sizes if size <= room])),)
+            found = (draw(st.sampled_from([size for size in sizes if size <= room])), *found)
         return found
 
     return shape()

@@ -15,7 +15,7 @@ from pytest_npudump.strategies.edge_shapes import numpy_type
 from pytest_npudump.strategies.hypothesis_settings import hypothesis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import DTypeLike
 
@@ -105,6 +105,24 @@ def values(
         ValueError: no value is left.
     """
     kind = numpy_type(dtype)
+    listed, wanted = within(kind, finite=finite, subnormal=subnormal, minimum=minimum, maximum=maximum)
+    st = hypothesis("hypothesis.strategies")
+    return st.one_of(st.sampled_from(listed), _any(st, kind, minimum, maximum).filter(wanted))
+
+
+def within(
+    kind: np.dtype[Any],
+    *,
+    finite: bool = False,
+    subnormal: bool = True,
+    minimum: float | None = None,
+    maximum: float | None = None,
+) -> tuple[list[float | int], Callable[[float], bool]]:
+    """Return the :func:`edge_values` within limits, which are those of :func:`values`, and what tells others.
+
+    Raises:
+        ValueError: no value is left.
+    """
     tiny = float(ml_dtypes.finfo(kind).smallest_normal) if is_float(kind) else 0.0  # type: ignore[no-untyped-call]
     bounded = minimum is not None or maximum is not None
 
@@ -118,8 +136,7 @@ def values(
     listed = [*filter(wanted, edge_values(kind))]
     if not listed:
         raise ValueError(f"{kind}: no edge value lies between {minimum} and {maximum}")
-    st = hypothesis("hypothesis.strategies")
-    return st.one_of(st.sampled_from(listed), _any(st, kind, minimum, maximum).filter(wanted))
+    return listed, wanted
 
 
 def _any(st: Any, kind: np.dtype[Any], minimum: float | None, maximum: float | None) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.strategies.edge_shapes import MOST_ELEMENTS, edges, numpy_type, shapes
-from pytest_npudump.strategies.edge_values import values
+from pytest_npudump.strategies.edge_values import values, within
 from pytest_npudump.strategies.hypothesis_settings import hypothesis
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ _PLACES = 16
 def tensors(dtype: DTypeLike = "float16", shape: Any = None, **limits: Any) -> Any:
     """Return a strategy for tensors as numpy arrays.
 
-    One value, numbers that count up, or random ones fill a tensor; up to 16 elements have others.
+    One value, numbers that count up, random ones, or all edge values in turn fill a tensor; up to 16 elements
+    have others.
 
     Args:
         dtype: of numpy, or by name one of ml_dtypes (``bfloat16``).
@@ -101,12 +102,18 @@ def _filled(kind: np.dtype[Any], limits: dict[str, Any]) -> Callable[[Any, tuple
     first.
     """
     st, elements = hypothesis("hypothesis.strategies"), values(kind, **limits)
-    ways, seeds = st.sampled_from(("one", "ramp", "random")), st.integers(0, 2**32 - 1)
+    listed = np.array(within(kind, **limits)[0], kind)
+    ways, seeds = st.sampled_from(("one", "ramp", "random", "edges")), st.integers(0, 2**32 - 1)
 
     def filled(draw: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         size = math.prod(shape)
         way, value, seed = draw(ways), draw(elements), draw(seeds)
-        array = np.full(size, value, kind) if way == "one" else _many(way, seed, size, kind, limits)
+        if way == "one":
+            array = np.full(size, value, kind)
+        elif way == "edges":
+            array = listed[(np.arange(size) + seed) % len(listed)]
+        else:
+            array = _many(way, seed, size, kind, limits)
         places = st.integers(0, max(size - 1, 0))
         for place, other in draw(st.dictionaries(places, elements, max_size=min(size, _PLACES))).items():
             array[place] = other

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import product
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, find, given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from pytest_npudump import strategies
@@ -17,7 +18,8 @@ from pytest_npudump.strategies.edge_shapes import edges
 from pytest_npudump.strategies.edge_values import edge_values
 
 DTYPES = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "uint64", "bool"]
-ONCE = settings(database=None, suppress_health_check=[HealthCheck.too_slow])
+ONCE = settings(database=None, suppress_health_check=[HealthCheck.too_slow], max_examples=10_000)
+"""With so many examples that no search ends by chance before it has found."""
 
 
 def held(dtype: str) -> set[float]:
@@ -70,8 +72,22 @@ def test_shapes_are_as_large_as_they_may_be(shape: tuple[int, ...]) -> None:
     assert set(shape) <= set(edges("float16"))
 
 
+def test_every_shape_whose_axes_are_edges_is_drawn_and_no_other() -> None:
+    seen = set()
+
+    @settings(ONCE, phases=[Phase.generate])  # which ends where no other example is left
+    @given(strategies.shapes("float16", max_dims=2, max_elements=600))
+    def draw_all(shape: tuple[int, ...]) -> None:
+        seen.add(shape)
+
+    draw_all()
+    sizes = edges("float16")
+    pairs = {pair for pair in product(sizes, sizes) if np.prod(pair) <= 600}
+    assert seen == {(size,) for size in sizes} | pairs
+
+
 @pytest.mark.parametrize("size", [15, 16, 17, 31, 32, 33])
-def test_every_edge_is_found_as_the_last_axis(size: int) -> None:
+def test_a_shape_that_ends_in_an_edge_shrinks_to_that_axis(size: int) -> None:
     assert find(strategies.shapes("float16"), lambda shape: shape[-1] == size, settings=ONCE) == (size,)
 
 
@@ -85,6 +101,21 @@ def test_a_tail_is_found_in_the_smallest_tensor_that_has_one() -> None:
 def test_a_value_is_found_nearest_to_one() -> None:
     found = find(strategies.tensors("float32"), lambda x: bool((np.abs(x) > 65504).any()), settings=ONCE)
     assert found.tolist() == [65504.00390625]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "limits"), [("bfloat16", {}), ("float32", {"finite": True}), ("uint64", {})]
+)
+def test_one_tensor_may_hold_every_edge_value(dtype: str, limits: dict[str, Any]) -> None:
+    values = [value for value in held(dtype) if np.isfinite(value) or not limits]
+
+    def holds_all(x: np.ndarray) -> bool:
+        return set(map(repr, values)) <= set(map(repr, x.ravel().tolist()))
+
+    unshrunk = settings(ONCE, phases=[Phase.generate])
+    assert holds_all(
+        find(strategies.tensors(dtype, (4, len(values)), **limits), holds_all, settings=unshrunk)
+    )
 
 
 @given(strategies.tensors("float16", finite=True, subnormal=False))
