@@ -207,7 +207,7 @@ def _read_header(path: Path) -> tuple[dict[str, Any], int]:
 def _json_metadata(metadata: Mapping[str, str], name: str, path: Path) -> dict[str, Any]:
     try:
         found = json.loads(metadata.get(name, "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise GoldenError(f"{path}: the metadata {name} is not JSON; restore the file from version control")

@@ -117,6 +117,7 @@ def kept(value: Any) -> Any:
         {"a": entry(dtype="X9")},
         {"a": entry(dtype="C64", shape=(1,))},
         {"a": entry(), "__metadata__": {"npudump.bytes": "{"}},
+        {"a": entry(), "__metadata__": {"npudump.bytes": "[" * 100_000}},
         kept([]),
         kept({"a": ["object", [1]]}),
         kept({"a": ["O", [1]]}),

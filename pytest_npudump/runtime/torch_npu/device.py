@@ -48,7 +48,7 @@ def _with_dump_of(config: Path, named: str | None) -> dict[str, Any]:
         return dump
     try:
         root = json.loads(read_regular(Path(named)))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{_INIT_FILE}={named}: cannot be read: {error}; name a JSON file") from error
     if not isinstance(root, dict):
         raise ConfigError(f"{_INIT_FILE}={named}: expected a JSON object; torch_npu would refuse it too")

@@ -184,9 +184,11 @@ def test_an_exception_dump_that_is_on_already_is_ended_before(torch_npu: Any, tm
 def test_a_file_for_acl_init_that_cannot_be_read_is_named(
     torch_npu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TORCH_ACL_INIT_CONFIG_PATH", str(tmp_path / "absent.json"))
-    with pytest.raises(ConfigError, match=r"TORCH_ACL_INIT_CONFIG_PATH=.*absent\.json: cannot be read"):
-        TorchNpuRuntime(torch_npu).start(of_scene(tmp_path, dump_scene="aic_err_norm_dump"))
+    (tmp_path / "nested.json").write_text("[" * 100_000, "utf-8")
+    for name in ("absent", "nested"):
+        monkeypatch.setenv("TORCH_ACL_INIT_CONFIG_PATH", str(tmp_path / f"{name}.json"))
+        with pytest.raises(ConfigError, match=rf"TORCH_ACL_INIT_CONFIG_PATH=.*{name}\.json: cannot be read"):
+            TorchNpuRuntime(torch_npu).start(of_scene(tmp_path, dump_scene="aic_err_norm_dump"))
     assert torch_npu._device.calls == []
 
 
