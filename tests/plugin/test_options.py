@@ -187,7 +187,7 @@ def test_command_line_wins_over_the_ini_file(pytester: pytest.Pytester) -> None:
 def test_value_outside_the_choices_is_refused_from_either_source(
     pytester: pytest.Pytester, option: Option
 ) -> None:
-    with pytest.raises(pytest.UsageError, match="invalid choice: 'gpu'"):
+    with pytest.raises(pytest.UsageError, match="'gpu'"):
         pytester.parseconfig(f"{option.flag}=gpu")
     pytester.makeini(f"[pytest]\n{option.dest} = gpu\n")
     with pytest.raises(

@@ -194,7 +194,7 @@ def scales(
 
 def on_judged_side(difference: NDArray[np.float64], rules: list[Rule]) -> NDArray[np.bool_]:
     """Return which of k differences, (k,), are on the side of the golden that their rules judge."""
-    sides = np.array([rule.one_sided for rule in rules])
+    sides = np.array([rule.one_sided for rule in rules], str)
     found: NDArray[np.bool_] = ((sides != "below") & (difference > 0)) | (
         (sides != "above") & (difference < 0)
     )

@@ -111,35 +111,49 @@ def test_nesting_beyond_the_stack_is_read_as_nlohmann_reads_it() -> None:
 
 
 @pytest.mark.parametrize(
+    "inner",
+    [
+        b",",
+        b"[1,]",
+        b"[1 2]",
+        b"{'a': 1}",
+        b'{"a": 1,}',
+        b'{"a" 1}',
+        b'{"a": 1]',
+        b'"open',
+        b'"\\x41"',
+        b"01",
+    ],
+)
+def test_what_is_no_json_is_refused_at_its_place_however_deep(inner: bytes) -> None:
+    for depth in (1, 2_000, 200_000):
+        with pytest.raises(StrictJsonError, match=r"^line 1, column \d+: [a-z]") as caught:
+            parse(b"[" * depth + inner + b"]" * depth)
+        assert depth <= (caught.value.offset or 0) <= depth + len(inner)
+        with pytest.raises(StrictJsonError):
+            parse(b"[" * depth + inner)
+
+
+@pytest.mark.parametrize(
     ("inner", "problem"),
     [
-        (b",", "expecting value"),
-        (b"[1,]", "expecting value"),
-        (b"[1 2]", "expecting ',' delimiter"),
-        (b"{'a': 1}", "expecting property name"),
-        (b'{"a": 1,}', "expecting property name"),
-        (b'{"a" 1}', "expecting ':' delimiter"),
-        (b'{"a": 1]', "expecting ',' delimiter"),
-        (b'"open', "unterminated string"),
-        (b'"\\x41"', r"invalid \\escape"),
         (b'["\\ud800"]', "half of a surrogate pair"),
         (b'{"\\ud800": 1}', "half of a surrogate pair"),
         (b"NaN", "no JSON value"),
         (b"1e999", "too large"),
-        (b"01", "expecting ',' delimiter"),
     ],
 )
-def test_what_is_no_json_is_refused_however_deep(inner: bytes, problem: str) -> None:
-    with pytest.raises(StrictJsonError, match=f"(?i){problem}"):
-        parse(b"[" * 2_000 + inner + b"]" * 2_000)
-    with pytest.raises(StrictJsonError):
-        parse(b"[" * 2_000 + inner)
+def test_what_nlohmann_refuses_beyond_json_is_refused_however_deep(inner: bytes, problem: str) -> None:
+    for depth in (1, 2_000, 200_000):
+        with pytest.raises(StrictJsonError, match=problem):
+            parse(b"[" * depth + inner + b"]" * depth)
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
 def test_endless_nesting_is_refused(opening: bytes) -> None:
-    with pytest.raises(StrictJsonError, match="expecting value"):
+    with pytest.raises(StrictJsonError) as caught:
         parse(opening * 200_000)
+    assert caught.value.offset == len(opening) * 200_000
 
 
 def test_the_error_names_the_byte_and_the_line_however_deep() -> None:

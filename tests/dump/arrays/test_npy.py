@@ -40,7 +40,7 @@ def _write(tmp_path: Path, data: bytes) -> Any:
 
 def test_bfloat16_of_mindspore_that_numpy_refuses() -> None:
     path = DATA / "bfloat16.npy"
-    with pytest.raises(ValueError, match="descr"):
+    with pytest.raises(ValueError, match="<E2"):
         np.load(path)
     raw = path.read_bytes()
     header = read_npy_header(path)

@@ -15,7 +15,8 @@ from pytest_npudump.dump.stats.row_totals import row_counts, row_totals
 
 ROWS = array_shapes(min_dims=2, max_dims=2, max_side=20)
 ELEMENTS = st.one_of(
-    st.floats(width=32), st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 3e38, 1e-45])
+    st.floats(width=32),
+    st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.5 * 2.0**127, 2.0**-149]),
 )
 
 

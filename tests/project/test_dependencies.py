@@ -1,0 +1,64 @@
+"""The README's test command installs versions that have been seen, on every Python there is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+FILE = ".ci/constraints.txt"
+PROJECT: Any = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYTHONS = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
+
+
+def wanted(*extras: str) -> Iterator[Requirement]:
+    """Yield what the package itself and some of its extras ask for, by whatever name of an extra."""
+    for text in (*PROJECT["dependencies"], *(t for e in extras for t in PROJECT["optional-dependencies"][e])):
+        one = Requirement(text)
+        if canonicalize_name(one.name) == PROJECT["name"]:
+            yield from wanted(*one.extras)
+        else:
+            yield one
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_each_dependency_has_one_version_and_one_that_is_allowed(python: str) -> None:
+    here = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
+    lines = (ROOT / FILE).read_text("utf-8").splitlines()
+    pins: dict[str, str] = {}
+    for line in lines:
+        one = Requirement(line.partition("#")[0] or "none; python_version < '3'")
+        if one.marker is None or one.marker.evaluate(here):
+            [pin] = one.specifier
+            assert pin.operator == "=="
+            assert one.url is None
+            assert pins.setdefault(canonicalize_name(one.name), pin.version) == pin.version
+    for one in wanted("dev", "mindspore"):
+        assert one.specifier.contains(pins[canonicalize_name(one.name)]), one
+
+
+def test_the_readme_and_what_ci_runs_install_these_versions() -> None:
+    for name in ("README.md", "docs/contributing.md", ".ci/run", ".ci/run-aarch64"):
+        assert f"-c {FILE}" in (ROOT / name).read_text("utf-8"), name
+
+
+def test_ci_can_be_run_with_no_other_choice_of_versions() -> None:
+    done = subprocess.run(
+        ["bash", str(ROOT / ".ci/run"), "latest"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, "run: latest: expected lowest, newest or nothing\n")
