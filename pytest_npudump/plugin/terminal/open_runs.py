@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.settings.run_settings import in_ci
@@ -27,7 +27,7 @@ def open_runs_line(results: Iterable[Mapping[str, Any]], settings: Settings) -> 
     count = sum(result["status"] in {status.FAILED, status.MISSING_GOLDEN} for result in results)
     if not count or (in_ci() and not settings.results):
         return ""
-    folder = f" --results {shlex.quote(settings.results)}" if settings.results else ""
+    folder = f" {typed('--results', settings.results)}" if settings.results else ""
     return ngettext(
         "{count} run waits for a decision: npudump golden review{folder}",
         "{count} runs wait for a decision: npudump golden review{folder}",

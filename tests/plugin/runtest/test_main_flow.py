@@ -31,7 +31,7 @@ def test_changed_weight_fails_and_names_that_layer_first(project: Project) -> No
             "golden:     2 of 5 tensors fail against *test_small.yaml",
             "*block/conv.2*Conv*output.0*",
             "second run: the failure reproduced (5 layers dumped as tensors)",
-            "to approve: pytest --npudump-update-golden 'test_small.py::test_small'",
+            "to approve: pytest --npudump-update-golden test_small.py::test_small",
         ]
     )
 
@@ -78,7 +78,7 @@ def test_missing_golden_fails_and_names_the_command_that_creates_it(project: Pro
     result.stdout.fnmatch_lines(
         [
             "npudump: no golden file *",
-            "to create:  pytest --npudump-update-golden 'test_small.py::test_small'",
+            "to create:  pytest --npudump-update-golden test_small.py::test_small",
         ]
     )
     assert not project.path.joinpath("golden").exists()
