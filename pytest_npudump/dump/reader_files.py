@@ -63,8 +63,8 @@ def read_job(
         problems.append(error)
     try:
         if format_.instead:
-            what = format_.instead.format(path=typed(job.file.path))
-            raise FormatError(job.file.path, f"it is {what}")  # noqa: TRY301 - as readers raise
+            instead = format_.instead.format(path=typed(job.file.path))
+            raise FormatError(job.file.path, f"it is {instead}")  # noqa: TRY301 - as readers raise
         found, damaged = format_.read(job, table, stats=stats, acl=acl, projections=projections)
         problems += damaged
     except FormatError as error:
