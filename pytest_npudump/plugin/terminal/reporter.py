@@ -243,13 +243,14 @@ class Reporter:
         if self._unkept or not keeps_results(self._config, self._settings):
             return
         try:
-            ResultsFolder(results_path(self._config, self._settings)).compact()
+            folder = results_path(self._config, self._settings)
+            ResultsFolder(folder).compact()
         except (OSError, NpudumpError) as error:
             self._unkept = f"results of earlier runs cannot be removed: {error}"
         else:
             from pytest_npudump.plugin.terminal.open_runs import open_runs_line  # noqa: PLC0415 - as above
 
-            self._open = open_runs_line(self._results.values(), self._settings)
+            self._open = open_runs_line(self._results.values(), self._settings, folder, self._config)
 
     def _trim_cache(self) -> None:
         """Keep the tensors that this machine has of a store within their limit."""
