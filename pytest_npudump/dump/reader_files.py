@@ -10,6 +10,7 @@ from pytest_npudump.dump.files.operator_csv.reader import read_operator_csv
 from pytest_npudump.dump.parts import unique_parts
 from pytest_npudump.dump.tree.converted import by_record, source_of
 from pytest_npudump.errors import FormatError
+from pytest_npudump.language.shell import typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,8 @@ def read_job(
         problems.append(error)
     try:
         if format_.instead:
-            raise FormatError(job.file.path, f"it is {format_.instead}")  # noqa: TRY301 - as readers raise
+            instead = format_.instead.format(path=typed(job.file.path))
+            raise FormatError(job.file.path, f"it is {instead}")  # noqa: TRY301 - as readers raise
         found, damaged = format_.read(job, table, stats=stats, acl=acl, projections=projections)
         problems += damaged
     except FormatError as error:

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import GoldenError, MisplacedTensorsError
-from pytest_npudump.golden.store import has_digest, read_golden, refuse_change, refuse_others, stage_golden
+from pytest_npudump.golden.store import (
+    has_digest,
+    read_golden,
+    refuse_change,
+    refuse_links,
+    refuse_others,
+    stage_golden,
+)
 from pytest_npudump.golden.tensor_content import tensors_digest
 from pytest_npudump.golden.tensors import read_metadata, save_tensors
 from pytest_npudump.storage.atomic import locked, move_file
@@ -196,6 +203,7 @@ def stage_pair(
     Raises:
         GoldenError: they cannot be written; the old pair is as it was.
     """
+    refuse_links(golden)
     recording = tensors_digest(tensors)
     facts = facts_of({_RECORDING: recording}, left_out, sources)
     golden = replace(golden, extra={**golden.extra, KEY: facts})
@@ -244,7 +252,7 @@ def _remove(path: Path) -> None:
 
 def waiting_path(tensors: Path) -> Path:
     """Return where new tensors lie until they take the place of those at ``tensors``."""
-    target = Path(os.path.realpath(tensors))
+    target = Path(os.path.realpath(tensors.parent), tensors.name)
     digest = blake2b(os.fsencode(target.name), digest_size=8).hexdigest()
     return target.with_name(f".npudump-{digest}.safetensors")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import stat
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden.content.text import Golden, parse, render
 from pytest_npudump.golden.overlay import as_written, base_name, laid_over
-from pytest_npudump.storage.atomic import locked, replace_file, stage_file
+from pytest_npudump.storage.atomic import locked, refuse_link, replace_file, stage_file
 from pytest_npudump.storage.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
@@ -74,11 +75,12 @@ class StagedGolden:
 
 
 def stage_golden(path: Path, golden: Golden) -> StagedGolden:
-    """Write what is to replace the file at ``path`` beside it; a symbolic link is followed.
+    """Write what is to replace the file at ``path`` beside it.
 
     Raises:
         GoldenError: the golden cannot be written; the old file is as it was.
     """
+    refuse_links(replace(golden, path=path))
     content = _content(golden)
     digest = content_digest(content)
     if _holds(path, content):  # asked before the lock, which a folder that is read-only has no place for
@@ -112,7 +114,7 @@ def has_digest(path: Path, digest: str) -> bool:
 
 
 def write_golden(path: Path, golden: Golden, *, replacing: str | None = None) -> bool:
-    """Make ``golden`` the content of the file at ``path``, atomically; a symbolic link is followed.
+    """Make ``golden`` the content of the file at ``path``, atomically.
 
     Args:
         path: the file.
@@ -125,6 +127,7 @@ def write_golden(path: Path, golden: Golden, *, replacing: str | None = None) ->
     Raises:
         GoldenError: the golden cannot be written, or would replace another one; the old file is as it was.
     """
+    refuse_links(replace(golden, path=path))
     content = _content(golden)
     if _holds(path, content):  # as above
         return False
@@ -135,6 +138,17 @@ def write_golden(path: Path, golden: Golden, *, replacing: str | None = None) ->
             refuse_change(target, replacing)
             replace_file(target, [content])
     return changed
+
+
+def refuse_links(golden: Golden) -> None:
+    """Refuse to write a golden through a symbolic link below the folder of goldens, which may be one itself.
+
+    Raises:
+        GoldenError: the file, or a folder that stands for a part of its test's file, is a link.
+    """
+    folders = len(PurePosixPath(golden.test.partition("::")[0]).parts)
+    for place in (golden.path, *golden.path.parents[:folders]):
+        refuse_link(place)
 
 
 def refuse_change(target: Path, replacing: str | None) -> None:

@@ -133,14 +133,17 @@ def _text_graphs(lines: Iterable[bytes], path: Path) -> list[list[tuple[str, str
                 )
             within.pop()
         elif within in _OPERATORS and (match := _FIELD.match(line)):
-            found[match[1].decode()].append(_unescaped(match[2]))
+            found[match[1].decode()].append(_unescaped(match[2], path))
     if within:
         raise FormatError(path, f"ends within {b' '.join(within).decode('utf-8', 'replace')}: it is cut off")
     return graphs
 
 
-def _unescaped(text: bytes) -> str:
+def _unescaped(text: bytes, path: Path) -> str:
     r"""Return a string of protobuf text, which writes other bytes than ASCII as ``\\343``."""
     if b"\\" in text:
-        text = text.decode("unicode_escape").encode("latin-1")
+        try:
+            text = text.decode("unicode_escape").encode("latin-1")
+        except UnicodeError as error:
+            raise FormatError(path, f"{text!r} is no string of protobuf text: {error}") from error
     return text.decode("utf-8", "surrogateescape")

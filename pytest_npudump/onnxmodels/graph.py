@@ -116,6 +116,22 @@ def every_tensor(model: Any) -> Iterator[Any]:
                 yield from attribute.tensors
 
 
+def every_name(model: Any) -> Iterator[str | bytes]:
+    """Yield the names in a ``ModelProto``: of graphs, nodes, types, tensors, attributes and functions."""
+    scopes = [function.node for function in model.functions]
+    for function in model.functions:
+        yield from (function.name, function.domain, *function.input, *function.output)
+    for graph in every_graph(model):
+        scopes.append(graph.node)
+        yield graph.name
+        tensors = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
+        yield from (one.name for one in (*graph.input, *graph.output, *graph.value_info, *tensors))
+    for node in itertools.chain(*scopes):
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
+
+
 def _with_branches(nodes: Iterable[Any]) -> Iterator[Any]:
     for node in nodes:
         yield node

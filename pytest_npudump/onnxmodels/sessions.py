@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from pytest_npudump.dump.values.small_floats import is_of_numpy
 from pytest_npudump.errors import MissingExtraError, NpudumpError
+from pytest_npudump.onnxmodels.graph import every_name
 from pytest_npudump.onnxmodels.tensor_types import (
     Tensor,
     from_ort_type,
@@ -65,10 +66,24 @@ def read_model(source: Path | bytes, content: bytes | None = None) -> Any:
     package = onnx()
     try:
         if isinstance(source, bytes) or content is not None:
-            return package.load_from_string(source if content is None else content)
-        return package.load(str(source), load_external_data=False)
+            model = package.load_from_string(source if content is None else content)
+        else:
+            model = package.load(str(source), load_external_data=False)
+        _check_names(model)
     except Exception as error:
         raise ModelError(f"{named(source)} is no ONNX model: {error}") from error
+    return model
+
+
+def _check_names(model: Any) -> None:
+    """Refuse names that are not UTF-8, which protobuf hands over as bytes.
+
+    Raises:
+        ValueError: there is one.
+    """
+    bad = next((name for name in every_name(model) if isinstance(name, bytes)), None)
+    if bad is not None:
+        raise ValueError(f"its name {bad!r} is not UTF-8")
 
 
 def plain_session(source: Path | bytes) -> Any:
@@ -89,9 +104,11 @@ def open_session(source: str | bytes, options: Any, name: str) -> Any:
         ModelError: onnxruntime refuses the model.
     """
     try:
-        return onnxruntime().InferenceSession(source, options, providers=list(_PROVIDERS))
+        session = onnxruntime().InferenceSession(source, options, providers=list(_PROVIDERS))
+        _ = [port.name for port in (*session.get_inputs(), *session.get_outputs())]  # not UTF-8: an error
     except Exception as error:
         raise ModelError(f"onnxruntime cannot load {name}: {error}") from error
+    return session
 
 
 def run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.language.inert import inert
 from pytest_npudump.plugin.isolation.task import CHILD
 from pytest_npudump.plugin.marker.marks import MARKER
 
@@ -181,5 +182,5 @@ def _announce(code: int, why: str) -> None:
 
 def _say(text: str) -> None:
     sys.stdout.flush()  # where both go to one file, this line is the last
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{inert(text)}\n")
     sys.stderr.flush()

@@ -17,6 +17,7 @@ from pytest_npudump.devices.inventory import Inventory, take_inventory
 from pytest_npudump.devices.locks import lock_folder
 from pytest_npudump.devices.pool import DevicePool
 from pytest_npudump.errors import DeviceError, NpudumpError
+from pytest_npudump.language.inert import inert
 from pytest_npudump.plugin.isolation.task import CHILD, DEVICES
 from pytest_npudump.plugin.marker.item import request_of
 from pytest_npudump.plugin.marker.marks import is_marked
@@ -133,7 +134,7 @@ class DeviceTurns:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Fail a test that cannot have its devices."""
         if _PROBLEM in item.stash:
-            raise pytest.fail.Exception(f"npudump: {item.stash[_PROBLEM]}", pytrace=False)
+            raise pytest.fail.Exception(inert(f"npudump: {item.stash[_PROBLEM]}"), pytrace=False)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:

@@ -208,10 +208,11 @@ def _refuse(item: pytest.Item, problem: str) -> None:
 def _problems(items: list[pytest.Item], config: pytest.Config) -> list[tuple[pytest.Item, str]]:
     if not items:
         return []
-    from pytest_npudump.plugin.marker.item import check_item  # noqa: PLC0415 - with the first marked test
+    from pytest_npudump.language.inert import inert  # noqa: PLC0415 - with the first marked test
+    from pytest_npudump.plugin.marker.item import check_item  # noqa: PLC0415 - the same
 
     found = ((item, check_item(item, config.stash[SETTINGS])) for item in items)
-    return [(item, f"{item.nodeid}: {problem}") for item, problem in found if problem]
+    return [(item, inert(f"{item.nodeid}: {problem}")) for item, problem in found if problem]
 
 
 @pytest.hookimpl(wrapper=True)

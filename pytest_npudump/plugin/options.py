@@ -109,12 +109,13 @@ def usage_error(config: pytest.Config, text: str) -> pytest.UsageError:
         config: pytest's, which may not be complete.
         text: in English.
     """
+    from pytest_npudump.language.inert import inert  # noqa: PLC0415 - for errors
     from pytest_npudump.language.translation import AUTO, LANGUAGES, speaking, spoken  # noqa: PLC0415 - for errors
 
     option = next(one for one in OPTIONS if one.name == "lang")
     language = getattr(config.option, option.dest, None) or config.getini(option.dest)
     with speaking(language if language in LANGUAGES else AUTO):
-        return pytest.UsageError(spoken(text))
+        return pytest.UsageError(inert(spoken(text)))
 
 
 def _refuse_standing(config: pytest.Config) -> None:

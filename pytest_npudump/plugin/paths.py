@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from hashlib import blake2b
 from itertools import count
@@ -119,6 +120,16 @@ def dumps_base(config: pytest.Config, settings: Settings) -> Path:
 def golden_root(config: pytest.Config, settings: Settings) -> Path:
     """Return the folder of the golden files."""
     return config.rootpath / settings.golden_dir
+
+
+def started_with(config: pytest.Config) -> dict[str, str]:
+    """Return what pytest was told at its start of its configuration and rootdir, relative to the latter."""
+    root, option = config.rootpath, config.option
+    found = {
+        "-c": config.inipath if option.inifilename else None,
+        "--rootdir": root if option.rootdir else None,
+    }
+    return {name: Path(os.path.relpath(path, root)).as_posix() for name, path in found.items() if path}
 
 
 def keeps_results(config: pytest.Config, settings: Settings) -> bool:

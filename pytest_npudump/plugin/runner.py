@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import ConfigError, NpudumpError
+from pytest_npudump.language.inert import inert
 from pytest_npudump.language.translation import speaking, spoken
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.device_turns import devices_of
@@ -194,7 +195,7 @@ class Runner:
             if not only_setup(item):
                 item.stash[TEST].start()
         except NpudumpError as error:
-            raise pytest.fail.Exception(f"npudump: {error}", pytrace=False) from None
+            raise pytest.fail.Exception(inert(f"npudump: {error}"), pytrace=False) from None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
@@ -280,4 +281,4 @@ def _join_ranks(child: Child | None) -> Exchange | None:
     try:
         return Exchange(rank, child.task.meeting_place if child is not None else None)
     except ConfigError as error:
-        raise pytest.UsageError(f"npudump: {error}") from None
+        raise pytest.UsageError(inert(f"npudump: {error}")) from None

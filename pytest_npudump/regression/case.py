@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -27,13 +28,16 @@ class Case:
     """One test with the marker, before and after any of its runs.
 
     Attributes:
-        nodeid: pytest's name of the test, as a user types it.
+        nodeid: the test's name: that of its file, relative to pytest's rootdir, and what the file calls it.
         request: what its markers ask for.
         settings: the options of the session.
         runtime: what runs its models.
         goldens: its golden files.
         tolerances: what its statistics may differ by.
         directory: where its dumps and reports go.
+        arguments: what a user types behind ``pytest`` in the folder ``here`` to run the test alone.
+        here: the folder in which pytest was started, or kept results are judged.
+        started: files and folders that options of pytest named at its start, by option, relative to rootdir.
         progress: called with (what is being done, steps done, steps in all); None for nobody.
         reference: the ONNX model its layers are compared with; None without one.
         graph: the file that tells which tensor feeds which; None where only what ran does.
@@ -50,6 +54,9 @@ class Case:
     goldens: Goldens
     tolerances: Tolerances
     directory: Path
+    arguments: tuple[str, ...]
+    here: Path
+    started: Mapping[str, str] = field(default_factory=dict)
     progress: Callable[[str, int, int], None] | None = None
     reference: Reference | None = None
     graph: Path | None = None
@@ -61,6 +68,26 @@ class Case:
     def steps_of(self, what: str) -> Callable[[int, int], None] | None:
         """What is called with (steps done, steps in all) of one piece of work; None for nobody."""
         return None if self.progress is None else partial(self.progress, what)
+
+
+def arguments_of(test: str, file: str, root: Path, here: Path, started: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a user types behind ``pytest`` in the folder ``here`` to run a test alone.
+
+    Args:
+        test: its name.
+        file: its file, relative to ``root``, with which the name begins.
+        root: pytest's rootdir.
+        here: the folder.
+        started: as :attr:`Case.started`.
+    """
+    options = [word for name, path in started.items() for word in (name, _relative(root / path, here))]
+    return (*options, _relative(root / file, here) + test[len(file) :])
+
+
+def _relative(path: Path, here: Path) -> str:
+    """Return a path that pytest takes for no option, nor for a file of arguments."""
+    found = os.path.relpath(path, here)
+    return f"./{found}" if found[0] in "-@" else found
 
 
 def make_folder(case: Case) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import explain_first
 from pytest_npudump.language.excerpt import cut
+from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, ngettext, spoken
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
@@ -71,7 +72,8 @@ def _what(result: Result) -> str:
 
 def failure_text(result: Result, details: ReportFiles, *, verbose: bool) -> str:
     """Return the text of a failing test, at most :data:`LINES` lines unless ``verbose``."""
-    behind = [spoken(details.problem) or _("details:    {text}").format(text=shown(details.text))]
+    place = shown(details.text, result.case.here)
+    behind = [spoken(details.problem) or _("details:    {text}").format(text=place)]
     behind += [*_hand_over(result, details), *ways_out(result)]
     lines = _body(result, None if verbose else LINES - len(behind))
     if not verbose:
@@ -85,14 +87,15 @@ def _hand_over(result: Result, details: ReportFiles) -> list[str]:
     convicted = [one for one in isolated if one.alone.verdict == CONVICTED]
     if details.problem or not any(one.saved is not None or not one.call for one in convicted):
         return []
-    return [_("hand over:  npudump repro {parent} -o DIR").format(parent=shown(details.text.parent))]
+    folder = shown(details.text.parent, result.case.here)
+    return [_("hand over:  npudump repro {parent} -o DIR").format(parent=typed(folder))]
 
 
 def verdict_lines(result: Result, *, verbose: bool) -> list[str]:
     """Return the text of a result that no run has left files of."""
     behind = ways_out(result)
-    lines = [*_body(result, None if verbose else LINES - len(behind)), *behind]
-    return [plain(line if verbose else cut(line, WIDTH)) for line in lines]
+    lines = _body(result, None if verbose else LINES - len(behind))
+    return [plain(line) for line in [*(line if verbose else cut(line, WIDTH) for line in lines), *behind]]
 
 
 def short_lines(result: Result) -> list[str]:
@@ -132,7 +135,7 @@ def _with_findings(result: Result, findings: int | None) -> list[str]:
         return head + _change_lines(outcome.changes, brief=brief) + tail
     room = LINES - _FIXED - len(head) - len(tail)
     rows = max(_FEWEST_ROWS, min(ROWS, room)) if brief else MOST_ROWS
-    return head + _comparison_lines(outcome, rows, brief=brief) + tail
+    return head + _comparison_lines(result, rows, brief=brief) + tail
 
 
 def _change_lines(changes: Sequence[Verdict], *, brief: bool) -> list[str]:
@@ -179,15 +182,17 @@ def _listed(label: str, items: Sequence[str], limit: int | None) -> list[str]:
     return lines
 
 
-def _comparison_lines(outcome: Outcome, rows: int, *, brief: bool) -> list[str]:
-    comparison = outcome.comparison
+def _comparison_lines(result: Result, rows: int, *, brief: bool) -> list[str]:
+    outcome, comparison = result.outcome, result.outcome.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
     failing = comparison.failing
     feeds_seen = feeds_are_seen(outcome.sources, comparison.first)
     lines = [
         _("first:      {words}").format(words=explain_first(comparison, feeds_seen=feeds_seen)),
         _("golden:     {count} of {expected} tensors fail against {golden}").format(
-            count=len(failing), expected=comparison.expected, golden=shown(outcome.golden)
+            count=len(failing),
+            expected=comparison.expected,
+            golden=shown(outcome.golden, result.case.here),
         ),
     ]
     lines[1:1] = [*origin_lines(outcome.sources, comparison, brief=brief), *first_change(outcome)]
@@ -225,7 +230,8 @@ def _escalation_lines(result: Result, escalation: Escalation, limit: int | None)
     for finding in _most_telling(findings, result.outcome.sources)[:limit]:
         lines += finding_lines(finding, worst=1 if limit else 5)
     lines += _listed(mark("note"), escalation.notes, limit)
-    return [*lines, _("tensors:    {directory}").format(directory=shown(escalation.directory))]
+    place = shown(escalation.directory, result.case.here)
+    return [*lines, _("tensors:    {directory}").format(directory=place)]
 
 
 def _reproduction(result: Result, escalation: Escalation) -> str:
@@ -267,8 +273,9 @@ def _most_telling(findings: Iterable[Finding], sources: Sources | None) -> list[
 def ways_out(result: Result) -> list[str]:
     """Return the command that creates or approves the golden, where one would."""
     outcome = result.outcome
+    command = typed("pytest", "--npudump-update-golden", *result.case.arguments)
     if outcome.status == status.MISSING_GOLDEN:
-        return [_("to create:  pytest --npudump-update-golden '{nodeid}'").format(nodeid=result.case.nodeid)]
+        return [_("to create:  {command}").format(command=command)]
     lines = [found] if (found := way_out(outcome)) else []
     known = any(map(can_be_approved, outcome.findings))
     comparison = outcome.comparison
@@ -276,8 +283,8 @@ def ways_out(result: Result) -> list[str]:
     if outcome.reference is not None and not outcome.reference.good and not beside:
         return lines
     if outcome.status == status.FAILED and (comparison is not None or known):
-        words = _("to approve: pytest --npudump-update-golden '{nodeid}'")
+        words = _("to approve: {command}")
         if outcome.environment.get("runtime", ("", ""))[1] == "emulator":
-            words = _("to approve on the device: pytest --npudump-update-golden '{nodeid}'")
-        lines.append(words.format(nodeid=result.case.nodeid))
+            words = _("to approve on the device: {command}")
+        lines.append(words.format(command=command))
     return lines

@@ -152,11 +152,11 @@ def plain(text: str) -> str:
     return inert(text)
 
 
-def shown(path: Path | None) -> str:
-    """Return a path as short as it can be typed from the current directory."""
+def shown(path: Path | None, here: Path | None = None) -> str:
+    """Return a path as short as it can be typed in the folder ``here``, by default the current one."""
     if path is None:
         return "-"
-    here = Path.cwd()
+    here = here or Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 

@@ -68,9 +68,9 @@ def _head(failure: Failure, call: Mapping[str, Any], *, drawn: bool) -> Iterator
 def _findings(failure: Failure, call: Mapping[str, Any], outputs: Mapping[str, Array]) -> Iterator[str]:
     judged = call["judged"]
     yield from failing_lines(failure)
-    yield f"Here the result is held against the same call on the CPU, in {judged['wide']}."
+    yield f"Here the result is held against the same call on the CPU, in {code(judged['wide'])}."
     if judged["why"]:
-        yield f"On the device {judged['why']}."
+        yield f"On the device {code(judged['why'])}."
     elif judged["apart"] is not None:
         yield f"On the device it was {judged['apart']:.3g} off (relative L2)."
     if judged["allowed"] is not None:
@@ -80,10 +80,10 @@ def _findings(failure: Failure, call: Mapping[str, Any], outputs: Mapping[str, A
             f"place."
         )
     yield ""
-    yield from statistics_table({f"by the {name}": array for name, array in outputs.items()})
+    yield from statistics_table({f"by the {code(name)}": array for name, array in outputs.items()})
     yield "| argument | |\n|---|---|"
     given = (*((str(at), one) for at, one in enumerate(call["arguments"])), *call["named"].items())
-    yield from (f"| {name} | {code(_argument(value, call['memory']))} |" for name, value in given)
+    yield from (f"| {code(name)} | {code(_argument(value, call['memory']))} |" for name, value in given)
     yield ""
 
 

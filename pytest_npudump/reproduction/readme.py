@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump import __version__
 from pytest_npudump.dump.stats.tensor import tensor_stats
 from pytest_npudump.golden.origin import installed
+from pytest_npudump.language.shell import typed
 from pytest_npudump.reproduction.operands import GOLDEN
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ On an Atlas machine, with the options of ATC that the whole model is built with 
 like):
 
 ```console
-$ atc --model={name}.onnx --framework=5 --output={name} --soc_version={soc}
+$ {atc}
 $ pytest --npudump-runtime=acl
 ```
 """
@@ -62,13 +63,14 @@ def _head(made: FailingPiece) -> Iterator[str]:
     test = code(made.failure.test)
     yield f"\nOf {code(made.origin)}, on {given} in {test}. `test_repro.py` fails as that test did.\n"
     soc = made.failure.producer.get("soc", "") if made.failure.runtime != "emulator" else ""
-    yield _COMMANDS.format(name=made.name, soc=soc or "SOC")
+    options = [f"--model={made.name}.onnx", "--framework=5", f"--output={made.name}"]
+    yield _COMMANDS.format(atc=typed("atc", *options, f"--soc_version={soc or 'SOC'}"))
 
 
 def _findings(made: FailingPiece) -> Iterator[str]:
     yield from failing_lines(made.failure)
     by_golden = made.criterion == GOLDEN
-    against = f"onnxruntime on the CPU, which runs `{made.reference_file}`"
+    against = f"onnxruntime on the CPU, which runs {code(made.reference_file)}"
     yield f"Here the output is held against {'its golden, in `golden/`' if by_golden else against}."
     if made.alone is not None and not by_golden:
         apart, allowed = f"{made.alone.apart:.3g}", f"{made.alone.allowed:.3g}"
@@ -107,9 +109,9 @@ def _statistics(array: Array) -> Iterator[str]:
 
 def _files(made: FailingPiece) -> Iterator[str]:
     yield "## Files\n"
-    yield f"* `{made.name}.onnx`: {', '.join(map(code, made.layers))}, with the weights"
+    yield f"* {code(f'{made.name}.onnx')}: {', '.join(map(code, made.layers))}, with the weights"
     if made.reference is not None:
-        yield f"* `{made.reference_file}`: the same of the model that says what is right"
+        yield f"* {code(made.reference_file)}: the same of the model that says what is right"
     yield "* `inputs.npz`: what it is run on, `input_0` and so on in the order of the model's inputs"
     yield "* `outputs.npz`: what the device and onnxruntime made of these inputs, as far as it is known"
     yield "* `test_repro.py`, `pytest.ini`, `conftest.py`: the test, and what makes this a project of its own"
@@ -130,7 +132,7 @@ def versions_table(
     here = {"pytest-npudump": __version__, "Python": platform.python_version()}
     here |= dict(pair for package in packages for pair in installed(package).items())
     for who, facts in (("the failing run", failing), ("its golden", golden), ("this folder", here)):
-        yield from (f"| {who} | {name} | {code(str(value))} |" for name, value in facts.items())
+        yield from (f"| {who} | {code(name)} | {code(str(value))} |" for name, value in facts.items())
 
 
 def code(text: str) -> str:

@@ -12,7 +12,7 @@ NODEID = f"{FILE}::test_repro"
 INPUTS = "inputs.npz"
 
 _TEXT = '''\
-"""{title}"""
+"""A failing piece of a model by itself: README.md says more."""
 
 from pathlib import Path
 
@@ -22,22 +22,19 @@ import pytest
 
 @pytest.mark.npu_dump({arguments})
 def test_repro(npu_dump):
-    arrays = np.load(Path(__file__).parent / "{inputs}")
+    arrays = np.load(Path(__file__).parent / {inputs!r})
     inputs = [
 {lines}
     ]
-    with npu_dump.load_model("{model}.om") as model:
+    with npu_dump.load_model({model!r}) as model:
         model.run(*inputs)
 '''
 
 
-def test_text(
-    title: str, model: str, inputs: Sequence[tuple[str, str]], arguments: Mapping[str, object]
-) -> str:
-    """Return the file.
+def test_text(model: str, inputs: Sequence[tuple[str, str]], arguments: Mapping[str, object]) -> str:
+    """Return the file; whatever names there are in it are literals of Python.
 
     Args:
-        title: its first line.
         model: the model's name, without a suffix.
         inputs: name and dtype of each; one that numpy lacks is kept as integers of its width.
         arguments: of the marker.
@@ -48,12 +45,11 @@ def test_text(
         for at, (name, dtype) in enumerate(inputs)
     ]
     return _TEXT.format(
-        title=title.replace("\\", "/").replace('"', "'"),
         imports="import ml_dtypes\n" if exotic else "",
         arguments=", ".join(f"{name}={value!r}" for name, value in arguments.items()),
         inputs=INPUTS,
         lines="\n".join(lines),
-        model=model,
+        model=f"{model}.om",
     )
 
 

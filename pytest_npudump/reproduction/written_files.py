@@ -89,7 +89,7 @@ def _files(made: FailingPiece) -> Iterator[tuple[str, bytes]]:
     if outputs:
         yield "outputs.npz", _archive(outputs)
     dtypes = [(name, array.dtype.name) for name, array in made.inputs.items()]
-    yield test_file.FILE, test_file.test_text(_title(made), made.name, dtypes, _arguments(made)).encode()
+    yield test_file.FILE, test_file.test_text(made.name, dtypes, _arguments(made)).encode()
     yield "pytest.ini", _INI.encode()
     yield "conftest.py", _CONFTEST.encode()
     yield readme.FILE, readme.readme_text(made).encode()
@@ -104,11 +104,6 @@ def _arguments(made: FailingPiece) -> dict[str, object]:
     if tensors:
         found["dump_data"] = "tensor"
     return found | ({"numerics": "hf32"} if made.failure.bounds == "hf32" else {})
-
-
-def _title(made: FailingPiece) -> str:
-    count = f"{made.key.layer} alone" if len(made.layers) == 1 else f"{made.layers[0]} to {made.layers[-1]}"
-    return f"{count}, of {made.origin}: see {readme.FILE}."
 
 
 def _archive(arrays: Mapping[str, Array]) -> bytes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.outcome import FAILED, PASSED
 
@@ -49,9 +50,10 @@ def read_expected(given: str, root: Path, option: str = "--npudump-expect") -> i
             content = file.read(_MOST)
             text = content.decode("utf-8")
     except (OSError, ValueError) as error:
+        typed_file = typed(given)
         raise RequestError(
             f"{option} is {given!r}: neither a number of tests nor a file that can be read as a list "
-            f"of tests ({error}); make one with: pytest --collect-only -q -m npu_dump > {given}"
+            f"of tests ({error}); make one with: pytest --collect-only -q -m npu_dump > {typed_file}"
         ) from None
     tests = []
     for number, line in _lines(text):

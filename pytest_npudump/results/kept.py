@@ -89,6 +89,7 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
         "producer": case.goldens.facts(case.runtime.producer()),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
+    line["options"] |= case.started
     line["golden"] |= _judged_with(first, golden_root) | {"chosen": case.goldens.chosen}
     dumped = first.dump.records if first.dump is not None and not record else ()
     types = types_by_key(dumped) if case.tolerances.names_op_types else {}

@@ -10,7 +10,7 @@ from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import Goldens
-from pytest_npudump.regression.case import Case
+from pytest_npudump.regression.case import Case, arguments_of
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.runtime.remote import RemoteRuntime
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MARKER = ("marker", MARKER_RULES)
 """Sources of rules that a test's marker gives, which has the last word."""
+_STARTED = ("-c", "--rootdir")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Terms:
                 request, settings = replace(request, numerics=None), settings._replace(numerics=self.numerics)
             facts = {name: str(value) for name, value in data["producer"].items()}
             tolerances = self._tolerances(data["tolerances"]).for_run(facts)
+            started = {name: str(path) for name, path in _known(data["options"], _STARTED).items()}
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ResultsError(
                 f"{entry.test}: its kept result makes no sense: {error}; run it again"
@@ -81,8 +83,12 @@ class Terms:
         common = path.with_name(f"{path.name.rpartition('@')[0]}.yaml") if variant else path
         store = store_of(settings, self.root)
         goldens = Goldens(entry.test, request, common, path if named else None, store=store)
+        file, here = str(data["test_file"]["path"]), Path.cwd()
         return Case(
             nodeid=entry.test,
+            arguments=arguments_of(entry.test, file, self.root, here, started),
+            here=here,
+            started=started,
             request=request,
             settings=settings,
             runtime=RemoteRuntime(str(data["runtime"]), data["producer"]),

@@ -34,16 +34,17 @@ _LOCK = ".lock"
 
 @contextmanager
 def locked(path: Path) -> Iterator[Path]:
-    """Exclude other writers of ``path``; gives the file itself where ``path`` is a symbolic link.
+    """Exclude other writers of ``path``; gives the file in its folder, whatever links lead to that.
 
     Missing directories are made, as the lock lies beside the file.
 
     Raises:
-        GoldenError: the lock cannot be had, or is held for longer than a minute.
+        GoldenError: it is a symbolic link, or the lock cannot be had, or is held for longer than a minute.
     """
     from filelock import Timeout  # noqa: PLC0415 - 25 ms that only writing needs
 
-    target = Path(os.path.realpath(path))
+    refuse_link(path)
+    target = _in_real_folder(path)
     lock = lock_file(target)
     with ExitStack() as stack:
         try:
@@ -60,9 +61,26 @@ def locked(path: Path) -> Iterator[Path]:
 
 
 def lock_file(path: Path) -> Path:
-    """Return the file that those who replace ``path`` lock; links to one file share it."""
-    target = Path(os.path.realpath(path))
+    """Return the file that those who replace ``path`` lock, whatever links lead to its folder."""
+    target = _in_real_folder(path)
     return target.with_name(f"{_own_prefix(target)[:-1]}{_LOCK}")
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse to write through a symbolic link, which may lead to a file that is nobody's to replace.
+
+    Raises:
+        GoldenError: there is one at ``path``.
+    """
+    if path.is_symlink():
+        raise GoldenError(
+            f"{path}: is a symbolic link, through which nothing is written: remove the link, or put what it "
+            f"leads to in its place"
+        )
+
+
+def _in_real_folder(path: Path) -> Path:
+    return Path(os.path.realpath(path.parent), path.name)
 
 
 @contextmanager

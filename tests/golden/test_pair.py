@@ -181,16 +181,24 @@ def test_a_directory_in_place_of_the_tensors_is_refused_before_anything_is_writt
     assert not (tmp_path / "a.yaml").exists()
 
 
-def test_linked_files_stay_links_to_what_is_replaced(tmp_path: Path, recording: Make) -> None:
+@pytest.mark.parametrize("name", ["a.yaml", "a.safetensors"])
+@pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing"])
+def test_a_linked_file_is_refused_and_what_it_leads_to_stays(
+    tmp_path: Path, recording: Make, name: str, *, there: bool
+) -> None:
+    stage_pair(*recording(1.0), {}).commit()
     real = tmp_path / "real"
     real.mkdir()
-    for name in ("a.yaml", "a.safetensors"):
-        (tmp_path / name).symlink_to(real / name)
-    stage_pair(*recording(1.0), {}).commit()
-    stage_pair(*recording(2.0), {}).commit()
-    assert held(tmp_path / "a.yaml") == held(real / "a.yaml") == 2.0
-    assert (tmp_path / "a.safetensors").is_symlink()
-    assert {path.name for path in real.iterdir()} == {"a.yaml", "a.safetensors"}
+    (tmp_path / name).rename(real / name)
+    content = (real / name).read_bytes()
+    if not there:
+        (real / name).unlink()
+    (tmp_path / name).symlink_to(real / name)
+    with pytest.raises(GoldenError, match="is a symbolic link"):
+        stage_pair(*recording(2.0), {}).commit()
+    assert (tmp_path / name).is_symlink()
+    assert [path.read_bytes() for path in real.iterdir()] == [content] * there
+    assert {path.name for path in tmp_path.iterdir()} == {"a.yaml", "a.safetensors", "real"}
 
 
 def test_permissions_of_the_tensors_are_kept(tmp_path: Path, recording: Make) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from pytest_npudump.errors import GoldenError, GoldenMissingError
 from pytest_npudump.golden.content.text import Golden, render
-from pytest_npudump.golden.store import is_there, read_golden, write_golden
+from pytest_npudump.golden.store import is_there, read_golden, stage_golden, write_golden
 from pytest_npudump.storage import atomic
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def test_a_link_to_a_device_is_neither_read_nor_replaced(
     path.symlink_to(os.devnull)
     with pytest.raises(GoldenError, match="cannot be read: it is a pipe, a socket or a device"):
         read_golden(path)
-    with pytest.raises(GoldenError, match="cannot be written: it is a pipe, a socket or a device"):
+    with pytest.raises(GoldenError, match="is a symbolic link"):
         write_golden(path, golden())
 
 
@@ -170,13 +171,38 @@ def test_a_new_files_permissions_are_those_of_any_new_file(
     assert (tmp_path / "a.yaml").stat().st_mode == (tmp_path / "b").stat().st_mode
 
 
-def test_a_symbolic_link_stays_one(tmp_path: Path, golden: Callable[..., Golden]) -> None:
+@pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing"])
+def test_nothing_is_written_through_a_symbolic_link(
+    tmp_path: Path, golden: Callable[..., Golden], *, there: bool
+) -> None:
     real, link = tmp_path / "real" / "a.yaml", tmp_path / "a.yaml"
     real.parent.mkdir()
+    if there:
+        real.write_bytes(b"mine")
     link.symlink_to(real)
-    assert write_golden(link, golden())
+    for write in (write_golden, stage_golden):
+        with pytest.raises(
+            GoldenError, match=r"a\.yaml: is a symbolic link, through which nothing is written"
+        ):
+            write(link, golden())
     assert link.is_symlink()
-    assert len(read_golden(real).table) == 1
+    assert [path.read_bytes() for path in real.parent.iterdir()] == [b"mine"] * there
+
+
+def test_a_folder_of_goldens_may_be_a_link_and_none_below_it(
+    tmp_path: Path, golden: Callable[..., Golden]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "other").mkdir(parents=True)
+    root = tmp_path / "golden"
+    root.symlink_to(elsewhere)
+    one = replace(golden(), test="test_a.py::test_b")
+    assert write_golden(root / "test_a" / "test_b.yaml", one)
+    assert (elsewhere / "test_a" / "test_b.yaml").is_file()
+    (root / "test_c").symlink_to(elsewhere / "other")
+    with pytest.raises(GoldenError, match="test_c: is a symbolic link"):
+        write_golden(root / "test_c" / "test_b.yaml", replace(one, test="test_c.py::test_b"))
+    assert [*(elsewhere / "other").iterdir()] == []
 
 
 def test_a_failing_disk_leaves_the_old_golden(

@@ -70,6 +70,16 @@ def test_text_has_operators_with_their_inputs(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("name", [r"\u4f4d", r"\x", r"\N{NO SUCH}"])
+def test_a_name_that_is_no_string_of_protobuf_text_is_an_error_with_the_file(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "ge_proto_00000_graph_0_Build.txt"
+    path.write_text(TEXT.replace(r"scale\344", f"scale{name}"), encoding="utf-8")
+    with pytest.raises(FormatError, match=r"_Build\.txt: .* is no string of protobuf text"):
+        read_ge_text(path)
+
+
 TORCHAIR = r"""name: "graph_1"
 op {
   name: "arg0_1"

@@ -63,7 +63,7 @@ def test_golden_of_the_plain_test_is_that_of_its_repetitions(project: Project) -
     project.model(change=0.01)
     result = project.run("--count=2", "--npudump-escalate=off")
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["to approve: pytest --npudump-update-golden 'test_small.py::test_small'"])
+    result.stdout.fnmatch_lines(["to approve: pytest --npudump-update-golden test_small.py::test_small"])
 
 
 def test_other_parameters_keep_a_golden_each(project: Project) -> None:

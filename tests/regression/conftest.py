@@ -114,6 +114,8 @@ class Flow:
             goldens=Goldens("test.py::test", request, self.golden),
             tolerances=tolerances_for(request, settings, self.folder),
             directory=self.folder / f"dumps{number}",
+            arguments=("test.py::test",),
+            here=self.folder,
         )
 
     def session(self, case: Case, *samples: Path, change: Callable[[Path], None] = unchanged) -> CaseSession:

@@ -60,6 +60,8 @@ def failed(tmp_path: Path, defaults: Settings) -> Callable[..., Result]:
             goldens=Goldens("test_a.py::test_b", DumpRequest(), Path("golden/test_a/test_b.yaml")),
             tolerances=Tolerances(),
             directory=directory,
+            arguments=("test_a.py::test_b",),
+            here=tmp_path,
         )
         return Result(case, replace(told, **outcome), escalation, runs=(directory / "run1",))
 

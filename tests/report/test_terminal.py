@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,7 @@ def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     ]
     assert lines[6].startswith("rule:       ")
     assert lines[7].endswith("report.txt")
-    assert lines[8:] == ["to approve: pytest --npudump-update-golden 'test_a.py::test_b'"]
+    assert lines[8:] == ["to approve: pytest --npudump-update-golden test_a.py::test_b"]
 
 
 def sources_of(layers: int) -> Sources:
@@ -107,15 +108,16 @@ def test_ten_thousand_failing_layers_with_everything_else_stay_within_thirty_lin
     assert "note: ... and 998 more" in text
     assert ("the failure reproduced" in text) is reproduced
     assert "bounds:     for other numerics: soc Ascend910B3 -> Ascend310P3" in text
-    assert lines[-1] == "to approve: pytest --npudump-update-golden 'test_a.py::test_b'"
+    assert lines[-1] == "to approve: pytest --npudump-update-golden test_a.py::test_b"
 
 
 def test_lines_are_cut_but_not_those_to_be_copied(failed: Callable[..., Result]) -> None:
     test = failed(["n" * 5000, "m" * 5000], problems=("p" * 9000,))
-    test = replace(test, case=replace(test.case, nodeid="test_a.py::test_b[" + "x" * 2000 + "]"))
+    name = "test_a.py::test_b[" + "x" * 2000 + "]"
+    test = replace(test, case=replace(test.case, arguments=(name,)))
     lines = text_of(test)
     assert max(map(len, lines[:-2])) <= 500
-    assert lines[-1] == f"to approve: pytest --npudump-update-golden '{test.case.nodeid}'"
+    assert lines[-1] == f"to approve: pytest --npudump-update-golden {shlex.quote(name)}"
     assert max(map(len, full_lines(test))) >= 9000
 
 
@@ -183,7 +185,7 @@ def test_missing_golden_names_the_command_that_creates_it(failed: Callable[..., 
     test = failed([], status=status.MISSING_GOLDEN, problems=("no golden file g.yaml",))
     lines = text_of(test)
     assert lines[0] == "npudump: no golden file g.yaml"
-    assert lines[-1] == "to create:  pytest --npudump-update-golden 'test_a.py::test_b'"
+    assert lines[-1] == "to create:  pytest --npudump-update-golden test_a.py::test_b"
 
 
 def test_error_offers_no_approval(failed: Callable[..., Result]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -197,3 +198,28 @@ def test_a_dump_that_is_gone_is_told(
     (tmp_path / "report.json").write_text(json.dumps(report))
     assert main(["repro", str(tmp_path), "-o", str(tmp_path / "made")]) == 2
     assert "is not there any more: run test_net.py::test_net again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ['m"+str(open("PWNED","w"))+"', "m'+str(open('PWNED','w'))+'", '"""\n```\n$ `touch PWNED` \\']
+)
+def test_a_model_s_name_is_a_literal_in_what_is_written_and_is_not_run(
+    name: str, wrong_weights: Failed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, model = tmp_path / "made", tmp_path / f"{name}.onnx"
+    shutil.copy(wrong_weights.project / "net.onnx", model)
+    monkeypatch.delenv("CI", raising=False)
+    assert main(["repro", str(wrong_weights.report), "--model", str(model), "-o", str(made)]) == 0
+    assert [*tmp_path.rglob("PWNED")] == []
+    assert {path.name for path in made.glob("*.onnx")} == {model.name}
+    lines = (made / "README.md").read_text(encoding="utf-8").splitlines()
+    [command] = [line[2:] for line in lines if line.startswith("$ atc")]
+    assert not any("touch PWNED" in line for line in lines if line[0:1] == "$" and line[2:] != command)
+    echoed = subprocess.run(
+        ["bash", "-c", f"atc() {{ printf '%s\\0' \"$@\"; }}; {command}"],
+        cwd=made,
+        capture_output=True,
+        check=True,
+    )
+    assert echoed.stdout.decode().split("\0")[0] == f"--model={model.name}"
+    assert [*tmp_path.rglob("PWNED")] == []

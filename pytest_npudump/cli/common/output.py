@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TextIO
 
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-"""Names in a dump are untrusted: an escape sequence in one must not reach the terminal."""
-
 _GAP = "  "
 
 
@@ -31,8 +28,7 @@ def emit(lines: Iterable[str]) -> None:
     Raises:
         NpudumpError: standard output takes no more, as where a disk is full.
     """
-    text = "".join(f"{line}\n" for line in lines).translate(_CONTROLS)
-    _write(inert(text))
+    _write(inert("".join(f"{line}\n" for line in lines)))
 
 
 def to_stderr(text: str) -> None:
@@ -41,7 +37,7 @@ def to_stderr(text: str) -> None:
     if stream is None:  # started with ``2>&-``
         return
     try:
-        stream.write(encodable(inert(spoken(text).translate(_CONTROLS)), stream) + "\n")
+        stream.write(encodable(inert(spoken(text)), stream) + "\n")
         stream.flush()
     except OSError:
         _discard(stream)

@@ -17,6 +17,7 @@ from pytest_npudump.dump.tree.converted import name_of
 from pytest_npudump.dump.tree.keys import records_of
 from pytest_npudump.dump.tree.unnamed import problem_of, unnamed_format
 from pytest_npudump.errors import DumpError, FormatError
+from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.storage.regular_file import open_regular
 
@@ -85,7 +86,8 @@ def _read_file(path: Path, *, stats: bool, acl: bool = False, projections: bool 
     file = locate(path)
     format_ = BY_NAME[file.format]
     if format_.instead:
-        raise DumpError(_("{path} is {what}").format(path=path, what=format_.instead.format(path=path)))
+        what = format_.instead.format(path=typed(path))
+        raise DumpError(_("{path} is {what}").format(path=path, what=what))
     executions, problems = read_job(Job(file), stats=stats, acl=acl, projections=projections)
     records, notes = records_of(executions)
     raw = bool(executions) and all(execution.raw for execution in executions)

@@ -13,6 +13,7 @@ from pytest_npudump.dump.files.stats_cells import NOT_READ
 from pytest_npudump.dump.records import TensorRecord
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.errors import DumpError, GoldenError, RequestError
+from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import said
 from pytest_npudump.results.entry import LINES
@@ -98,8 +99,8 @@ def are_kept_results(first: Path, second: Path) -> bool:
         raise RequestError(
             _(
                 "{one} holds kept results, and {other} does not: they are compared with each other only; "
-                "npudump check {one} judges them by goldens"
-            ).format(one=one, other=other)
+                "{command} judges them by goldens"
+            ).format(one=one, other=other, command=typed("npudump", "check", one))
         )
     return all(kept)
 

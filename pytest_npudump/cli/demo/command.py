@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import emit, end_output, to_stderr
 from pytest_npudump.demo.project import CHANGED, LAYER, ORIGINAL, break_model, write_project
 from pytest_npudump.language.excerpt import byte_size, cut
+from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken_language
 
@@ -71,8 +71,8 @@ def _ending(folder: Path, name: Path) -> list[str]:
             dumps=_DUMPS, size=byte_size(held)
         ),
         _("The test fails now. Put the unchanged model back, and it passes:"),
-        f"$ cd {shlex.quote(str(name))}",
-        f"$ cp {ORIGINAL} {CHANGED} && pytest",
+        f"$ {typed('cd', name)}",
+        f"$ {typed('cp', ORIGINAL, CHANGED)} && pytest",
     ]
 
 
@@ -87,7 +87,7 @@ def _print(*lines: str) -> None:
 
 
 def _pytest(folder: Path, *options: str) -> int:
-    _print(f"$ pytest {' '.join(options)}".rstrip())
+    _print(f"$ {typed('pytest', *options)}")
     # The golden of this very project is being recorded, wherever the demonstration runs; and whatever other
     # plugins are installed here has no part in it.
     environment = {name: value for name, value in os.environ.items() if name not in {"CI", "PYTEST_ADDOPTS"}}

@@ -10,7 +10,7 @@ from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.merge.approval_merge import merge
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.storage.atomic import write_whole
+from pytest_npudump.storage.atomic import refuse_link, write_whole
 from pytest_npudump.storage.regular_file import read_regular
 
 if TYPE_CHECKING:
@@ -27,9 +27,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         OSError: a file cannot be read or written; OURS is as it was.
+        GoldenError: OURS is a symbolic link.
         RequestError: neither this nor git can merge it; OURS is as it was.
     """
     name = arguments.name or arguments.ours
+    refuse_link(arguments.ours)
     try:
         texts = [_text(path, name) for path in (arguments.base, arguments.ours, arguments.theirs)]
         merged = merge(name, *texts)

@@ -71,8 +71,12 @@ def read(path: Path) -> str | None:
     """Return the text of a file, line ends as they are; None where there is none.
 
     Raises:
-        RequestError: it cannot be read as text.
+        RequestError: it cannot be read as text, or is a symbolic link, which writing would replace.
     """
+    if path.is_symlink():
+        raise RequestError(
+            _("{path}: is a symbolic link: put a file in its place, and run this again").format(path=path)
+        )
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:

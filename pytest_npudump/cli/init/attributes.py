@@ -58,5 +58,5 @@ def _pattern(folder: str, name: str) -> str:
     pattern = f"{own}**/{name}"
     if not re.search(r'[\s"]', pattern):
         return pattern
-    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit
@@ -10,6 +11,7 @@ from pytest_npudump.cli.init.attributes import DRIVER
 from pytest_npudump.cli.init.first_test import FILE
 from pytest_npudump.cli.init.survey import Survey, survey
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.shell import typed
 from pytest_npudump.language.text_width import padded
 from pytest_npudump.language.translation import gettext as _
 
@@ -65,8 +67,10 @@ def _lines(found: Survey, planned: Sequence[Addition], *, dry: bool) -> Iterator
         yield _("not known:")
         yield from (f"  {words}" for words in unknown)
     yield _("next:")
+    if not found.root.samefile(Path.cwd()):
+        yield f"  {typed('cd', found.root)}"
     if any(one.path.name == FILE and one.after for one in planned):
         test = next(one.path.relative_to(found.root) for one in planned if one.path.name == FILE)
-        yield f"  pytest --npudump-update-golden {test}"
-        yield f"  pytest {test}"
+        yield f"  {typed('pytest', '--npudump-update-golden', test)}"
+        yield f"  {typed('pytest', test)}"
     yield from (f"  {line}" for line in DRIVER)

@@ -167,9 +167,9 @@ def _of_model(found: Survey, model: Path) -> FirstTest:
 
 def _inputs(model: Path) -> tuple[list[tuple[tuple[int, ...], str]], list[str]]:
     """Return shape and numpy type of each input, and which axes have no size of their own."""
-    import onnx  # noqa: PLC0415 - only where there is a model
+    from pytest_npudump.onnxmodels.sessions import onnx, read_model  # noqa: PLC0415 - only where there is one
 
-    graph = onnx.load(str(model), load_external_data=False).graph
+    graph = read_model(model).graph
     constants = {tensor.name for tensor in graph.initializer}
     found, guessed = [], []
     for value in graph.input:
@@ -182,6 +182,6 @@ def _inputs(model: Path) -> tuple[list[tuple[tuple[int, ...], str]], list[str]]:
             for row, size in enumerate(shape)
             if size <= 0
         ]
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        dtype = onnx().helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         found.append((tuple(max(size, 1) for size in shape), str(dtype)))
     return found, guessed

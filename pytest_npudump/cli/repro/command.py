@@ -8,6 +8,7 @@ from pytest_npudump.cli.common.output import emit, to_stderr, write_json
 from pytest_npudump.cli.common.progress import progress
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
+from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.reproduction.call_folder import CPU, of_call
 from pytest_npudump.reproduction.failure import read_failure
@@ -104,6 +105,7 @@ def _check_call(arguments: argparse.Namespace, failure: Failure) -> None:
 def _lines(folder: Path, made: Made, found: Reduction | None) -> Iterator[str]:
     reproduction, trial = made.reproduction, made.trial
     layers = reproduction.layers
+    command = f"{typed('cd', folder)} && {reproduction.command}"
     what = (
         layers[0]
         if len(layers) == 1
@@ -117,14 +119,14 @@ def _lines(folder: Path, made: Made, found: Reduction | None) -> Iterator[str]:
         )
         yield from (_("checked: {line}").format(line=line) for line in found.checks)
     if trial is None:
-        yield _("{what}: written to {folder}, not run: cd {folder} && {command}").format(
-            what=what, folder=folder, command=reproduction.command
+        yield _("{what}: written to {folder}, not run: {command}").format(
+            what=what, folder=folder, command=command
         )
     elif trial.fails:
         by_cpu = reproduction.criterion == CPU
         against = _("the CPU") if by_cpu else _("its {criterion}").format(criterion=_(reproduction.criterion))
-        yield _("{what}: fails by itself, held against {against}: cd {folder} && {command}").format(
-            what=what, against=against, folder=folder, command=reproduction.command
+        yield _("{what}: fails by itself, held against {against}: {command}").format(
+            what=what, against=against, command=command
         )
 
 

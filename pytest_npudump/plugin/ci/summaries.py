@@ -155,6 +155,6 @@ def _join(path: Path, tests: Sequence[Judged]) -> None:
     from pytest_npudump.report.ci.code_quality import code_quality  # noqa: PLC0415 - only for GitLab
     from pytest_npudump.storage.atomic import locked, replace_file  # noqa: PLC0415 - the same
 
-    with locked(path) as target:
+    with locked(Path(os.path.realpath(path))) as target:
         before = target.read_bytes() if target.exists() else b""
         replace_file(target, [code_quality(tests, before)])

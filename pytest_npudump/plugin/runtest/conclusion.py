@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import NpudumpError, OperatorMismatchError
+from pytest_npudump.language.inert import inert
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.paths import golden_root, keeps_results
 from pytest_npudump.plugin.runtest.item_state import BAD, KEPT, OURS, RESULT, may_run_again, will_run_again
@@ -55,7 +56,8 @@ def finish(item: pytest.Item, test: CaseSession) -> None:
             return
         # What ran may have differed: a repetition that is compared does not make up for it.
         known = isinstance(error, NpudumpError)
-        item.stash[BAD] = f"npudump: {error if known else f'the run could not be judged: {_words(error)}'}"
+        words = f"npudump: {error if known else f'the run could not be judged: {_words(error)}'}"
+        item.stash[BAD] = inert(words)
         if known:
             raise pytest.fail.Exception(item.stash[BAD], pytrace=False) from None
         raise
@@ -85,12 +87,12 @@ def body_failed(
     try:
         test.stop()
     except NpudumpError as unended:
-        item.add_report_section("call", "npudump", f"the dump could not be ended: {unended}")
+        item.add_report_section("call", "npudump", inert(f"the dump could not be ended: {unended}"))
     if test.state.outcome is None:
-        text = _after_failed_body(item, test)
+        text = inert(_after_failed_body(item, test))
         if isinstance(error, OperatorMismatchError) and test.state.first is not None:
             lines = [text, *_line_of(item, error), *_said_of(error)]
-            raise pytest.fail.Exception("\n".join(lines), pytrace=False) from None
+            raise pytest.fail.Exception(inert("\n".join(lines)), pytrace=False) from None
         if test.case.request.scene == "check_op":
             # What the body raised says more than the last wrong operator.
             item.stash[RESULT].pop("short", None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.language.inert import inert
 from pytest_npudump.plugin import _compat
 from pytest_npudump.plugin.isolation.parent import ChildRun, run_child
 from pytest_npudump.plugin.runtest.conclusion import INTERRUPTIONS, conclude, how_it_stopped
@@ -45,7 +46,7 @@ class Isolated:
         try:
             make_folder(self.test.case)
         except NpudumpError as error:
-            words = f"npudump: {error}"
+            words = inert(f"npudump: {error}")
             return [self._report("setup", lambda: pytest.fail(words, pytrace=False))]
         reports = self._runs()
         outer = self._report("teardown", lambda: _compat.leave_nodes(self.item, nextitem))
@@ -123,7 +124,7 @@ class Isolated:
         return report
 
     def _failed_end(self, run: ChildRun) -> pytest.TestReport:
-        words = f"npudump: the test's process {run.death}"
+        words = inert(f"npudump: the test's process {run.death}")
         report = self._report("teardown", lambda: pytest.fail(words, pytrace=False))
         report.sections += run.output
         return report

@@ -11,11 +11,12 @@ from pytest_npudump.compare.tolerances.rules import tolerances_for
 from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import Goldens
 from pytest_npudump.plugin.marker.item import Identity, request_of
+from pytest_npudump.plugin.paths import started_with
 from pytest_npudump.plugin.runtest.item_state import only_setup
 from pytest_npudump.plugin.runtest.past_failures import past_sources
 from pytest_npudump.plugin.terminal.progress import progress_of
 from pytest_npudump.reference.reference import Reference
-from pytest_npudump.regression.case import Case
+from pytest_npudump.regression.case import Case, arguments_of
 from pytest_npudump.regression.session import CaseSession
 from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.base import RearrangingRuntime
@@ -76,14 +77,19 @@ def session_in_parent(item: pytest.Item, runtime: RemoteRuntime, context: Contex
 def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path | None = None) -> Case:
     settings, paths = context.settings, context.paths
     request = _with_option(request_of(item), settings)
-    identity = str(Identity.of(item))
+    named = Identity.of(item)
+    identity, file = str(named), named.test_file.as_posix()
     variant = settings.golden_variant
-    root = item.config.rootpath
+    root, here = item.config.rootpath, item.config.invocation_params.dir
+    started = started_with(item.config)
     rules = root / settings.tolerances if settings.tolerances else None
     name_folder = paths.dumps if only_setup(item) else paths.claimed
     golden, special = paths.golden(item), paths.golden(item, variant) if variant else None
     return Case(
         nodeid=identity,
+        arguments=arguments_of(identity, file, root, here, started),
+        here=here,
+        started=started,
         request=request,
         settings=settings,
         runtime=runtime,

@@ -243,13 +243,14 @@ class Reporter:
         if self._unkept or not keeps_results(self._config, self._settings):
             return
         try:
-            ResultsFolder(results_path(self._config, self._settings)).compact()
+            folder = results_path(self._config, self._settings)
+            ResultsFolder(folder).compact()
         except (OSError, NpudumpError) as error:
             self._unkept = f"results of earlier runs cannot be removed: {error}"
         else:
             from pytest_npudump.plugin.terminal.open_runs import open_runs_line  # noqa: PLC0415 - as above
 
-            self._open = open_runs_line(self._results.values(), self._settings)
+            self._open = open_runs_line(self._results.values(), self._settings, folder, self._config)
 
     def _trim_cache(self) -> None:
         """Keep the tensors that this machine has of a store within their limit."""
@@ -272,21 +273,25 @@ class Reporter:
         if lines := [
             *filter(None, (*self._notes, self._unkept, *self._stale, self._idle, self._report, self._open))
         ]:
-            from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - where there are any
+            from pytest_npudump.language.inert import inert  # noqa: PLC0415 - where there are any
+            from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - the same
 
             with speaking(self._settings.lang):
                 for line in lines:
-                    terminalreporter.write_line(f"npudump: {spoken(line)}")
+                    terminalreporter.write_line(inert(f"npudump: {spoken(line)}"))
         if self._results:
-            from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - only for marked tests
+            from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only for marked tests
+            from pytest_npudump.language.translation import speaking  # noqa: PLC0415 - the same
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - the same
 
             with speaking(self._settings.lang):
                 line = summary_line([*self._results.values()], approval=self._settings.approval_flag)
-                terminalreporter.write_line(line)
+                terminalreporter.write_line(inert(line))
                 self._compare_notes(terminalreporter)
         if self._lacking:
-            terminalreporter.write_line(f"npudump: {self._lacking}", red=True)
+            from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only where tests are lacking
+
+            terminalreporter.write_line(inert(f"npudump: {self._lacking}"), red=True)
         for line in self._annotations:
             terminalreporter.write_line(line)
 
@@ -295,9 +300,10 @@ class Reporter:
         runner = self._config.pluginmanager.get_plugin("npudump-runner")
         if runner is None or runner.exchange is None:
             return
+        from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only in such a run
         from pytest_npudump.ranks.failures import compare_notes, printed  # noqa: PLC0415 - only in such a run
 
         for line in compare_notes(runner.exchange, self._failures):
-            terminalreporter.write_line(f"npudump: {line}")
+            terminalreporter.write_line(inert(f"npudump: {line}"))
         terminalreporter.flush()
         printed(runner.exchange)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.language.excerpt import cut
 from pytest_npudump.report.ci.judged import counts_of, sources_of
 from pytest_npudump.report.result_json import small
+from pytest_npudump.report.verdicts import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ def junit_properties(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     Args:
         result: as :func:`pytest_npudump.report.result_json.result_json` makes it.
     """
-    plain = {
+    shown = {
         "status": result["status"],
         "source": sources_of(result),
         "first_change": result.get("first_change"),
@@ -35,7 +36,7 @@ def junit_properties(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         "report": result.get("details"),
         "artifact": result.get("artifact"),
     }
-    told = [(f"{WHOLE}.{name}", cut(str(value), _MOST)) for name, value in plain.items() if value]
+    told = [(f"{WHOLE}.{name}", cut(plain(str(value)), _MOST)) for name, value in shown.items() if value]
     return [(WHOLE, json.dumps(small(result), separators=(",", ":"))), *told]
 
 

@@ -319,3 +319,30 @@ def test_edges_stay_between_the_layers_that_stay(repository: Repository, golden_
     assert repository.values("test_one") == {"conv": 1.0, "fc": 3.0}
     assert "conv < -\n" in read_golden(path).blocks["edges"]
     assert "relu <" not in read_golden(path).blocks["edges"]
+
+
+def test_no_verb_writes_or_removes_through_a_symbolic_link(
+    repository: Repository, run: Callable[..., Any]
+) -> None:
+    repository.approve("test_b", {"conv": 1.0})
+    repository.approve("test_a", {"conv": 1.0})
+    path = repository.golden("test_a")
+    target = repository.path / "elsewhere.yaml"
+    path.rename(target)
+    before = target.read_bytes()
+    path.symlink_to(target)
+    repository.keep("test_a", {"conv": 2.0})
+    variant = path.with_name("test_a@other.yaml")
+    variant.symlink_to(target)
+    for words in (
+        ("golden", "accept", "test_a.py::test_a", "--results", "kept"),
+        ("golden", "fold", variant),
+        ("golden", "fold", "--whole", variant),
+        ("golden", "merge", repository.golden("test_b"), path, repository.golden("test_b"), path),
+    ):
+        done = run(*words)
+        assert done.code, words
+        assert "is a symbolic link, through which nothing is written" in done.out + done.err, words
+        assert path.is_symlink(), words
+        assert variant.is_symlink(), words
+        assert target.read_bytes() == before, words

@@ -266,6 +266,35 @@ def test_a_folder_that_is_none_is_refused(repository: Path, run: Callable[..., A
     assert "no such folder" in done.err
 
 
+def test_the_commands_to_go_on_with_are_typed_as_they_are_printed(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    root = repository / "it's $(touch OWNED)"
+    model(root / "my tests" / "net.onnx")
+    (root / "pytest.ini").write_text("[pytest]\ntestpaths = 'my tests'\n", "utf-8")
+    lines = run("init", root).out.splitlines()
+    told = "\n".join(line.strip() for line in lines[lines.index("next:") + 1 :])
+    shown = """() { printf '%s|' "$PWD" "$@"; }"""
+    script = f"pytest{shown}\ngit{shown}\n{told}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    test = "my tests/test_npudump_first.py"
+    assert done.stdout.startswith(f"{root}|--npudump-update-golden|{test}|{root}|{test}|{root}|config|")
+    assert [*repository.rglob("OWNED")] == []
+
+
+def test_no_file_is_written_in_place_of_a_link(repository: Path, run: Callable[..., Any]) -> None:
+    for name in (".gitattributes", "pytest.ini"):
+        link = repository / name
+        target = repository / "elsewhere"
+        target.write_text("[pytest]\n", "utf-8")
+        link.symlink_to(target)
+        done = run("init", repository)
+        assert (done.code, f"{name}: is a symbolic link" in done.err) == (2, True)
+        assert link.is_symlink()
+        assert target.read_text("utf-8") == "[pytest]\n"
+        link.unlink()
+
+
 def test_golden_init_offers_git_lfs(repository: Path, run: Callable[..., Any]) -> None:
     path = repository / ".gitattributes"
     run("golden", "init")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from pytest_npudump.cli import main
+
 if TYPE_CHECKING:
     from conftest import Project
 
@@ -31,7 +33,7 @@ def test_changed_weight_fails_and_names_that_layer_first(project: Project) -> No
             "golden:     2 of 5 tensors fail against *test_small.yaml",
             "*block/conv.2*Conv*output.0*",
             "second run: the failure reproduced (5 layers dumped as tensors)",
-            "to approve: pytest --npudump-update-golden 'test_small.py::test_small'",
+            "to approve: pytest --npudump-update-golden test_small.py::test_small",
         ]
     )
 
@@ -78,7 +80,7 @@ def test_missing_golden_fails_and_names_the_command_that_creates_it(project: Pro
     result.stdout.fnmatch_lines(
         [
             "npudump: no golden file *",
-            "to create:  pytest --npudump-update-golden 'test_small.py::test_small'",
+            "to create:  pytest --npudump-update-golden test_small.py::test_small",
         ]
     )
     assert not project.path.joinpath("golden").exists()
@@ -381,3 +383,49 @@ def test_dump_folder_that_cannot_be_made_is_a_sentence(project: Project) -> None
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["npudump: *the folder for the test's dumps cannot be made: *"])
     result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_nothing_that_steers_a_reader_s_terminal_gets_to_one(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.path)
+    steering = "\u202e\u2066\u061c\x1b[2J"
+    named = f"conv{steering}2"
+    project.marked()
+    project.model(named=named)
+    project.record()
+    project.model(named=named, change=0.01)
+    options = ("--npudump-report=page", "--npudump-summary=summary.md", "--junitxml=out.xml", "-rA", "-v")
+    result = project.run(*options, "--npudump-dump-dir=dumps", "--npudump-results=kept")
+    result.assert_outcomes(failed=1)
+    capsys.readouterr()
+    test = ("test_small.py::test_small", "--results", "kept")
+    main(["check", "kept", "-v"])
+    main(["golden", "diff", *test])
+    main(["golden", "accept", *test, "--reason", f"why{steering}"])
+    main(["golden", "show", "golden/test_small/test_small.yaml"])
+    main(["tolerance", "explain", "golden/test_small/test_small.yaml"])
+    main(["ls", str(next(project.path.glob("dumps/*/run1")))])
+    main(["golden", "show", f"none{steering}.yaml"])
+    project.golden.write_text(project.golden.read_text("utf-8").replace("test: ", f"test: a{steering[:2]}"))
+    again = project.run()
+    files = ("out.xml", "summary.md", "page/*.html", "dumps/*/report.txt", "dumps/notes.txt")
+    told = [path.read_text("utf-8") for name in files for path in project.path.glob(name)]
+    told += [result.stdout.str(), again.stdout.str(), *capsys.readouterr()]
+    assert len(told) >= len(files) + 3
+    assert all("\\u202e" in text for text in told[:1])
+    for text in told:
+        assert not set(steering[:4]) & set(text), ascii(text)
+
+
+def test_a_model_with_a_name_that_is_no_text_is_an_error_with_its_file(project: Project) -> None:
+    project.marked()
+    right = project.path.joinpath("small.onnx").read_bytes()
+    for name in (b"block/conv.1", b"Softmax", b"image", b"w1"):
+        project.path.joinpath("small.onnx").write_bytes(right.replace(name, name[:-1] + b"\xff"))
+        result = project.run("--npudump-update-golden")
+        assert result.ret == 1
+        bad = name[:-1].decode()
+        result.stdout.fnmatch_lines(
+            [f"E *AclError: *small.onnx is no ONNX model: its name b'{bad}?xff' is not *"]
+        )

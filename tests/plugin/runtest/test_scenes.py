@@ -158,7 +158,7 @@ def test_an_overflow_fails_and_shows_the_operator_with_its_tensors(half: Project
             "  output.0: float16 [[]2, 3], 6 Inf, first at [[]0, 0]",
             "record:     *Opdebug.Node_OpDebug.4.3.* (task 2, stream 3)",
             "details:    *report.txt",
-            "to approve: pytest --npudump-update-golden 'test_small.py::test_small'",
+            "to approve: pytest --npudump-update-golden test_small.py::test_small",
         ]
     )
     result.stdout.no_fnmatch_line("*block/relu*")

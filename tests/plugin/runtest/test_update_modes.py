@@ -145,3 +145,44 @@ def test_a_reason_without_an_update_is_refused(project: Project) -> None:
     result = project.run("--npudump-reason=why")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-reason is of an update*"])
+
+
+def test_no_update_writes_through_a_symbolic_link(
+    project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    project.marked("golden_tensors=['*']")
+    project.record()
+    kept = {path: path.read_bytes() for path in project.path.joinpath("golden").rglob("test_small.*")}
+    assert {path.suffix for path in kept} == {".yaml", ".safetensors"}
+    project.model(change=0.01)
+    for path, content in kept.items():
+        for there in (True, False):
+            target = outside / path.name
+            if there:
+                target.write_bytes(content)
+            path.unlink()
+            path.symlink_to(target)
+            result = project.run("--npudump-update-golden")
+            assert result.ret == 1, (path.name, there)
+            result.stdout.fnmatch_lines(
+                [f"*{path.name}: is a symbolic link, through which nothing is written*"]
+            )
+            assert path.is_symlink()
+            assert [one.read_bytes() for one in outside.iterdir()] == [content] * there
+            path.unlink()
+            path.write_bytes(content)
+            target.unlink(missing_ok=True)
+    folder = project.golden.parent
+    folder.rename(outside / "folder")
+    folder.symlink_to(outside / "folder")
+    before = {path: path.read_bytes() for path in outside.rglob("*.*")}
+    assert project.run("--npudump-update-golden").ret == 1
+    assert project.run("--npudump-calibrate=3").ret == 1
+    assert {path: path.read_bytes() for path in outside.rglob("*.*")} == before
+    folder.unlink()
+    folder.parent.rmdir()
+    (outside / "golden").mkdir()
+    project.path.joinpath("golden").symlink_to(outside / "golden")
+    project.record()
+    assert len([*(outside / "golden").rglob("test_small.*")]) == len(kept)

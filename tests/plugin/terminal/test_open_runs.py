@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +29,23 @@ def test_runs_that_fail_or_have_no_golden_wait(
     project.run(*options).stdout.no_fnmatch_line("*for a decision*")
     project.model(change=0.01)
     project.run(*options).stdout.fnmatch_lines([words])
+
+
+def test_the_command_is_for_the_folder_in_which_pytest_was_started(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.pytester.makeini("[pytest]\n")
+    project.marked()
+    for name in ("ci", "sub"):
+        project.path.joinpath(name).mkdir()
+    project.path.joinpath("ci/pytest.ini").write_text("[pytest]\n", "utf-8")
+    monkeypatch.chdir(project.path / "sub")
+    for options in ((), ("--npudump-results=my kept",), ("-c", "../ci/pytest.ini")):
+        result = project.run(*options, "../test_small.py")
+        [line] = [line for line in result.outlines if "for a decision" in line]
+        words = shlex.split(line.partition("npudump golden ")[2])
+        assert main(["golden", "pending", *words[1:]]) == 1, words
+        assert "test_small.py::test_small" in capsys.readouterr().out, words
 
 
 def test_what_is_not_kept_does_not_wait(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
