@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.dump.selection import absent_layers, both_spellings, suggest
+from pytest_npudump.dump.selection import absent_layers, layers_meant, suggest
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.content.text import EDGES, EMPTY, UNWRITTEN
 from pytest_npudump.regression.run.dataflow import edges_of
 from pytest_npudump.regression.run.empty_operators import empty_operators
 from pytest_npudump.regression.run.run_dump import raw_names, unreadable
-from pytest_npudump.request import AUTO_LAYERS, matches_any
+from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
@@ -124,8 +124,7 @@ def problems_of(
     kept = tuple(
         f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
         for pattern in case.request.golden_tensors
-        if pattern != AUTO_LAYERS
-        and not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
+        if pattern != AUTO_LAYERS and not layers_meant([pattern], layers)
     )
     return snapshot.problems + absent + unmatched + kept + _nothing_told(table)
 
