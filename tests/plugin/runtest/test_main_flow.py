@@ -419,3 +419,25 @@ def test_a_rule_or_layer_with_brackets_is_for_the_layer_that_has_them_alone(proj
     assert [
         line.split()[0] for line in project.golden.read_text("utf-8").splitlines() if ":output" in line
     ] == ["blk[1]:output.0"]
+
+
+def test_a_golden_that_leaves_out_what_nobody_measured_lets_nothing_pass(project: Project) -> None:
+    project.marked()
+    project.record()
+    text = project.golden.read_text("utf-8")
+    head, _, rows = text.partition("columns: ")
+    first, *others = rows.partition("edges:")[0].splitlines(keepends=True)
+    layers = [line.split(":output.0")[0].strip() for line in others[1:]]
+    assert len(layers) == 5
+    entries = "".join(f"  {layer}: {{output.0: left out}}\n" for layer in layers)
+    for kept in (others[:1], others[:2]):
+        project.golden.write_text(f"{head}unwritten:\n{entries}columns: {first}{''.join(kept)}", "utf-8")
+        result = project.run("--npudump-expect=1")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(
+            [
+                "note: *test_small.yaml: 'unwritten' applies only to the MindSpore version on a CPU *",
+                "npudump: 0 of 1 tests good, *1 failed, *",
+            ]
+        )
+        assert main(["golden", "verify", str(project.golden)]) == 1
