@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fnmatch import filter as filter_names
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_WILD = re.compile(r"[*?[]")
 AUTO_LAYERS = "auto"
 """In place of layers that keep tensors: those that tell most."""
 GRAPH_SUFFIXES = (".om", ".json", ".txt", ".pbtxt", ".onnx")
@@ -111,7 +109,7 @@ class RunRequest:
 
 def is_glob(name: str) -> bool:
     """Whether ``name`` has a wildcard of :mod:`fnmatch`."""
-    return _WILD.search(name) is not None
+    return any(character in name for character in "*?[")
 
 
 class KnownNames:

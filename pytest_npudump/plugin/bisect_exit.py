@@ -71,7 +71,8 @@ class BisectExit:
         if result["status"] == "passed" and report.passed:
             self._judged.add(name)
         elif result.get("reproduced") is False:
-            self._unjudged[name] = f"{test}: it differs, and did not when it ran again"
+            words = "it differs, and did not when it ran again"
+            self._unjudged[name] = f"{test}: {words}"
         elif result["status"] == "failed" and self._differs(result):
             first = result.get("first") or result.get("operator") or "differs"
             self._differing[name] = f"{test}: {first}"

@@ -177,9 +177,10 @@ class Tolerances:
             keys: of the tensors of either side. Names that are known stay so.
         """
         globs = {rule.layer for rule in self.rules if rule.layer != ANY and is_glob(rule.layer)}
-        if not globs:
+        every = [*chain(*keys)] if globs else []
+        if not is_glob("\n".join(every)):
             return self
-        layers = KnownNames((layer_of(key) for key in chain(*keys) if is_glob(key)), sanitise)
+        layers = KnownNames((layer_of(key) for key in every if is_glob(key)), sanitise)
         return replace(self, names=self.names.union(filter(layers.called, globs)))
 
     @property
