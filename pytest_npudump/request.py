@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import filter as filter_names
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 
@@ -112,6 +112,36 @@ def is_glob(name: str) -> bool:
     return any(character in name for character in "*?[")
 
 
-def matches_any(patterns: Iterable[str], *names: str) -> bool:
-    """Whether any of ``names`` is one of ``patterns``, literally or as a glob."""
-    return any(name and (name == p or fnmatchcase(name, p)) for p in patterns for name in names)
+class KnownNames:
+    """What there is of a kind, to be named: what is called like that is meant alone, else it is a glob."""
+
+    def __init__(self, names: Iterable[str], spelling: Callable[[str], str] = str) -> None:
+        """Take what there is.
+
+        Args:
+            names: of tests or layers.
+            spelling: how else each may be written, as files write layers.
+        """
+        self._names = {name for name in names if name}
+        self._spelling = spelling
+        self._spelt: dict[str, set[str]] = {}
+        for name in self._names:
+            self._spelt.setdefault(spelling(name), set()).add(name)
+
+    def called(self, name: str) -> set[str]:
+        """Return what is called ``name``, in its own spelling before the other one."""
+        if name in self._names:
+            return {name}
+        return self._spelt.get(name) or self._names & {self._spelling(name)}
+
+    def meant(self, patterns: Iterable[str]) -> set[str]:
+        """Return what names and globs mean."""
+        return set().union(*(self.called(pattern) or self._matching(pattern) for pattern in patterns))
+
+    def _matching(self, pattern: str) -> set[str]:
+        """Return what a glob matches, either of them as it is or in its other spelling."""
+        if not is_glob(pattern):
+            return set()
+        plain = self._names.intersection(filter_names(self._spelt, self._spelling(pattern)))
+        spelt = (self._spelt[name] for name in filter_names(self._spelt, pattern))
+        return plain.union(filter_names(self._names, pattern), *spelt)

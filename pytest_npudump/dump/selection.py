@@ -17,7 +17,7 @@ from pytest_npudump.dump.records import Dump, TensorKey, sanitise
 from pytest_npudump.dump.tree.mindspore_names import mindspore_raw_names
 from pytest_npudump.dump.tree.raw_names import find_raw_names
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.request import is_glob, matches_any
+from pytest_npudump.request import KnownNames, is_glob
 
 _FIELDS = {
     "Max": "max",
@@ -44,14 +44,13 @@ def select_layers(dump: Dump, request: DumpRequest) -> Dump:
     """Keep the tensors of the layers that ``request`` names, whichever spelling the dump has."""
     if not request.layers or request.scene == "watcher":
         return dump
-    patterns = both_spellings(request.layers)
-    records = tuple(record for record in dump.records if matches_any(patterns, record.key.layer))
-    return replace(dump, records=records)
+    wanted = layers_meant(request.layers, (record.key.layer for record in dump.records))
+    return replace(dump, records=tuple(record for record in dump.records if record.key.layer in wanted))
 
 
-def both_spellings(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Names and globs, and the same as file names spell them."""
-    return tuple(dict.fromkeys(name for pattern in patterns for name in (pattern, sanitise(pattern))))
+def layers_meant(patterns: Iterable[str], layers: Iterable[str]) -> set[str]:
+    """Return those of ``layers`` that names and globs mean, either side raw or as file names spell it."""
+    return KnownNames(layers, sanitise).meant(patterns)
 
 
 def alike_layers(*dumps: Dump) -> frozenset[str]:
@@ -84,13 +83,8 @@ def asked_statistics(dump: Dump, names: Collection[str]) -> Dump:
 
 def absent_layers(layers: Iterable[str], request: DumpRequest) -> tuple[str, ...]:
     """Names and globs of the request that none of a dump's layers answers to."""
-    present = set(layers)
-    present |= {sanitise(layer) for layer in present}
-    return tuple(
-        pattern
-        for pattern in request.layers
-        if not any(matches_any(both_spellings([pattern]), layer) for layer in present)
-    )
+    present = KnownNames(layers, sanitise)
+    return tuple(pattern for pattern in request.layers if not present.meant([pattern]))
 
 
 def resolve_raw_names(

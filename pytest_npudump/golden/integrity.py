@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import VARIANTS, variant_path, variants_of
 from pytest_npudump.golden.content.noise import calibration_of, repeats_of
+from pytest_npudump.golden.content.text import OVERFLOW, UNWRITTEN
+from pytest_npudump.golden.content.unwritten import LEFT_OUT, entries_of, left_out_of
 from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.objects.stored_golden import pointers_of
 from pytest_npudump.golden.pair import KEY, is_stored, recorded_tensors, tensors_path
@@ -108,6 +110,16 @@ def _check(golden: Golden) -> None:
         raise GoldenError(
             f"{golden.path}: {golden.base.path.name} names no such variant, so that no run chooses it: name "
             f"it with npudump golden split, or remove it with npudump golden fold"
+        )
+    if not len(golden.table) and OVERFLOW not in golden.extra:
+        raise GoldenError(
+            f"{golden.path}: lists no tensor, so that nothing is compared with it: restore the file from "
+            f"version control, or approve anew with --npudump-update-golden"
+        )
+    if LEFT_OUT in entries_of(golden).values() and not left_out_of(golden, golden.facts):
+        raise GoldenError(
+            f"{golden.path}: {UNWRITTEN!r} leaves tensors out, which only MindSpore on a CPU can record: "
+            f"remove the key, or approve anew with --npudump-update-golden"
         )
     repeats_of(golden.extra, golden.path)
     calibration_of(golden.extra, golden.path)

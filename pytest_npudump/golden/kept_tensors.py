@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors, pointed_tensors
@@ -17,7 +17,6 @@ from pytest_npudump.golden.pair import is_stored, left_out, other_recording, rec
 from pytest_npudump.golden.tensor_content import copies_of
 from pytest_npudump.golden.tensors import StoredTensor, load_tensors, read_metadata
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -140,12 +139,10 @@ def missing_tensors(golden: Golden, stored: Collection[str], patterns: Sequence[
         GoldenError: the golden does not tell rightly which these are.
     """
     alike = left_out(golden)
-    wanted = both_spellings(patterns)
     keys = [TensorKey.parse(key) for key in golden.table.keys]
+    wanted = layers_meant(patterns, (key.layer for key in keys))
     return tuple(
         str(key)
         for key in keys
-        if matches_any(wanted, key.layer)
-        and str(key.sanitised) not in stored
-        and sanitise(key.layer) not in alike
+        if key.layer in wanted and str(key.sanitised) not in stored and sanitise(key.layer) not in alike
     )

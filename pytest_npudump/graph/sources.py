@@ -119,6 +119,7 @@ def find_sources(
     ends = frozenset(failing)
     if graph is None or not any(graph.parents[at] or graph.known[at] for at in failing):
         return None
+    tolerances = tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
     differences = relative_differences(comparison)
     differences[list(comparison.within_noise)] = 0.0
     shares = differences.tolist()

@@ -14,6 +14,7 @@ import pytest
 from pytest_npudump.language.inert import inert
 from pytest_npudump.plugin.isolation.task import CHILD
 from pytest_npudump.plugin.marker.marks import MARKER
+from pytest_npudump.plugin.reported import ITEM_OF_REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -52,11 +53,12 @@ class BisectExit:
         if MARKER not in report.keywords:
             return
         result: Mapping[str, Any] | None = vars(report).get("npudump")
-        name = report.nodeid
+        name = vars(report).get(ITEM_OF_REPORT, report.nodeid)
         if report.when == "setup":
             self._forget(name)
             if not report.passed:
-                self._unjudged[name] = "skipped" if report.skipped else "its setup failed"
+                words = "skipped" if report.skipped else "its setup failed"
+                self._unjudged[name] = f"{report.nodeid}: {words}"
         elif result is not None and not hasattr(report, "wasxfail"):
             self._note(name, result, report)
 
@@ -66,14 +68,18 @@ class BisectExit:
         self._unjudged.pop(name, None)
 
     def _note(self, name: str, result: Mapping[str, Any], report: pytest.TestReport) -> None:
+        test = result.get("test", report.nodeid)
         if result["status"] == "passed" and report.passed:
             self._judged.add(name)
         elif result.get("reproduced") is False:
-            self._unjudged[name] = "it differs, and did not when it ran again"
+            words = "it differs, and did not when it ran again"
+            self._unjudged[name] = f"{test}: {words}"
         elif result["status"] == "failed" and self._differs(result):
-            self._differing[name] = str(result.get("first") or result.get("operator") or "differs")
+            first = result.get("first") or result.get("operator") or "differs"
+            self._differing[name] = f"{test}: {first}"
         else:
-            self._unjudged[name] = "skipped" if report.skipped else _status(result)
+            words = "skipped" if report.skipped else _status(result)
+            self._unjudged[name] = f"{test}: {words}"
 
     def _differs(self, result: Mapping[str, Any]) -> bool:
         """Whether values decided: a dump that cannot be read, say, fails a test and says nothing of them."""
@@ -168,8 +174,7 @@ def _is_followed_elsewhere(config: pytest.Config) -> bool:
 
 
 def _first(tests: Mapping[str, str]) -> str:
-    name, words = next(iter(tests.items()))
-    return f"{name}: {words}"
+    return next(iter(tests.values()))
 
 
 def _status(result: Mapping[str, Any]) -> str:

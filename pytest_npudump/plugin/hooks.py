@@ -66,6 +66,12 @@ def pytest_configure(config: pytest.Config) -> None:
             "npudump: --npudump-reason is of an update, and this run makes none: "
             "give --npudump-update-golden",
         )
+    if settings.approves and config.getoption("dist", "no") == "each":
+        raise usage_error(
+            config,
+            "npudump: --dist=each runs a test in every worker, and an update writes one golden of it: "
+            "leave out what approves, or --dist",
+        )
     if settings.bisect and settings.approves:
         raise usage_error(
             config,
@@ -193,6 +199,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     marked = list(filter(is_marked, session.items))
     if not marked:
         return
+    from pytest_npudump.plugin.runtest.item_state import number_items  # noqa: PLC0415 - with the first marked test
+
+    number_items(session, marked)
     for item, problem in _bring_in_runner(session.config).shared_goldens(marked):
         if not hasattr(session.config, "workerinput"):
             raise usage_error(session.config, f"npu_dump: {problem}")

@@ -70,15 +70,15 @@ def are_one_case(one: pytest.Item, other: pytest.Item) -> bool:
 
 
 class Repetitions:
-    """What repeated tests have recorded in an update: later repetitions are compared with it."""
+    """What tests have recorded in an update: later items of the same test are compared with it."""
 
     def __init__(self, golden: Callable[[pytest.Item, str], Path]) -> None:
         self._path = golden
-        self._recorded: set[Path] = set()
+        self._recorded: dict[Path, pytest.Item] = {}
 
     def settings_for(self, item: pytest.Item, settings: Settings) -> Settings:
         """Return the settings under which a test runs: those of the session, mostly."""
-        if not settings.update_golden or self._golden(item, settings) not in self._recorded:
+        if not settings.update_golden or self._recorded.get(self._golden(item, settings), item) is item:
             return settings
         item.stash[COMPARES] = True
         return settings._replace(update_golden="", calibrate=0)
@@ -89,10 +89,10 @@ class Repetitions:
             words = "an earlier repetition recorded the golden in this run, and this one is compared with it"
             for report in reports:
                 report.sections.append(("npudump", words))
-        elif settings.update_golden and repetition_parameters(item):
+        elif settings.update_golden:
             said = {vars(report).get("npudump", {}).get("status") for report in reports}
             if said & {RECORDED, UNCHANGED}:
-                self._recorded.add(self._golden(item, settings))
+                self._recorded[self._golden(item, settings)] = item
 
     def _golden(self, item: pytest.Item, settings: Settings) -> Path:
         return self._path(item, settings.golden_variant)

@@ -30,6 +30,7 @@ from pytest_npudump.plugin.runtest.item_state import (
     RESULT,
     TEST,
     only_setup,
+    tell_item,
     will_run_again,
 )
 from pytest_npudump.plugin.runtest.phase_report import complete_report, forget_result
@@ -122,6 +123,7 @@ class Runner:
             self._keep(item, reports)
             self._repetitions.note(item, self._settings, reports)
             for report in reports:
+                tell_item(item, report)  # those of a child process are its own
                 item.ihook.pytest_runtest_logreport(report=report)
         finally:
             test = item.stash.get(TEST, None)

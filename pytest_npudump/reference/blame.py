@@ -89,6 +89,7 @@ def by_rounding(
         roundings: what rounding does to the counterparts of the tensors that fail.
         tolerances: those bounds and rules; what a rule decided stays.
     """
+    tolerances = tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
     dtypes = dict(zip(comparison.golden.keys, comparison.golden.dtypes, strict=True))
     failing: list[Verdict] = []
     blames: list[Blame] = []

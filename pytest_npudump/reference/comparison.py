@@ -96,6 +96,7 @@ def compare(
     matching = match(records, model, mapping)
     if not matching.matches:
         raise RequestError(f"no layer of the dump has a counterpart in {_remedy(records, model)}")
+    tolerances = tolerances.for_layers_of(str(record.key) for record in records)
     executions = executions_of(m.record for m in matching.matches)
     feeds = Feeds(inputs, model.inputs, executions, (*dumped, *records))
     found = dict(_expected(matching, model, feeds, tolerances, patterns))

@@ -98,7 +98,7 @@ class Names:
 
     def find(self, record: TensorRecord, original: Original | None) -> Counterpart | None:
         """Return the counterpart of a tensor of the dump; None where there is none, or it is not certain."""
-        entry = self.mapping.entry(record.key.layer)
+        entry = self.mapping.deciding.get(record.key.layer)
         if entry is not None:
             return self._mapped(entry.target, record)
         if record.op_type == GRAPH_INPUT:

@@ -101,6 +101,7 @@ def match(records: Sequence[TensorRecord], model: ReferenceModel, mapping: NameM
     """
     originals = _originals(records)
     repeated = {(r.key.layer, execution(r.key).step) for r in records if r.key.turn}
+    mapping = mapping.for_layers(record.key.layer for record in records)
     names = Names(model, mapping, _input_slots(records))
     matches, alone = [], []
     for record in records:

@@ -8,13 +8,13 @@ YAML, ``layer name or glob: ONNX node name or tensor name``, in any number::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
-from pytest_npudump.request import matches_any
+from pytest_npudump.request import KnownNames
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ class MapEntry:
     target: str
     line: int
 
-    def names(self, layer: str) -> bool:
-        """Whether the entry is about ``layer``, raw or as file names spell it."""
-        return matches_any(both_spellings([self.layer]), *both_spellings([layer]))
-
 
 @dataclass(frozen=True, slots=True)
 class NameMap:
@@ -48,10 +44,14 @@ class NameMap:
     Attributes:
         path: the file; None for no file.
         entries: in the order of the file; the first one that names a layer counts.
+        layers: of the dumps that :meth:`for_layers` was given.
+        deciding: the one that counts, by layer.
     """
 
     path: Path | None = None
     entries: tuple[MapEntry, ...] = ()
+    layers: frozenset[str] = frozenset()
+    deciding: Mapping[str, MapEntry] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path, known: Collection[str]) -> NameMap:
@@ -86,31 +86,35 @@ class NameMap:
             entries.append(MapEntry(layer, target, line))
         return cls(path, tuple(entries))
 
-    def entry(self, layer: str) -> MapEntry | None:
-        """Return the first entry about ``layer``: an exact name before any glob; None without one."""
-        spelt = both_spellings([layer])
-        exact = (e for e in self.entries if e.layer in spelt or both_spellings([e.layer])[-1] in spelt)
-        return next(exact, None) or next((e for e in self.entries if e.names(layer)), None)
+    def for_layers(self, layers: Iterable[str]) -> NameMap:
+        """Return the same for these layers, too: an exact name before any glob, and then the first one."""
+        layers = self.layers.union(layers)
+        names = KnownNames(layers, sanitise)
+        deciding: dict[str, MapEntry] = {}
+        for entry in sorted(self.entries, key=lambda one: not names.called(one.layer)):
+            for layer in names.meant([entry.layer]):
+                deciding.setdefault(layer, entry)
+        return replace(self, layers=layers, deciding=deciding)
 
     def unused(self, layers: Iterable[str]) -> tuple[str, ...]:
         """Say which entries decide about none of ``layers``, and why."""
-        deciding = {layer: self.entry(layer) for layer in dict.fromkeys(layers)}
-        used = {entry.line for entry in deciding.values() if entry is not None}
+        there = set(layers)
+        names, deciding = KnownNames(there, sanitise), self.for_layers(there).deciding
+        used = {deciding[layer].line for layer in there & deciding.keys()}
         return tuple(
-            f"{self.path}, line {entry.line}: {_why_unused(entry, deciding)}; correct or remove the entry"
+            f"{self.path}, line {entry.line}: {_why_unused(entry, others)}; correct or remove the entry"
             for entry in self.entries
             if entry.line not in used
+            for others in [{deciding[layer].line for layer in names.meant([entry.layer])}]
         )
 
 
-def _why_unused(entry: MapEntry, deciding: Mapping[str, MapEntry | None]) -> str:
-    others = (other for layer, other in deciding.items() if other is not None and entry.names(layer))
-    lines = sorted({other.line for other in others})
+def _why_unused(entry: MapEntry, lines: Collection[int]) -> str:
     if not lines:
         return f"no layer of the dump is called {entry.layer!r}"
     return (
-        f"every layer that {entry.layer!r} names is mapped by line {', '.join(map(str, lines))}, as an exact "
-        f"name counts before a glob and an earlier entry before a later one"
+        f"every layer that {entry.layer!r} names is mapped by line {', '.join(map(str, sorted(lines)))}, as "
+        f"an exact name counts before a glob and an earlier entry before a later one"
     )
 
 

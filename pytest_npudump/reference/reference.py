@@ -11,7 +11,6 @@ from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import mark
 from pytest_npudump.onnxmodels.sessions import ModelError
@@ -24,7 +23,7 @@ from pytest_npudump.reference.result import ReferenceResult
 from pytest_npudump.reference.suspects import Bench
 from pytest_npudump.reference.three_way import Twin, coarsest, only_wide, three_ways
 from pytest_npudump.reference.tolerances import ReferenceTolerances, reference_tolerances
-from pytest_npudump.request import is_glob
+from pytest_npudump.request import KnownNames, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -182,6 +181,7 @@ class Reference:
         patterns: int = 0,
     ) -> Compared:
         model, mapping = self._read()
+        self._mapping = mapping = mapping.for_layers(record.key.layer for record in records)
         return compare(records, model, mapping, self.inputs, tolerances, dumped=dumped, patterns=patterns)
 
     def _problems(
@@ -195,13 +195,13 @@ class Reference:
         assert self._model is not None  # noqa: S101 - the same
         comparison, matching = compared.comparison, compared.matching
         problems = [*self._mapping.unused(record.key.layer for record in records)]
-        named = matching.compared | matching.given
-        present = {name for layer in named for name in (layer, sanitise(layer))}
+        present = KnownNames((record.key.layer for record in records), sanitise)
+        compared_ones = KnownNames(matching.compared | matching.given, sanitise)
         problems += [
             f"layer {name!r}, named in the marker, has no counterpart in {self.path.name}: map it to the "
             f"node whose output it has, in a YAML file with reference_map="
             for name in request.layers
-            if not is_glob(name) and not present.intersection(both_spellings([name]))
+            if (present.called(name) or not is_glob(name)) and not compared_ones.called(name)
         ]
         own = replace(tolerances, rules=self.tolerances.rules)
         problems += [

@@ -14,7 +14,7 @@ from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, numerics_of
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.golden.kept_tensors import stored_tensors
@@ -23,7 +23,7 @@ from pytest_npudump.golden.stamps import changed_tensors
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.regression.run.dataflow import edges_to_keep, sources_of
-from pytest_npudump.request import AUTO_LAYERS, is_glob, matches_any
+from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,8 +74,7 @@ def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
         dump: of the run that is recorded.
     """
     ran = dict.fromkeys(record.key.layer for record in dump.records)
-    patterns = both_spellings([name for name in case.request.golden_tensors if name != AUTO_LAYERS])
-    wanted = {layer for layer in ran if matches_any(patterns, layer)}
+    wanted = layers_meant((name for name in case.request.golden_tensors if name != AUTO_LAYERS), ran)
     if AUTO_LAYERS not in case.request.golden_tensors:
         return KeptLayers(tuple(layer for layer in ran if layer in wanted))
     table = StatsTable.from_records(dump.records)

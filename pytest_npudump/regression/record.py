@@ -9,6 +9,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.content.text import EMPTY, REASON, UNWRITTEN
+from pytest_npudump.golden.content.unwritten import entries_of
 from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.replaceable import replaced_words
 from pytest_npudump.language.excerpt import first_of
@@ -21,7 +22,6 @@ from pytest_npudump.regression.run.dataflow import edges_to_keep
 from pytest_npudump.regression.run.empty_operators import empty_operators
 from pytest_npudump.regression.run.unwritten import (
     by_layer,
-    entries_of,
     find_unwritten,
     new_entries,
     read_probe,
@@ -97,6 +97,9 @@ def record(
         tensors: those kept beside the file; None for none.
         measured: what is known of its noise.
     """
+    if not len(table):
+        problem = "nothing was recorded: no kernel writes any of the tensors that were dumped"
+        return Outcome(status.ERROR, case.goldens.path, problems=(problem,))
     measured = measured.with_calibration_of(golden, table)
     producer = case.runtime.producer()
     lost = case.goldens.lost_by_update(golden) + replaced_words(case.goldens, golden, producer)

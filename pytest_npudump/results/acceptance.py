@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.order import ABSENT, align
-from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.applicable import VARIANTS
 from pytest_npudump.golden.content.table_rows import rows_of
@@ -16,7 +15,6 @@ from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.graph import lines
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.request import matches_any
 from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
 from pytest_npudump.results.approved_tensors import approved_tensors
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError
@@ -58,8 +56,8 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
         raise ResultsError(f"{pending.entry.test}: refused: {'; '.join(pending.refusals)}")
     golden, notes = _approved(pending, pending.record, layers, reason)
     replacing = pending.golden.file_digest if pending.golden and pending.golden.path == pending.path else ""
-    patterns = both_spellings(layers)
-    chosen = {key for key in golden.table.keys if not layers or matches_any(patterns, layer_of(key))}
+    wanted = pending.layers_named(layers)
+    chosen = {key for key in golden.table.keys if layer_of(key) in wanted}
     tensors = approved_tensors(pending, golden, chosen)
     if tensors is None:
         write_golden(pending.path, golden, replacing=replacing)
@@ -116,9 +114,9 @@ def _chosen_rows(
 ) -> list[tuple[int, int]]:
     """Return the rows of the golden, 0, and of the record, 1, in place of its own in some layers."""
     comparison = pending.comparison
-    patterns = both_spellings(layers)
+    wanted = pending.layers_named(layers)
     failing = comparison.failing if comparison is not None else ()
-    if not any(matches_any(patterns, verdict.key.layer) for verdict in failing):
+    if not any(verdict.key.layer in wanted for verdict in failing):
         names = first_of(dict.fromkeys(verdict.key.layer for verdict in failing))
         raise ResultsError(
             f"{pending.entry.test}: {', '.join(layers)} names no layer that differs; these do: {names}"
@@ -131,7 +129,7 @@ def _chosen_rows(
     rows = []
     for here, there in zip(alignment.golden.tolist(), alignment.actual.tolist(), strict=True):
         key = golden.table.keys[here] if here != ABSENT else record.table.keys[there]
-        chosen = (1, there) if matches_any(patterns, layer_of(key)) else (0, here)
+        chosen = (1, there) if layer_of(key) in wanted else (0, here)
         if chosen[1] != ABSENT:
             rows.append(chosen)
     return rows

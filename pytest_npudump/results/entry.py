@@ -142,6 +142,8 @@ def _check(data: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> Non
         if key not in data:
             raise ValueError(f"{name} has no {key!r}")
     for key, expected in schema.get("properties", {}).items():
+        if key not in data:
+            continue
         kinds = expected.get("type", ())
         allowed = [kind for word in ([kinds] if isinstance(kinds, str) else kinds) for kind in _TYPES[word]]
         if allowed and type(data[key]) not in allowed:

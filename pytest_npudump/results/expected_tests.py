@@ -12,7 +12,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.regression.outcome import FAILED, PASSED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
 COMPARED = frozenset({PASSED, FAILED})
@@ -84,27 +84,31 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def missing_tests(
     expected: int | Collection[str],
-    results: Mapping[str, Mapping[str, Any]],
+    results: Sequence[tuple[str, Mapping[str, Any]]],
     option: str = "--npudump-expect",
 ) -> str:
     """Return what was not compared, in words; "" where nothing is missing.
 
     Args:
         expected: as :func:`read_expected` returns it.
-        results: of marked tests by node id. Those that share a golden, as the repetitions of a test do,
-            count as one.
+        results: of marked tests, each with its node id. Those that share a golden, as the repetitions of a
+            test do, count as one; of those that share a name each has to be compared.
         option: that it was given with.
     """
-    judged = {node: result for node, result in results.items() if result["status"] in COMPARED}
+    judged = [(node, result) for node, result in results if result["status"] in COMPARED]
     if isinstance(expected, int):
-        count = len({result.get("golden") or node for node, result in judged.items()})
+        count = len({result.get("golden") or node for node, result in judged})
         if count >= expected:
             return ""
         return _("{option}={expected}: {count} marked tests were compared").format(
             option=option, expected=expected, count=count
         )
-    names = {*judged, *(str(result.get("test", "")) for result in judged.values())}
-    missing = [test for test in expected if test not in names]
+    others = [(node, result) for node, result in results if result["status"] not in COMPARED]
+    compared, not_compared = (
+        {name for node, result in some for name in (node, str(result.get("test", node)))}
+        for some in (judged, others)
+    )
+    missing = [test for test in expected if test not in compared - not_compared]
     if not missing:
         return ""
     return _("{option}: {count} of {expected} tests were not compared: {missing}").format(

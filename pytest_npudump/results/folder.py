@@ -3,9 +3,10 @@
 Below ``tensors`` are golden tensors of runs that wait for a decision, under the hash of their bytes.
 
 A line is appended as each test ends, under a lock, so that several processes may do so and none that is
-killed loses what had ended. The last line of a test counts. A record's name carries a part of its hash: it
-is never replaced, and what a line names is there before the line is. The end of a session removes lines and
-records that later ones have superseded.
+killed loses what had ended. The last line of a test counts; where several items of one session share its
+name, the worst of their last lines does. A record's name carries a part of its hash: it is never replaced,
+and what a line names is there before the line is. The end of a session removes lines and records that later
+ones have superseded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.golden.objects.tensor_store import TensorStore
 from pytest_npudump.golden.tensor_content import chunks, portable
-from pytest_npudump.results.entry import LINES, SESSION, Entry, ResultsError, line_of, parse_line
+from pytest_npudump.results.entry import (
+    FAILED,
+    LINES,
+    PASSED,
+    SESSION,
+    SKIPPED,
+    XFAILED,
+    XPASSED,
+    Entry,
+    ResultsError,
+    line_of,
+    parse_line,
+)
 from pytest_npudump.storage.atomic import held, lock_file, write_whole
 from pytest_npudump.storage.regular_file import read_regular
 
@@ -32,6 +45,7 @@ if TYPE_CHECKING:
 RECORDS = "records"
 _TENSORS = "tensors"
 _LOCK_SECONDS = 60
+_FROM_GOOD_TO_BAD = (PASSED, XPASSED, XFAILED, SKIPPED, FAILED)
 _SHOWN = 6
 """Digits of a record's hash in its name: with them it has at most the bytes of the longest golden's."""
 
@@ -42,7 +56,7 @@ class Results:
 
     Attributes:
         folder: where it lies.
-        entries: the last line of each test, in the order of the lines.
+        entries: what each test came to in its last session, in the order of the lines.
         problems: what cannot be read, in words; tests may be missing because of each.
         session: the last session that wrote to it; "" where that is not known.
     """
@@ -120,7 +134,7 @@ class ResultsFolder:
             raise
 
     def read(self) -> Results:
-        """Return the last line of each test.
+        """Return what each test came to in its last session.
 
         Raises:
             ResultsError: there are no results, or none can be read.
@@ -133,12 +147,12 @@ class ResultsFolder:
                 f"--npudump-results=DIR, or with pytest's cache, and name that folder"
             ) from error
         lines, problems = _parsed(content, self._lines)
-        tests = {Entry(line).identity: Entry(line) for line in lines if line["kind"] != SESSION}
+        tests = _standing(lines)
         if not tests:
             raise ResultsError(next(iter(problems), f"{self._lines}: holds no test; run the tests again"))
         problems += _missing(lines, self._lines)
         session = next((str(line["session"]) for line in reversed(lines) if line["kind"] == SESSION), "")
-        return Results(self.path, tuple(tests.values()), tuple(problems), session)
+        return Results(self.path, tuple(tests), tuple(problems), session)
 
     def record(self, entry: Entry) -> bytes:
         """Return the record of an entry that has one.
@@ -188,14 +202,14 @@ class ResultsFolder:
             lines, problems = _parsed(read_regular(self._lines), self._lines)
             if problems:  # what a person should look at
                 return
-            tests = {Entry(line).identity: line for line in lines if line["kind"] != SESSION}
-            used = {line["session"] for line in tests.values()}
+            entries = _standing(lines)
+            used = {entry.data["session"] for entry in entries}
             sessions = {line["session"]: line for line in lines if line["kind"] == SESSION}
             last = [*sessions][-1:]
-            kept = [line for name, line in sessions.items() if name in {*used, *last}] + [*tests.values()]
+            kept = [line for name, line in sessions.items() if name in {*used, *last}]
+            kept += [entry.data for entry in entries]
             if len(kept) != len(lines):
                 write_whole(self._lines, map(line_of, kept))
-            entries = [Entry(line) for line in tests.values()]
             objects = (name for one in entries if one.is_open for name in one.objects)
             files = (self.path / one.record_file for one in entries)
             self._sweep({*map(self.tensors.cache.path, objects), *files})
@@ -263,6 +277,22 @@ def _parsed(content: bytes, path: Path) -> tuple[list[Mapping[str, Any]], list[s
     if rest:
         problems.append(f"{path}: ends within a line: a test's result is lost; run the tests again")
     return lines, problems
+
+
+def _standing(lines: Iterable[Mapping[str, Any]]) -> list[Entry]:
+    """Return the line of each test that counts: of its last session, there of the item that fared worst."""
+    tests: dict[object, dict[object, Entry]] = {}
+    for entry in (Entry(line) for line in lines if line["kind"] != SESSION):
+        items = tests.setdefault(entry.identity, {})
+        if any(other.data["session"] != entry.data["session"] for other in items.values()):
+            items.clear()
+        items.pop(entry.data.get("item"), None)  # it ran again
+        items[entry.data.get("item")] = entry
+    return [max(reversed([*items.values()]), key=_badness) for items in tests.values()]
+
+
+def _badness(entry: Entry) -> tuple[int, bool]:
+    return _FROM_GOOD_TO_BAD.index(entry.data["outcome"]), entry.data["incomplete"] is not None
 
 
 def _missing(lines: Sequence[Mapping[str, Any]], path: Path) -> list[str]:

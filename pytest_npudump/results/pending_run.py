@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, NpudumpError
 from pytest_npudump.golden.pair import KEY, tensors_path
 from pytest_npudump.golden.replaceable import stands_in
@@ -17,7 +19,7 @@ from pytest_npudump.results.provenance import file_digest
 from pytest_npudump.results.rejudge import GOOD, read_record, rejudge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
@@ -61,6 +63,11 @@ class Pending:
     def comparison(self) -> Comparison | None:
         """The comparison with the golden; None where there is none."""
         return self.judged.result.outcome.comparison if self.judged.result is not None else None
+
+    def layers_named(self, patterns: Sequence[str]) -> set[str]:
+        """Return the layers of golden and run that names and globs mean; without any of these all layers."""
+        tables = [one.table for one in (self.golden, self.record) if one is not None]
+        return layers_meant(patterns or ["*"], (layer_of(key) for table in tables for key in table.keys))
 
     @property
     def largest(self) -> float:

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import MEASURED, STATISTICS, layer_of
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.request import matches_any
+from pytest_npudump.request import KnownNames
 from pytest_npudump.results.rejudge import read_record
 
 if TYPE_CHECKING:
@@ -114,10 +114,11 @@ def trends_of(
     """
     found = [(folder, {_name(entry): entry for entry in results.entries}) for folder, results in kept]
     names = dict.fromkeys(name for _, entries in found for name in entries)
+    wanted = KnownNames(names).meant(tests or ["*"])
     return [
         _trend(name, [(folder, entries.get(name)) for folder, entries in found], layers, statistics)
         for name in names
-        if not tests or matches_any(tests, name)
+        if name in wanted
     ]
 
 
@@ -149,9 +150,10 @@ def _series(
     tables: Sequence[StatsTable | None], layers: Sequence[str], statistics: Sequence[str]
 ) -> Iterable[Series]:
     rows = [{key: at for at, key in enumerate(table.keys)} if table is not None else {} for table in tables]
-    patterns = both_spellings(layers)
-    for key in _keys(tables):
-        if patterns and not matches_any(patterns, layer_of(key)):
+    keys = _keys(tables)
+    wanted = layers_meant(layers or ["*"], map(layer_of, keys))
+    for key in keys:
+        if layer_of(key) not in wanted:
             continue
         for statistic in statistics:
             column = STATISTICS.index(statistic)

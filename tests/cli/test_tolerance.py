@@ -82,6 +82,20 @@ def test_a_layer_that_is_not_there_is_an_error_with_the_nearest_names(run: Run, 
     assert "net/conv" in done.err
 
 
+def test_a_layer_that_is_there_is_meant_alone_though_its_name_is_a_glob_of_another(
+    run: Run, golden: Path, tmp_path: Path
+) -> None:
+    golden.write_text(GOLDEN.replace("net/cast", "net/blk[1]").replace("net/tiny", "net/blk1"), "utf-8")
+    path = tmp_path / "rules.yaml"
+    for spelling in ("net/blk[1]", "net_blk[1]"):
+        rows = run("tolerance", "explain", golden, spelling, "--json", "-").json
+        assert {row["key"] for row in rows} == {"net/blk[1]:output.0"}
+        path.write_text(f'rules: [{{layer: "{spelling}", rtol: 0.5, atol: 0, reason: x}}]\n', "utf-8")
+        rows = run("tolerance", "explain", golden, "net/blk*", "--tolerances", path, "--json", "-").json
+        loosened = {row["key"] for row in rows if row["rule"].startswith("rtol=0.5")}
+        assert loosened == {"net/blk[1]:output.0"}
+
+
 def test_integers_have_steps_of_no_float_format(run: Run, golden: Path) -> None:
     rows = run("tolerance", "explain", golden, "net/shape", "--json", "-").json
     assert [(row["allowed"], row["steps"], row["printed"]) for row in rows[:2]] == [(0.0, None, 0.0)] * 2

@@ -65,6 +65,19 @@ def test_a_layer_is_chosen_by_glob_and_a_run_that_lacks_it_leaves_a_gap(
     assert "▁.█" in run("trend", *runs, "--layer=conv").out
 
 
+def test_a_test_or_layer_that_is_there_is_meant_alone_though_its_name_is_a_glob_of_another(
+    kept: Any, run: Callable[..., Any]
+) -> None:
+    for folder, value in (("a", 1.0), ("b", 2.0)):
+        for test in ("test_n[1]", "test_n1"):
+            path = kept(folder, {"blk[1]": value, "blk1": value}, test=test)
+        assert path.name == folder
+    words = ("--statistic=max", "--json", "-", "--test=test_a.py::test_n[1]", "--layer=blk[1]")
+    [told] = run("trend", path.with_name("a"), path, *words).json["tests"]
+    assert told["test"] == "test_a.py::test_n[1]"
+    assert [one["key"] for one in told["series"]] == ["blk[1]:output.0"]
+
+
 def test_a_value_that_becomes_nan_is_the_widest(kept: Any, run: Callable[..., Any]) -> None:
     runs = [kept("a", {"conv": 1.0, "relu": 1.0}), kept("b", {"conv": math.nan, "relu": 9.0})]
     done = run("trend", *runs, "--statistic=max")

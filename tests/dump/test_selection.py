@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import (
     absent_layers,
-    both_spellings,
+    layers_meant,
     resolve_raw_names,
     select_layers,
     suggest,
@@ -112,9 +110,22 @@ def test_absent_is_judged_on_what_was_selected_too() -> None:
     assert absent_layers(names(select_layers(dump("a", "c"), request)), request) == ("b",)
 
 
-@given(st.text("a./ \\_*", min_size=1, max_size=8))
-def test_a_pattern_has_the_spelling_of_file_names_beside_its_own(pattern: str) -> None:
-    assert both_spellings([pattern]) == tuple(dict.fromkeys((pattern, sanitise(pattern))))
+@pytest.mark.parametrize(
+    ("pattern", "layers", "meant"),
+    [
+        ("blk[1]", ["blk1", "blk[1]", "blk_1"], ["blk[1]"]),
+        ("blk[1]", ["blk1", "blk2"], ["blk1"]),
+        ("net/blk[1]", ["net_blk1", "net_blk[1]"], ["net_blk[1]"]),
+        ("net_blk[1]", ["net/blk1", "net/blk[1]"], ["net/blk[1]"]),
+        ("net/blk[1]", ["net_blk1", "net/blk1"], ["net/blk1", "net_blk1"]),
+        ("net_*", ["net/a", "net_b", "other"], ["net/a", "net_b"]),
+        ("a/b", ["a.b", "a_b"], ["a_b"]),
+    ],
+)
+def test_a_layer_that_is_there_is_meant_alone_in_either_spelling(
+    pattern: str, layers: list[str], meant: list[str]
+) -> None:
+    assert sorted(layers_meant([pattern], layers)) == meant
 
 
 def test_exact_layers_of_the_marker_are_raw() -> None:

@@ -57,6 +57,7 @@ def found(
     slots: int = 0,
 ) -> tuple[str, str] | None:
     mapping = NameMap(None, tuple(MapEntry(k, v, 1) for k, v in (entries or {}).items()))
+    mapping = mapping.for_layers([record.key.layer])
     names = Names(model or model_of(*CHAIN), mapping, {record.key.layer: slots})
     counterpart = names.find(record, original)
     return None if counterpart is None else (counterpart.tensor, counterpart.how)

@@ -96,3 +96,15 @@ def test_entry_that_others_shadow_for_every_layer_is_told(tmp_path: Path, text: 
 def test_entry_that_decides_for_one_layer_is_used(tmp_path: Path) -> None:
     found = read(tmp_path, 'conv_1: conv/1\n"conv*": relu_1\n')
     assert found.unused(["conv_1", "conv_2"]) == ()
+
+
+def test_a_layer_that_is_there_is_mapped_alone_though_its_name_is_a_glob_of_another(tmp_path: Path) -> None:
+    found = read(tmp_path, '"blk[1]": relu_1\n"blk*": conv/1\n"gone[1]": tensor_7\n')
+    deciding = found.for_layers(["blk1", "blk[1]", "gone1"]).deciding
+    assert {layer: entry.target for layer, entry in deciding.items()} == {
+        "blk1": "conv/1",
+        "blk[1]": "relu_1",
+        "gone1": "tensor_7",
+    }
+    later = found.for_layers(["blk1", "blk[1]"]).for_layers(["blk1"])  # a run that dumps some of them
+    assert later.deciding["blk1"].target == "conv/1"

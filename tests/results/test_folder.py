@@ -70,6 +70,28 @@ def test_the_last_line_of_a_test_counts(tmp_path: Path) -> None:
     assert results.problems == ()
 
 
+def test_of_items_of_a_session_that_share_a_name_the_worst_counts(tmp_path: Path) -> None:
+    """A later run of one item counts in place of its earlier one, and a later session in place of all."""
+    failed, passed, skipped = ({"outcome": one} for one in ("failed", "passed", "skipped"))
+    first, second = ({"item": item} for item in ("#0", "gw1#0"))
+    older = {"session": "older"}
+    for lines, outcome in (
+        ([first | failed, second | passed], "failed"),
+        ([first | passed, second | failed], "failed"),
+        ([first | passed, second | skipped], "skipped"),
+        ([first | failed, first | passed], "passed"),
+        ([first | failed, second | passed, first | passed], "passed"),
+        ([failed, passed], "passed"),
+        ([first | failed | older, second | passed], "passed"),
+    ):
+        path = tmp_path / str(len([*tmp_path.iterdir()]))
+        folder = ResultsFolder(path)
+        folder.add([SESSION, *(line("a") | one for one in lines)], {})
+        for _ in range(2):
+            assert [entry.data["outcome"] for entry in folder.read().entries] == [outcome], lines
+            folder.compact()
+
+
 def test_what_is_superseded_goes_and_the_rest_stays(tmp_path: Path) -> None:
     folder = ResultsFolder(tmp_path)
     folder.add([SESSION], {})

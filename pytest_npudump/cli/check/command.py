@@ -66,9 +66,10 @@ def _expected(given: str | None) -> int | tuple[str, ...]:
 
 def _missing(expected: int | tuple[str, ...], judged: Sequence[Rejudged]) -> list[str]:
     """Say which tests were not compared: one that is expected to fail may have been, in its run."""
-    told = {
-        one.entry.test: {"status": PASSED if one.word in {GOOD, BAD} else one.entry.status} for one in judged
-    }
+    told = [
+        (one.entry.test, {"status": PASSED if one.word in {GOOD, BAD} else one.entry.status})
+        for one in judged
+    ]
     return [missing] if expected and (missing := missing_tests(expected, told, _EXPECT)) else []
 
 

@@ -76,6 +76,7 @@ def compare_sides(
         DumpError: a side has no tensor that could be read.
     """
     tolerances = tolerances.with_measured(golden.measured)
+    tolerances = tolerances.for_layers_of(golden.keys, actual.keys)
     problems = [*golden.problems, *actual.problems]
     for side in (golden, actual):
         if not side.tensors:

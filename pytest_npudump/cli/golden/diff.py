@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.golden.pending import as_json, size
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
-from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
 from pytest_npudump.report.verdicts import COLUMNS, row, shown
-from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     import argparse
@@ -64,10 +62,10 @@ def _failing(pending: Pending, layers: Sequence[str]) -> list[Verdict]:
     """Return what differs: the sources first, then what they explain, each in the order of execution."""
     comparison = pending.comparison
     failing = comparison.failing if comparison is not None else ()
-    patterns = both_spellings(layers)
+    named = pending.layers_named(layers)
     sources = _sources(pending)
     first = {str(source.key) for source in sources.independent} if sources is not None else set()
-    wanted = [one for one in failing if not patterns or matches_any(patterns, one.key.layer)]
+    wanted = [one for one in failing if one.key.layer in named]
     return sorted(wanted, key=lambda one: str(one.key) not in first)
 
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.cli.common.output import emit, write_json
-from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.content.text import REASON, parse
 from pytest_npudump.golden.revisions import Change, changes
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
-from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     import argparse
@@ -65,18 +64,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _told(path: Path, layer: str | None) -> Iterator[tuple[_Revision, tuple[Change, ...]]]:
     """Yield each revision with what it changed, of one layer where one is named."""
-    patterns = both_spellings([layer] if layer else [])
-    for revision, before in pairwise([*_revisions(path), None]):
+    revisions = [*_revisions(path)]
+    keys = {key for one in revisions if one.golden is not None for key in one.golden.table.keys}
+    named = layers_meant([layer] if layer else [], map(layer_of, keys))
+    for revision, before in pairwise([*revisions, None]):
         assert revision is not None  # noqa: S101 - only the last one is
         if revision.golden is None:
             found: tuple[Change, ...] = ()
         else:
             found = changes(before.golden if before else None, revision.golden)
-        if patterns and revision.golden is not None:
+        if layer and revision.golden is not None:
             first = before is None or before.golden is None
-            named = [Change(key, "recorded") for key in revision.golden.table.keys] if first else found
-            found = tuple(one for one in named if one.key and matches_any(patterns, layer_of(one.key)))
-        if found or not patterns:
+            told = [Change(key, "recorded") for key in revision.golden.table.keys] if first else found
+            found = tuple(one for one in told if one.key and layer_of(one.key) in named)
+        if found or not layer:
             yield revision, found
 
 

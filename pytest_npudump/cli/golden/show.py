@@ -164,7 +164,7 @@ def _held(golden: Golden, tolerances: Tolerances) -> Mapping[str, Mapping[str, A
     noise = tolerances.measured.noise if tolerances.measured is not None else {}
     layers = frozenset(map(layer_of, noise))
     held: dict[str, dict[str, Allowance]] = {key: {} for key in noise}
-    for one in allowances(golden.table, tolerances, lambda layer: layer in layers):
+    for one in allowances(golden.table, tolerances, layers):
         if one.key in held:
             held[one.key][one.statistic] = one
     return held

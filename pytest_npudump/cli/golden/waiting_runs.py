@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import to_stderr
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.request import matches_any
+from pytest_npudump.request import KnownNames
 from pytest_npudump.results.entry import LINES, ResultsError
 from pytest_npudump.results.folder import ResultsFolder
 from pytest_npudump.results.pending_run import Pending, pending_of
@@ -56,7 +56,8 @@ def read_waiting(arguments: argparse.Namespace) -> WaitingRuns:
     folder = ResultsFolder(arguments.results or _cached(Path.cwd()))
     results = folder.read()
     pending = pending_of(folder, results, terms_at(results.entries, arguments.root, arguments.golden_dir))
-    return WaitingRuns(folder, results, _chosen(pending, arguments.tests))
+    tests = KnownNames(entry.test for entry in results.entries)
+    return WaitingRuns(folder, results, _chosen(pending, arguments.tests, tests))
 
 
 def _cached(start: Path) -> Path:
@@ -71,20 +72,22 @@ def _cached(start: Path) -> Path:
     )
 
 
-def _chosen(pending: Sequence[Pending], names: Sequence[str]) -> tuple[Pending, ...]:
+def _chosen(pending: Sequence[Pending], names: Sequence[str], tests: KnownNames) -> tuple[Pending, ...]:
+    """Return the runs of tests, of files, of classes, or of globs of one; ``tests`` are all that were run."""
     if not names:
         return tuple(pending)
+    chosen: set[str] = set()
     for name in names:
-        if not any(_is_meant(name, one.entry.test) for one in pending):
+        within = (f"{name}::", f"{name}[")
+        meant = tests.called(name) or tests.meant([name]).union(
+            one.entry.test for one in pending if one.entry.test.startswith(within)
+        )
+        chosen |= meant
+        if not any(one.entry.test in meant for one in pending):
             known = first_of(one.entry.test for one in pending) or "none"
             raise ResultsError(
                 _("{name}: names no run that waits for a decision; these do: {known}").format(
                     name=name, known=known
                 )
             )
-    return tuple(one for one in pending if any(_is_meant(name, one.entry.test) for name in names))
-
-
-def _is_meant(name: str, test: str) -> bool:
-    """Whether a name is a test's, its file's or its class's, or a glob of one."""
-    return matches_any([name], test) or test.startswith((f"{name}::", f"{name}["))
+    return tuple(one for one in pending if one.entry.test in chosen)

@@ -11,15 +11,13 @@ from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.tolerance import ANY
-from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.selection import suggest
+from pytest_npudump.dump.selection import layers_meant, suggest
 from pytest_npudump.dump.table import is_count, layer_of
 from pytest_npudump.errors import RequestError
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 from pytest_npudump.report.verdicts import number
-from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     import argparse
@@ -40,9 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.results:
         golden = as_it_ran(golden, arguments.results)
     tolerances = _tolerances(arguments, golden).with_measured(calibrated_of(golden))
-    found = list(allowances(golden.table, tolerances, lambda layer: _is_wanted(arguments.layer, layer)))
+    layers = dict.fromkeys(map(layer_of, golden.table.keys))
+    found = list(allowances(golden.table, tolerances, layers_meant([arguments.layer or "*"], layers)))
     if arguments.layer and not found:
-        layers = dict.fromkeys(map(layer_of, golden.table.keys))
         hint = suggest(arguments.layer, layers)
         raise RequestError(
             _("{golden} has no layer {layer!r} with a finite value; {hint}").format(
@@ -78,10 +76,6 @@ def _tolerances(arguments: argparse.Namespace, golden: Golden) -> Tolerances:
             ).format(rule=rule.describe(), golden=arguments.golden)
         )
     return tolerances
-
-
-def _is_wanted(pattern: str, layer: str) -> bool:
-    return not pattern or matches_any([pattern, sanitise(pattern)], layer, sanitise(layer))
 
 
 def _lines(found: list[Allowance], *, each: bool) -> Iterator[str]:

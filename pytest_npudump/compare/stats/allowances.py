@@ -16,7 +16,7 @@ from pytest_npudump.dump.table import EXTREMES, MEASURED, PROJECTIONS, STATISTIC
 from pytest_npudump.dump.values.dtypes import is_exact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Container, Iterator
 
     from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.table import StatsTable
@@ -71,9 +71,7 @@ class Allowance:
         return 0 < abs(self.value) <= self.allowed
 
 
-def allowances(
-    table: StatsTable, tolerances: Tolerances, wanted: Callable[[str], bool]
-) -> Iterator[Allowance]:
+def allowances(table: StatsTable, tolerances: Tolerances, layers: Container[str]) -> Iterator[Allowance]:
     """Yield what the measured statistics of a golden may differ by, in its order.
 
     Of counts those alone that a rule loosens: all others must be equal.
@@ -81,10 +79,11 @@ def allowances(
     Args:
         table: the golden's statistics.
         tolerances: the rules.
-        wanted: whether the layer of a name is asked for.
+        layers: names of the layers that are asked for.
     """
+    tolerances = tolerances.for_layers_of(table.keys)
     every = np.arange(len(table), dtype=np.intp)
-    rows = np.array([row for row in every.tolist() if wanted(layer_of(table.keys[row]))], dtype=np.intp)
+    rows = np.array([row for row in every.tolist() if layer_of(table.keys[row]) in layers], dtype=np.intp)
     pairs = Pairs(table, table, every, every)
     finite = table.known & np.isfinite(table.values)
     finite[:, MEASURED:] &= any(is_count(rule.statistic) for rule in tolerances.rules)

@@ -60,7 +60,7 @@ def blind_keys(table: StatsTable, tolerances: Tolerances) -> Sequence[str]:
     """Return the keys of a golden's tensors of which :func:`blind_bounds` see nothing, in its order."""
     every = np.arange(len(table), dtype=np.intp)
     pairs = Pairs(table, table, every, every)
-    found = blind_bounds(pairs, table.known, told(table), tolerances)
+    found = blind_bounds(pairs, table.known, told(table), tolerances.for_layers_of(table.keys))
     return [table.keys[row] for row in np.flatnonzero(found).tolist()]
 
 

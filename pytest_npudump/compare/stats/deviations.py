@@ -76,6 +76,7 @@ def deviations(comparison: Comparison, tolerances: Tolerances) -> Deviations:
         comparison: of both, the golden's side being the one that counts.
         tolerances: what statistics may differ by without having been measured.
     """
+    tolerances = tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
     alignment, golden = comparison.alignment, comparison.golden
     both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
     pairs = Pairs(golden, comparison.actual, alignment.golden[both], alignment.actual[both])

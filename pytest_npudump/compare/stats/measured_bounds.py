@@ -47,6 +47,7 @@ def bounds_by_measurement(comparison: Comparison, tolerances: Tolerances) -> int
             found, least = noise[key], lowest[dtype]
             if factor * max(found.largest) > least or factor * found.projections > least:
                 wide.append(row)
+    tolerances = tolerances.for_layers_of(keys, comparison.actual.keys)
     return sum(_decides(pairs, wide, dtypes, tolerances))
 
 

@@ -31,6 +31,7 @@ def shares_of_allowed(comparison: Comparison, tolerances: Tolerances) -> NDArray
         comparison: the tensors.
         tolerances: what decided.
     """
+    tolerances = tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
     alignment = comparison.alignment
     both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
     positions = np.flatnonzero(both)

@@ -72,6 +72,7 @@ def compare_tables(
     Returns:
         The verdicts and what was not judged; never an exception for odd values.
     """
+    tolerances = tolerances.for_layers_of(golden.keys, actual.keys)
     alignment = align(golden.keys, actual.keys)
     both = (alignment.golden != ABSENT) & (alignment.actual != ABSENT)
     pairs = Pairs(golden, actual, alignment.golden[both], alignment.actual[both])

@@ -60,6 +60,7 @@ def with_elements(
     """
     if not elements:
         return comparison
+    tolerances = tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
     known = {verdict.key: verdict for verdict in comparison.failing}
     failing: list[Verdict] = []
     told: set[int] = set()

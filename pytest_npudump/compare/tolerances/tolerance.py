@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
-from itertools import compress
+from itertools import chain, compress
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count, layer_of
 from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.errors import RequestError
+from pytest_npudump.request import KnownNames, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -105,23 +106,24 @@ class Rule:
         """Whether the rule is for a run of such a producer, which tells all the facts that the rule names."""
         return all(name in facts and _pattern(glob).match(facts[name]) for name, glob in self.producer)
 
-    def reaches(self, layer: str, op_type: str = "") -> bool:
+    def reaches(self, layer: str, op_type: str = "", *, literally: bool = False) -> bool:
         """Whether the rule is about the layer; a raw and a sanitised spelling of one name are the same.
 
         Args:
             layer: its name.
             op_type: the type of its operator; "" where unknown.
+            literally: whether the rule's layer is a name, whatever wildcards it has, and no glob.
         """
         if self.op_type != ANY and not (op_type and _pattern(self.op_type).match(op_type)):
             return False
         if self.layer in (ANY, layer):
             return True
         plain = sanitise(layer)
-        if plain == layer:
-            spelling = sanitise(self.layer)
-            return spelling == layer or bool(_pattern(spelling).match(layer))
-        glob = _pattern(self.layer)
-        return self.layer == plain or bool(glob.match(layer) or glob.match(plain))
+        spelling = sanitise(self.layer) if plain == layer else self.layer
+        if literally or spelling == plain:
+            return spelling == plain
+        glob = _pattern(spelling)
+        return bool(glob.match(layer) or glob.match(plain))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +134,13 @@ class Tolerances:
         preset: name of one of :data:`PRESETS`.
         rules: in the order they were given.
         measured: bounds of the golden's tensors that replace the preset's where they are wider.
+        names: what rules have for a layer and is a layer's own name, wildcards and all.
     """
 
     preset: str = DEFAULT
     rules: tuple[Rule, ...] = ()
     measured: Calibrated | None = None
+    names: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse a preset that does not exist."""
@@ -166,6 +170,19 @@ class Tolerances:
             return self
         return self.having(lambda rule: rule.suits(facts))
 
+    def for_layers_of(self, *keys: Iterable[str]) -> Tolerances:
+        """The same where there are these tensors: a rule for a layer with the name of one is for that alone.
+
+        Args:
+            keys: of the tensors of either side. Names that are known stay so.
+        """
+        globs = {rule.layer for rule in self.rules if rule.layer != ANY and is_glob(rule.layer)}
+        every = [*chain(*keys)] if globs else []
+        if not is_glob("\n".join(every)):
+            return self
+        layers = KnownNames((layer_of(key) for key in every if is_glob(key)), sanitise)
+        return replace(self, names=self.names.union(filter(layers.called, globs)))
+
     @property
     def names_layers(self) -> bool:
         """Whether any rule is about some layers only, so that two layers of one type may differ in rules."""
@@ -190,9 +207,9 @@ class Tolerances:
         return given or self._measured(dtype, statistic, key, (statistic,))
 
     def _given(self, layer: str, dtype: str, statistic: str, op_type: str) -> Rule | None:
-        rules = reversed(self.rules)
+        rules = (rule for rule in reversed(self.rules) if rule.covers(dtype, statistic))
         return next(
-            (rule for rule in rules if rule.covers(dtype, statistic) and rule.reaches(layer, op_type)), None
+            (rule for rule in rules if rule.reaches(layer, op_type, literally=rule.layer in self.names)), None
         )
 
     def unmeasured_rtol(self, layer: str, dtype: str, statistic: str, op_type: str = "") -> float:
@@ -272,7 +289,12 @@ class Tolerances:
         for statistic in {rule.statistic for rule in self.rules} - {ANY}:
             told = np.concatenate([_tells(table, statistic) for table in tables])
             telling[statistic] = every if told.all() else frozenset(compress(rows, told.tolist()))
-        return tuple(rule for rule in self.rules if not _matches_any(rule, telling[rule.statistic]))
+        names = self.for_layers_of(*(table.keys for table in tables)).names
+        return tuple(
+            rule
+            for rule in self.rules
+            if not _matches_any(rule, telling[rule.statistic], literally=rule.layer in names)
+        )
 
 
 def _tells(table: StatsTable, statistic: str) -> NDArray[np.bool_]:
@@ -287,13 +309,13 @@ def _tells(table: StatsTable, statistic: str) -> NDArray[np.bool_]:
     return np.asarray(told | hashed | ~table.known.any(axis=1))
 
 
-def _matches_any(rule: Rule, tensors: Iterable[tuple[str, str, str]]) -> bool:
+def _matches_any(rule: Rule, tensors: Iterable[tuple[str, str, str]], *, literally: bool) -> bool:
     statistics = JUDGED if rule.statistic == ANY else (rule.statistic,)
     covered: dict[str, bool] = {}
     for layer, op_type, dtype in tensors:
         if dtype not in covered:
             covered[dtype] = any(rule.covers(dtype, statistic) for statistic in statistics)
-        if covered[dtype] and rule.reaches(layer, op_type):
+        if covered[dtype] and rule.reaches(layer, op_type, literally=literally):
             return True
     return False
 

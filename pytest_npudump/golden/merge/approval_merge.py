@@ -26,10 +26,12 @@ from pytest_npudump.golden.content.text import (
     POINTERS,
     REASON,
     RECORDED,
+    UNWRITTEN,
     Golden,
     parse,
     render,
 )
+from pytest_npudump.golden.content.unwritten import LEFT_OUT, entries_of
 from pytest_npudump.golden.merge.joins import Conflict, joined, joined_order
 from pytest_npudump.golden.merge.noise_joins import joined_repeats, under_one_calibration
 from pytest_npudump.golden.pair import KEY, SOURCES
@@ -133,8 +135,15 @@ class _Merge:
                 found = max(str(found.ours or ""), str(found.theirs or ""))
             if key == VARIANTS and isinstance(found, Conflict):
                 found = _by_variant(_at(heads, key))
+            if key == UNWRITTEN and self._leaves_out_more():
+                found = Conflict(heads.ours.get(key), heads.theirs.get(key))
             yield from self._told(key, _mapped(found, partial(_yaml, key)))
         yield _yaml("columns", " ".join(self._columns))
+
+    def _leaves_out_more(self) -> bool:
+        """Whether a side, which may never have seen it, would leave a tensor out for the other one's sake."""
+        base, ours, theirs = self._sides.map(lambda golden: set(entries_of(golden).items()))
+        return bool({word for word in (ours ^ theirs) - base if word[1] == LEFT_OUT})
 
     def _repeats(self) -> dict[str, Any] | None:
         rows = {key: joined(*_at(self._lines, key)) for key in [*self._lines.ours, *self._lines.theirs]}

@@ -10,14 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.content.pointer_lines import Pointer, read_pointers, row_hash
 from pytest_npudump.golden.content.text import POINTERS
 from pytest_npudump.golden.pair import HASH, KEY, STORED, Recording, facts_of, is_stored
 from pytest_npudump.golden.store import stage_golden
-from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -149,12 +148,8 @@ def fetch_tensors(tensors: Iterable[object], patterns: Sequence[str] = ("*",)) -
     Raises:
         StoreError: one is not cached, and cannot be had.
     """
-    wanted = both_spellings(patterns)
-    pointed = [
-        tensor
-        for tensor in tensors
-        if isinstance(tensor, PointedTensor) and matches_any(wanted, layer_of(tensor.pointer.key))
-    ]
-    once = {one.pointer.digest: one for one in pointed}
+    pointed = [tensor for tensor in tensors if isinstance(tensor, PointedTensor)]
+    wanted = layers_meant(patterns, (layer_of(one.pointer.key) for one in pointed))
+    once = {one.pointer.digest: one for one in pointed if layer_of(one.pointer.key) in wanted}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return sum(pool.map(lambda one: one.store.fetch(one.pointer), once.values()))

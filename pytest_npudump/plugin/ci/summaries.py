@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.report.ci.judged import Judged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from pytest_npudump.plugin.reported import Reported
     from pytest_npudump.settings import Settings
 
 CODE_QUALITY = "npudump-code-quality.json"
@@ -36,28 +37,20 @@ def is_wanted(settings: Settings) -> bool:
     return bool(settings.summary) or on_github() or on_gitlab()
 
 
-def judged_tests(
-    results: Mapping[str, Mapping[str, Any]],
-    failed: Mapping[str, bool],
-    places: Mapping[str, tuple[str, int]],
-    root: Path,
-) -> tuple[Judged, ...]:
+def judged_tests(reported: Iterable[Reported], root: Path) -> tuple[Judged, ...]:
     """Return the tests of a session with the places of their markers in the repository.
 
     Args:
-        results: by node id, in the order in which tests were reported.
-        failed: whether pytest counts the test as failed, by node id.
-        places: file relative to ``root`` and line from 0 of each test, by node id.
+        reported: in the order in which they were.
         root: pytest's rootdir.
     """
     repository = Path(os.environ.get("GITHUB_WORKSPACE") or os.environ.get("CI_PROJECT_DIR") or root)
     tests = []
-    for node, result in results.items():
-        file, line = places[node]
-        path = Path(os.path.realpath(root / file))
+    for test in reported:
+        path = Path(os.path.realpath(root / test.file))
         base = Path(os.path.realpath(repository))
-        shown = path.relative_to(base).as_posix() if path.is_relative_to(base) else Path(file).as_posix()
-        tests.append(Judged(result, failed[node], shown, _marker_line(path, line)))
+        shown = path.relative_to(base).as_posix() if path.is_relative_to(base) else Path(test.file).as_posix()
+        tests.append(Judged(test.result, test.failed, shown, _marker_line(path, test.line)))
     return tuple(tests)
 
 

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_npudump.plugin.reported import ITEM_OF_REPORT
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pytest_npudump.regression.session import CaseSession
     from pytest_npudump.results.kept import Kept
 
+ITEM = pytest.StashKey[str]()
+"""What tells the item from all others of the session, whatever node id they share."""
 TEST: pytest.StashKey[CaseSession] = pytest.StashKey()
 """The record of the test's runs."""
 OURS = pytest.StashKey[bool]()
@@ -29,6 +35,20 @@ KEPT: pytest.StashKey[Kept | None] = pytest.StashKey()
 """What is kept of the test beside its golden; None where nothing was judged."""
 BAD = pytest.StashKey[str]()
 """The failure that the test has come to, as text: it stands, whoever runs the test's phases again."""
+
+
+def number_items(session: pytest.Session, marked: Iterable[pytest.Item]) -> None:
+    """Give each marked item what tells it from all others: its place in the session, and the worker."""
+    worker: Any = getattr(session.config, "workerinput", {})
+    places = {item: number for number, item in enumerate(session.items)}
+    for item in marked:
+        item.stash[ITEM] = f"{worker.get('workerid', '')}#{places[item]}"
+
+
+def tell_item(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Have a report of a marked item say which one it is of."""
+    if ITEM in item.stash:
+        vars(report)[ITEM_OF_REPORT] = item.stash[ITEM]
 
 
 def only_setup(item: pytest.Item) -> bool:

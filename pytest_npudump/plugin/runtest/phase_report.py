@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_npudump.plugin.marker.item import Identity
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.runtest.item_state import (
     BAD,
@@ -13,6 +14,7 @@ from pytest_npudump.plugin.runtest.item_state import (
     RESULT,
     TEST,
     only_setup,
+    tell_item,
     will_run_again,
 )
 from pytest_npudump.regression.outcome import NOT_COMPARED
@@ -30,6 +32,7 @@ def complete_report(item: pytest.Item, call: pytest.CallInfo[None], report: pyte
     come to a failure, whoever runs it.
     """
     _locate(item, call, report)
+    tell_item(item, report)
     # Reports of subtests, which come while the body runs, are not the test's.
     if call.when == "call" and not item.stash.get(ENDED, True):
         item.stash.setdefault(PARTS, []).append(report)
@@ -75,5 +78,5 @@ def _attach_result(item: pytest.Item, report: pytest.TestReport) -> None:
 
 def _uncompared(item: pytest.Item) -> dict[str, str]:
     test = item.stash.get(TEST, None)
-    told = {"status": NOT_COMPARED, "test": item.nodeid}
+    told = {"status": NOT_COMPARED, "test": str(Identity.of(item))}
     return told | ({"runtime": test.case.runtime.name} if test is not None else {})

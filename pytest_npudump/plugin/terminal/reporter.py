@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.plugin.reported import ITEM_OF_REPORT, Reported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,13 +45,10 @@ class Reporter:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._failures: dict[str, str] = {}
         self._lines_left = _BUDGET if config.option.verbose <= 0 else None
-        self._results: dict[str, Mapping[str, Any]] = {}
-        self._failed: dict[str, bool] = {}
+        self._tests: dict[str, Reported] = {}
         self._spoken: list[tuple[pytest.TestReport, Mapping[str, Any], bool]] = []
         self._plain: list[pytest.CollectReport | pytest.TestReport] = []
-        self._places: dict[str, tuple[str, int]] = {}
         self._expected = _expected(settings, config)
         self._lacking = ""
         self._annotations: list[str] = []
@@ -64,6 +62,10 @@ class Reporter:
         self._open = ""
         self._report = ""
 
+    @property
+    def _results(self) -> list[Mapping[str, Any]]:
+        return [test.result for test in self._tests.values()]
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the result of a marked test, and cut its failure once the budget is spent."""
@@ -72,20 +74,18 @@ class Reporter:
         if result is None and report.outcome == "passed" and UNKEPT not in told:
             return  # as nearly all of a session's are
         self._unkept = self._unkept or told.get(UNKEPT, "")
-        if report.failed and report.nodeid in self._failed:
-            self._failed[report.nodeid] = True
+        item: str = told.get(ITEM_OF_REPORT, report.nodeid)
+        if report.failed and item in self._tests:
+            self._tests[item] = self._tests[item]._replace(failed=True)
         if result is None or report.when == "setup":
             self._keep_plain(report)
         if result is None:
             phase: str = report.when
             self._crashed += [report.nodeid] if phase == "???" else []  # as xdist reports a dead worker
             return
-        self._results[report.nodeid] = result  # a plugin that repeats tests may log several
-        self._failed[report.nodeid] = report.failed
         file, line, _ = report.location
-        self._places[report.nodeid] = file, line or 0
-        words = result.get("first") or result.get("operator") or result["status"]
-        self._failures[str(result.get("test", report.nodeid))] = str(words) if report.failed else ""
+        # A plugin that repeats tests may log several of an item: the last one counts.
+        self._tests[item] = Reported(report.nodeid, result, report.failed, file, line or 0)
         short = report.failed and "short" in result and self._shortened(report, result)
         if report.failed and "spoken" in result:
             self._spoken.append((report, result["spoken"], short))
@@ -164,8 +164,8 @@ class Reporter:
             self._summarize(session, prefix)
             return
         memory = session_notes.Memory(self._config, rank.variant if rank is not None else "")
-        found = session_notes.collect_notes([*self._results.values()], memory.before)
-        memory.keep([*self._results.values()])
+        found = session_notes.collect_notes(self._results, memory.before)
+        memory.keep(self._results)
         files = session_notes.write_notes(dumps_base(self._config, self._settings), prefix, found)
         with speaking(self._settings.lang):
             self._notes = session_notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
@@ -175,30 +175,32 @@ class Reporter:
         """Fail a session that lacks tests which it was to compare."""
         if not self._expected or self._config.option.collectonly:
             return
-        from pytest_npudump.plugin.terminal.session_problems import gap_line  # noqa: PLC0415 - only where asked for
-
-        self._lacking = gap_line(self._expected, self._results)
+        self._lacking = self._gap()
         if self._lacking and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _gap(self) -> str:
+        """Return which tests were not compared that were to be; "" for none."""
+        from pytest_npudump.plugin.terminal.session_problems import gap_line  # noqa: PLC0415 - only where asked for
+
+        return gap_line(self._expected, [(test.nodeid, test.result) for test in self._tests.values()])
 
     def _problems(self, session: pytest.Session) -> list[str]:
         """Return why the session does not pass, whatever its tests say: in English, as files have it."""
         from pytest_npudump.plugin.terminal import session_problems, session_rules  # noqa: PLC0415 - for files
 
-        told = [self._lacking and session_problems.gap_line(self._expected, self._results), *self._stale]
+        told = [self._lacking and self._gap(), *self._stale]
         if self._fails_for_rules:
-            told.append(
-                session_rules.idle_line(session_rules.idle_rules(self._results.values()), self._config)[0]
-            )
+            told.append(session_rules.idle_line(session_rules.idle_rules(self._results), self._config)[0])
         return session_problems.session_problems(told, self._crashed, session)
 
     def _fail_for_idle_rules(self, session: pytest.Session) -> None:
         """Tell of rules that are about nothing, and fail a session of all tests that ended well with them."""
-        if not any("idle_rules" in result for result in self._results.values()):
+        if not any("idle_rules" in result for result in self._results):
             return
         from pytest_npudump.plugin.terminal import session_rules  # noqa: PLC0415 - only where there are any
 
-        if rules := session_rules.idle_rules(self._results.values()):
+        if rules := session_rules.idle_rules(self._results):
             self._idle, self._fails_for_rules = session_rules.idle_line(rules, self._config)
             if self._fails_for_rules and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -213,7 +215,7 @@ class Reporter:
             return
         problems = self._problems(session)
         root = self._config.rootpath
-        tests = summaries.judged_tests(self._results, self._failed, self._places, root)
+        tests = summaries.judged_tests(self._tests.values(), root)
         folder = None
         if self._settings.artifacts and self._results:
             from pytest_npudump.plugin.ci.artifacts import gather  # noqa: PLC0415 - only where asked for
@@ -250,7 +252,7 @@ class Reporter:
         else:
             from pytest_npudump.plugin.terminal.open_runs import open_runs_line  # noqa: PLC0415 - as above
 
-            self._open = open_runs_line(self._results.values(), self._settings, folder, self._config)
+            self._open = open_runs_line(self._results, self._settings, folder, self._config)
 
     def _trim_cache(self) -> None:
         """Keep the tensors that this machine has of a store within their limit."""
@@ -264,7 +266,7 @@ class Reporter:
     def _write_report(self, session: pytest.Session, rank: int | None) -> None:
         from pytest_npudump.plugin.terminal.session_report import write_report  # noqa: PLC0415 - where asked for
 
-        tests = {str(result.get("test", nodeid)) for nodeid, result in self._results.items()}
+        tests = {str(result["test"]) for result in self._results}
         problems = self._problems(session)
         self._report = write_report(self._config, self._settings, tests, self._unkept, problems, rank=rank)
 
@@ -285,7 +287,7 @@ class Reporter:
             from pytest_npudump.report.summary import summary_line  # noqa: PLC0415 - the same
 
             with speaking(self._settings.lang):
-                line = summary_line([*self._results.values()], approval=self._settings.approval_flag)
+                line = summary_line(self._results, approval=self._settings.approval_flag)
                 terminalreporter.write_line(inert(line))
                 self._compare_notes(terminalreporter)
         if self._lacking:
@@ -303,7 +305,12 @@ class Reporter:
         from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only in such a run
         from pytest_npudump.ranks.failures import compare_notes, printed  # noqa: PLC0415 - only in such a run
 
-        for line in compare_notes(runner.exchange, self._failures):
+        failures = dict.fromkeys((str(result["test"]) for result in self._results), "")
+        for test in self._tests.values():
+            if test.failed:
+                words = test.result.get("first") or test.result.get("operator") or test.result["status"]
+                failures[str(test.result["test"])] = str(words)
+        for line in compare_notes(runner.exchange, failures):
             terminalreporter.write_line(inert(f"npudump: {line}"))
         terminalreporter.flush()
         printed(runner.exchange)

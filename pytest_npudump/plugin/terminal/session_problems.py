@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-def gap_line(expected: int | tuple[str, ...], results: Mapping[str, Mapping[str, Any]]) -> str:
+def gap_line(expected: int | tuple[str, ...], results: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     """Return which of the expected tests were not compared; "" where nothing is expected, or missing.
 
     Args:
         expected: as ``read_expected`` returns it.
-        results: of the session's marked tests by node id.
+        results: of the session's marked tests, each with its node id.
     """
     if not expected:
         return ""

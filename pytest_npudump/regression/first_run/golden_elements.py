@@ -8,9 +8,9 @@ from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.tensors.element_verdict import with_elements
 from pytest_npudump.compare.tensors.tensor_pair import Pair, compare_pair
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.selection import layers_meant
+from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.request import matches_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,15 +44,17 @@ def judge_elements(
     """
     if not stored or not any(record.payload is not None for record in records):
         return comparison
-    wanted = both_spellings(patterns)
+    keys = comparison.golden.keys
+    wanted = layers_meant(patterns, map(layer_of, keys))
+    tolerances = tolerances.for_layers_of(keys, comparison.actual.keys)
     rows = zip(comparison.alignment.golden.tolist(), comparison.alignment.actual.tolist(), strict=True)
     elements = {}
     for position, (here, there) in enumerate(rows):
         if ABSENT in {here, there} or records[there].payload is None:
             continue
-        key = TensorKey.parse(comparison.golden.keys[here])
+        key = TensorKey.parse(keys[here])
         tensor = stored.get(str(key.sanitised))
-        if tensor is not None and matches_any(wanted, key.layer):
+        if tensor is not None and key.layer in wanted:
             record = records[there]
             rtol, atol = tolerances.elements(key.layer, record.dtype, str(key), record.op_type)
             found = compare_pair(Pair(tensor, record, "ND", rtol, atol))

@@ -14,6 +14,7 @@ from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, GoldenMissingError
+from pytest_npudump.golden.content.unwritten import left_out_of
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors
 from pytest_npudump.golden.pair import left_out
@@ -26,7 +27,6 @@ from pytest_npudump.regression.record import left_out_notes
 from pytest_npudump.regression.run.dataflow import sources_of
 from pytest_npudump.regression.run.empty_operators import changed, notes_on
 from pytest_npudump.regression.run.snapshot import problems_of
-from pytest_npudump.regression.run.unwritten import entries_of
 from pytest_npudump.request import AUTO_LAYERS
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | 
             lost = (*lost, _nothing_kept(golden))
         doubtful = left_out_notes(left_out(golden))
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
-    known |= {sanitise(layer_of(key)) for key in entries_of(golden)}
+    known |= {sanitise(layer_of(key)) for key in left_out_of(golden, snapshot.facts)}
     changes = changes_of(comparison, golden) if case.settings.fail_on == CHANGE else Changes()
     problems = (
         *case.goldens.foreign(golden),

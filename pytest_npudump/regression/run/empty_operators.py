@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.records import TensorKey
-from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import shape_text
 from pytest_npudump.golden.content.text import EMPTY
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.request import matches_any
 from pytest_npudump.runtime.base import RecordingRuntime
 
 if TYPE_CHECKING:
@@ -51,11 +50,12 @@ def empty_operators(case: Case, dump: Dump) -> dict[str, list[str]] | None:
             parts[directory.relative_to(run).parts[0].removeprefix(_CAPTURE)].append(execution)
     if not parts:
         return None
-    wanted = both_spellings(case.request.layers)
     found: dict[str, list[str]] = {}
     for part, executions in parts.items():
         found |= _in_part("" if part == "dump" else part, executions)
-    return {name: shapes for name, shapes in found.items() if not wanted or matches_any(wanted, _layer(name))}
+    layers = (*map(_layer, found), *(record.key.layer for record in dump.records))
+    wanted = layers_meant(case.request.layers or ["*"], layers)
+    return {name: shapes for name, shapes in found.items() if _layer(name) in wanted}
 
 
 def _in_part(capture: str, executions: Iterable[Execution]) -> dict[str, list[str]]:

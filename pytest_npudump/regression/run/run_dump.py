@@ -16,9 +16,11 @@ from pytest_npudump.dump.selection import (
 )
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import DumpError, EmptyDumpError
+from pytest_npudump.golden.content.text import UNWRITTEN
+from pytest_npudump.golden.content.unwritten import LEFT_OUT, entries_of, left_out_of
 from pytest_npudump.regression.run.definitions import as_recorded, is_printed
 from pytest_npudump.regression.run.diagnose import explain_empty
-from pytest_npudump.regression.run.unwritten import entries_of, unjudged_note, without
+from pytest_npudump.regression.run.unwritten import unjudged_note, without
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
@@ -88,9 +90,16 @@ def without_unwritten(case: Case, dump: Dump, golden: Golden | None) -> Dump:
     """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
     if golden is None or case.settings.update_golden:
         return dump
-    entries = entries_of(golden)
+    entries = left_out_of(golden, case.goldens.facts(case.runtime.producer()))
     rest = without(dump, entries, golden.table.keys)
-    return replace(rest, notes=rest.notes + unjudged_note(entries, dump, rest))
+    notes = rest.notes + unjudged_note(entries, dump, rest)
+    if not entries and LEFT_OUT in entries_of(golden).values():
+        note = (
+            f"{golden.path.name}: {UNWRITTEN!r} applies only to the MindSpore version on a CPU that recorded "
+            f"it; all tensors of this run are compared"
+        )
+        notes = (*notes, note)
+    return replace(rest, notes=notes)
 
 
 def raw_names(case: Case, golden: Golden | None, dump: Dump) -> dict[str, tuple[str, ...]]:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.dump.records import TensorKey, sanitise
-from pytest_npudump.dump.selection import absent_layers, both_spellings, suggest
+from pytest_npudump.dump.selection import absent_layers, layers_meant, suggest
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.content.text import EDGES, EMPTY, UNWRITTEN
+from pytest_npudump.golden.content.unwritten import left_out_of
 from pytest_npudump.regression.run.dataflow import edges_of
 from pytest_npudump.regression.run.empty_operators import empty_operators
 from pytest_npudump.regression.run.run_dump import raw_names, unreadable
-from pytest_npudump.request import AUTO_LAYERS, matches_any
+from pytest_npudump.regression.run.unwritten import by_layer, new_entries
+from pytest_npudump.request import AUTO_LAYERS
 from pytest_npudump.runtime.thread_order import loads_without_order, runs_without_order
 
 if TYPE_CHECKING:
@@ -54,7 +56,9 @@ class Snapshot:
         """Return the golden that it would be, with what the earlier one holds besides statistics."""
         known: dict[str, object] = {} if self.empty is None else {EMPTY: self.empty}
         if previous is not None and UNWRITTEN in previous.extra:
-            known[UNWRITTEN] = previous.extra[UNWRITTEN]
+            judged = by_layer(new_entries(previous, ()))
+            entries = previous.extra[UNWRITTEN] if left_out_of(previous, self.facts) else judged
+            known |= {UNWRITTEN: entries} if entries else {}
         blocks = {EDGES: self.edges} if self.edges else {}
         return case.goldens.successor(previous, self.table, self.facts, known, blocks)
 
@@ -124,14 +128,15 @@ def problems_of(
     kept = tuple(
         f"golden_tensors {pattern!r} of the marker names no layer of the dump; {suggest(pattern, layers)}"
         for pattern in case.request.golden_tensors
-        if pattern != AUTO_LAYERS
-        and not any(matches_any(both_spellings([pattern]), layer) for layer in layers)
+        if pattern != AUTO_LAYERS and not layers_meant([pattern], layers)
     )
     return snapshot.problems + absent + unmatched + kept + _nothing_told(table)
 
 
 def _nothing_told(table: StatsTable) -> tuple[str, ...]:
     """Refuse a dump that tells no value of any tensor, which a test would pass whatever these are."""
+    if not len(table):
+        return ("no tensor was compared: the run has none, or the golden leaves all of them out",)
     holding = [count for count in table.counts if count != 0]
     if not holding or table.known.any() or table.digests:
         return ()

@@ -17,8 +17,8 @@ from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.errors import GoldenError, RequestError
 from pytest_npudump.golden.content.text import UNWRITTEN
+from pytest_npudump.golden.content.unwritten import JUDGED, LEFT_OUT, entries_of
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.storage.mailbox import dump_bytes, load_bytes
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.case import Case
 
-LEFT_OUT = "left out"
-JUDGED = "judged"
 NOT_LOOKED_FOR = (
     "which outputs MindSpore's CPU kernels leave unwritten was not found out, as that takes a run in which "
     "memory holds other values (isolation='process', and the test has to pass in it): where the golden holds "
@@ -131,29 +129,6 @@ def find_unwritten(dump: Dump, probe: StatsTable, again: Dump, tolerances: Toler
         tuple(key for key in keys if _output(key) in groups),
         tuple(key for key in keys if str(key.sanitised) in varying),
     )
-
-
-def entries_of(golden: Golden | None) -> dict[str, str]:
-    """Return the tensors that a golden names as unwritten, each with its word.
-
-    Raises:
-        GoldenError: what stands there is no such list.
-    """
-    entries = golden.extra.get(UNWRITTEN, {}) if golden is not None else {}
-    if golden is None or not entries:
-        return {}
-    try:
-        words = {f"{layer}:{slot}": word for layer, slots in entries.items() for slot, word in slots.items()}
-        good = all(TensorKey.parse(key) and word in {LEFT_OUT, JUDGED} for key, word in words.items())
-    except (AttributeError, TypeError, RequestError):
-        good = False
-    if not good:
-        raise GoldenError(
-            f"{golden.path}: {UNWRITTEN!r} is to hold layers, each with tensors such as output.1 and for "
-            f"these {LEFT_OUT!r} or {JUDGED!r}. Restore the file from version control, or approve anew with "
-            f"--npudump-update-golden"
-        )
-    return words
 
 
 def new_entries(previous: Golden | None, left_out: Iterable[TensorKey]) -> dict[str, str]:

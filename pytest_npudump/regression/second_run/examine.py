@@ -200,13 +200,23 @@ def _findings(
     failing = [key for key in failing_keys(first.outcome) if sanitise(key.layer) in layers]
     disagreements = _disagreements(case, first, failing, records)
     numerics = first.outcome.numerics
-    tolerances = case.tolerances.under(numerics.bounds) if numerics is not None else case.tolerances
+    tolerances = _tolerances(case, first)
+    tolerances = tolerances.under(numerics.bounds) if numerics is not None else tolerances
     found, told = [], case.steps_of("comparing the tensors of the second run")
     for number, key in enumerate(failing, 1):
         found.append(_finding(tolerances, key, records.get(str(key.sanitised)), disagreements, tensors))
         if told is not None:
             told(number, len(failing))
     return tuple(found)
+
+
+def _tolerances(case: Case, first: FirstRun) -> Tolerances:
+    """Return the test's tolerances for all layers of the first run and its golden, failing or not."""
+    comparison = first.outcome.comparison
+    if comparison is not None:
+        return case.tolerances.for_layers_of(comparison.golden.keys, comparison.actual.keys)
+    records = first.dump.records if first.dump is not None else ()
+    return case.tolerances.for_layers_of(str(record.key) for record in records)
 
 
 def _disagreements(
@@ -221,7 +231,10 @@ def _disagreements(
     before = [record for record in dumped if str(record.key.sanitised) in wanted]
     after = [records[str(record.key.sanitised)] for record in before]
     comparison = compare_tables(
-        StatsTable.from_records(before), StatsTable.from_records(after), case.tolerances, approved=False
+        StatsTable.from_records(before),
+        StatsTable.from_records(after),
+        _tolerances(case, first),
+        approved=False,
     )
     return {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}

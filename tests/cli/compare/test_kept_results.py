@@ -127,3 +127,22 @@ def test_rules_by_operator_and_producer_go_by_the_second_run(
     assert "a tolerance rule names op_type, and what was kept of its run tells no types" in done.out
     typed = kept("typed", {"conv": 2.0}, op_types=True)
     assert run("compare", one, typed, "--tolerances", rules).code == 0
+
+
+def test_a_rule_for_a_layer_that_is_there_is_for_that_alone_though_its_name_is_a_glob_of_another(
+    kept: Any, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    one = kept("a", {"net/blk[1]": 1.0, "net/blk1": 1.0, "blk2": 1.0})
+    other = kept("b", {"net/blk[1]": 1.1, "net/blk1": 1.1, "blk2": 1.1})
+    rules = tmp_path / "t.yaml"
+    for pattern, failing in (
+        ("net/blk[1]", ["net/blk1", "blk2"]),
+        ("net_blk[1]", ["net/blk1", "blk2"]),
+        ("net/blk?", ["net/blk[1]", "blk2"]),
+        ("blk[2]", ["net/blk[1]", "net/blk1"]),  # nothing is called so: a glob
+    ):
+        rules.write_text(f'rules: [{{layer: "{pattern}", rtol: 0.5, atol: 0, reason: x}}]\n', "utf-8")
+        done = run("compare", one, other, "--tolerances", rules, "--json", "-")
+        [told] = done.json["tests"]
+        verdicts = told["comparison"]["verdicts"]
+        assert [one["layer"] for one in verdicts if one["status"] == "fail"] == failing, pattern

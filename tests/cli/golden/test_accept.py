@@ -87,6 +87,20 @@ def test_accept_takes_some_layers(
     assert golden_command("pending").code == (0 if expected == AFTER else 1)
 
 
+def test_a_layer_that_is_there_is_accepted_alone_though_its_name_is_a_glob_of_another(
+    repository: Repository, golden_command: Verb
+) -> None:
+    repository.approve("test_one", {"net/blk[1]": 1.0, "net/blk1": 1.0, "fc[1]": 1.0, "fc1": 1.0})
+    repository.keep("test_one", {"net/blk[1]": 2.0, "net/blk1": 2.0, "fc[1]": 1.0, "fc1": 2.0})
+    for spelling in ("net/blk[1]", "net_blk[1]"):
+        [told] = golden_command("diff", "--layers", spelling, "--json", "-").json
+        assert [one["layer"] for one in told["verdicts"]] == ["net/blk[1]"]
+    done = golden_command("accept", "--layers", "fc[1]")  # it is as it was
+    assert (done.code, "names no layer that differs" in done.err) == (2, True)
+    assert golden_command("accept", "--layers", "net/blk[1]").code == 0
+    assert repository.values("test_one") == {"net/blk[1]": 2.0, "net/blk1": 1.0, "fc[1]": 1.0, "fc1": 1.0}
+
+
 def test_a_layer_that_went_is_taken_out(repository: Repository, golden_command: Verb) -> None:
     repository.approve("test_one", BEFORE)
     repository.keep("test_one", {"conv": 9.0, "fc": 3.0})

@@ -69,6 +69,17 @@ def test_one_layer_has_the_commits_that_touch_it(
     ]
 
 
+def test_a_layer_that_was_there_is_meant_alone_though_its_name_is_a_glob_of_another(
+    repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
+) -> None:
+    commit("first", {"blk[1]": 1.0, "blk1": 2.0})
+    commit("another", {"blk[1]": 1.0, "blk1": 2.5})
+    done = run("golden", "log", repository.golden("test_x"), "blk[1]", "--json", "-")
+    assert [(one["subject"], [change["key"] for change in one["changes"]]) for one in done.json] == [
+        ("first", ["blk[1]:output.0"])
+    ]
+
+
 def test_a_renamed_golden_has_its_history_and_an_unreadable_revision_says_so(
     repository: Repository, commit: Callable[..., None], run: Callable[..., Any]
 ) -> None:

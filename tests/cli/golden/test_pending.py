@@ -88,6 +88,31 @@ def test_a_name_of_no_waiting_run_is_an_error(waiting: Repository, golden_comman
     assert waiting.values("test_good") == GOLDEN
 
 
+def test_a_test_that_was_run_is_meant_alone_though_its_id_is_a_glob_of_another(
+    repository: Repository, golden_command: Verb
+) -> None:
+    for name in ("test_n[1]", "test_n1", "test_n[2]", "test_n2"):
+        repository.approve(name, GOLDEN)
+        changed = {} if name == "test_n[2]" else {"conv": 2.0}
+        repository.keep(name, GOLDEN | changed, **({} if changed else {"status": "passed"}))
+    asked = [golden_command(verb, "test_a.py::test_n[1]", "--json", "-").json for verb in ("pending", "diff")]
+    assert [[one["test"] for one in found] for found in asked] == [["test_a.py::test_n[1]"]] * 2
+    for verb in ("pending", "diff", "accept", "reject"):
+        done = golden_command(verb, "test_a.py::test_n[2]")  # it passed, and test_n2 is another one
+        assert (done.code, "names no run that waits for a decision" in done.err) == (2, True)
+    assert golden_command("reject", "test_a.py::test_n[1]").code == 0
+    assert decided(repository) == {"test_n[1]": "rejected"}
+    repository.keep("test_n[1]", {"conv": 2.0, "fc": 3.0})
+    assert golden_command("accept", "test_a.py::test_n[1]").code == 0
+    assert decided(repository) == {"test_n[1]": "accepted"}
+    assert (repository.values("test_n[1]")["conv"], repository.values("test_n1")["conv"]) == (2.0, 1.0)
+    assert len(golden_command("pending", "test_a.py::test_n[0-9]", "--json", "-").json) == 2  # a glob
+
+
+def decided(repository: Repository) -> dict[str, str]:
+    return {test: made for test, made in repository.decisions().items() if made is not None}
+
+
 def test_reject_takes_a_run_off_the_list_and_leaves_its_golden(
     waiting: Repository, golden_command: Verb
 ) -> None:

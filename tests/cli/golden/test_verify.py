@@ -134,3 +134,33 @@ def test_the_hook_names_the_command() -> None:
     (hook,) = yaml.safe_load((root / ".pre-commit-hooks.yaml").read_text())
     assert hook["entry"] == "npudump golden verify"
     assert hook["pass_filenames"] is False
+
+
+def test_a_golden_that_compares_nothing_or_leaves_out_what_nobody_measured_is_not_sound(
+    repository: Repository, run: Run
+) -> None:
+    listed = {"fc": {"output.1": "left out"}}
+    repository.approve("test_nothing", {})
+    repository.approve("test_other", {"conv": 1.0}, runtime="emulator", unwritten=listed)
+    repository.approve("test_damaged", {"conv": 1.0}, unwritten={"fc": "left out"})
+    repository.approve("test_judged", {"conv": 1.0}, unwritten={"fc": {"output.1": "judged"}})
+    repository.approve("test_overflow", {}, overflow={"conv": ["overflow"]})
+    repository.approve("test_cpu", {"conv": 1.0}, unwritten=listed)
+    cpu = repository.golden("test_cpu")
+    facts = "runtime: mindspore, mindspore: 2.10.0, device_target: CPU"
+    cpu.write_text(cpu.read_text("utf-8").replace("runtime: acl", facts), "utf-8")
+    done = run("golden", "verify")
+    assert done.code == 1
+    told = dict(line.rpartition("/")[2].split(": ", 1) for line in done.out.splitlines()[:-1])
+    assert {name: words.split(":")[0].partition(", each with")[0] for name, words in told.items()} == {
+        "test_damaged.yaml": "'unwritten' is to hold layers",
+        "test_nothing.yaml": "lists no tensor, so that nothing is compared with it",
+        "test_other.yaml": "'unwritten' leaves tensors out, which only MindSpore on a CPU can record",
+    }
+
+
+def test_a_kept_run_in_which_nothing_was_compared_is_not_good(repository: Repository, run: Run) -> None:
+    repository.approve("test_nothing", {})
+    repository.keep("test_nothing", {})
+    done = run("check", "kept")
+    assert (done.code, "no tensor was compared" in done.out) == (1, True)

@@ -101,7 +101,7 @@ def test_shares_and_allowances_go_by_the_same_rule() -> None:
     assert share_of_allowed(comparison, 1, tolerances) > 1000
     found = {
         one.key: one.allowed
-        for one in allowances(actual, tolerances, lambda _: True)
+        for one in allowances(actual, tolerances, {*map(layer_of, actual.keys)})
         if one.statistic == "max"
     }
     assert found["a:output.0"] == 0.25 * 1.25
@@ -113,7 +113,7 @@ def test_projections_are_allowed_what_the_rule_of_their_operator_says() -> None:
     tolerances = Tolerances(rules=(Rule(0.25, 0, op_type="Conv2D", statistic=PROJECTIONS),))
     rules = {
         one.key: one.rule.rtol
-        for one in allowances(actual, tolerances, lambda _: True)
+        for one in allowances(actual, tolerances, {*map(layer_of, actual.keys)})
         if one.statistic == PROJECTIONS
     }
     assert rules["a:output.0"] == 0.25

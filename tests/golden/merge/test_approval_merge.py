@@ -251,3 +251,22 @@ def test_where_one_side_changed_nothing_the_other_is_taken_to_the_byte(
     base: dict[str, float], side: dict[str, float]
 ) -> None:
     assert joined(golden(side), golden(base), golden(base)) == golden(side)
+
+
+def test_a_tensor_that_one_side_leaves_out_as_unwritten_is_a_conflict() -> None:
+    """Whoever approved the other side has compared it, and may not know."""
+    listed = "unwritten:\n  out: {output.0: left out}\n"
+    without = {"conv": 1, "relu": 2, "fc": 3}
+    ours, theirs = golden(without, head=listed), golden(BASE | {"conv": 9})
+    for sides in ((ours, theirs), (theirs, ours)):
+        found = merge(PATH, golden(BASE), *sides)
+        assert found.conflicts == ("unwritten",)
+        assert re.search("(<|=){7}.*\nunwritten:\n  out: {output.0: left out}\n(=|>){7}", found.text)
+    both = golden(without | {"conv": 9}, head=listed)
+    assert joined(both, golden(without | {"relu": 8}, head=listed)) == golden(
+        without | {"conv": 9, "relu": 8}, head=listed
+    )
+    base = golden(without, head=listed)  # and a side that compares it again is as good as any other change
+    assert joined(golden(BASE), golden(without | {"conv": 9}, head=listed), base) == golden(
+        BASE | {"conv": 9}
+    )

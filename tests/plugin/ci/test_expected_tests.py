@@ -180,13 +180,26 @@ def test_wrong_list_is_a_usage_error(project: Any) -> None:
 
 
 def test_tests_that_were_not_compared_do_not_count() -> None:
-    results = {
+    told = {
         "a::b": {"status": "passed", "test": "a::b"},
         "a::c": {"status": "not compared", "test": "a::c"},
         "a::d": {"status": "process died", "test": "a::d"},
         "a::e": {"status": "golden missing", "test": "a::e"},
         "a::f": {"status": "error", "test": "a::f"},
     }
+    results = [*told.items()]
     assert missing_tests(("a::b",), results) == ""
     assert "2 of 3 tests were not compared: a::c, a::d" in missing_tests(("a::b", "a::c", "a::d"), results)
     assert "1 marked tests" in missing_tests(2, results)
+
+
+def test_of_tests_that_share_a_name_each_has_to_be_compared() -> None:
+    """As those outside of rootdir do: pytest calls both ``::b``."""
+    told = [("passed", "../a/t.py::b", "a.yaml"), ("not compared", "../c/t.py::b", "c.yaml")]
+    results = [("::b", {"status": status, "test": test, "golden": file}) for status, test, file in told]
+    for order in (results, results[::-1]):
+        assert missing_tests(("../a/t.py::b",), order) == ""
+        assert "1 of 1 tests were not compared: ::b" in missing_tests(("::b",), order)
+        assert "1 marked tests were compared" in missing_tests(2, order)
+    both = [("::b", {**result, "status": "failed"}) for _, result in results]
+    assert missing_tests(2, both) == missing_tests(("::b",), both) == ""

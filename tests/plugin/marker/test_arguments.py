@@ -18,7 +18,7 @@ from pytest_npudump.config.acl.acl_json import dump_section
 from pytest_npudump.errors import RequestError
 from pytest_npudump.plugin.marker.arguments import CHECKS, parse_marker
 from pytest_npudump.plugin.marker.combinations import check_combination
-from pytest_npudump.request import DumpRequest, RunRequest, is_glob, matches_any
+from pytest_npudump.request import DumpRequest, KnownNames, RunRequest, is_glob
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "marker.md"
 RANGE = {"begin": "a", "end": "b"}
@@ -213,16 +213,20 @@ def test_layers_are_exact_only_without_any_wildcard(layers: tuple[str, ...], exa
     assert DumpRequest(layers=layers).exact_layers is exact
 
 
-def test_name_with_brackets_matches_itself_although_it_reads_as_a_glob() -> None:
+def test_a_name_that_is_there_means_itself_alone_whatever_it_would_match_as_a_glob() -> None:
     assert is_glob("while/body[0]")
-    assert matches_any(["while/body[0]"], "while/body[0]")
-    assert not matches_any(["while/body[0]"], "while/body1")
-    assert not matches_any(["*"], "")
+    assert KnownNames(["while/body[0]", "while/body0"]).meant(["while/body[0]"]) == {"while/body[0]"}
+    assert KnownNames(["while/body0"]).meant(["while/body[0]"]) == {"while/body0"}
+    assert KnownNames(["a*", "ab", "b"]).meant(["a*", "b"]) == {"a*", "b"}
+    assert KnownNames([""]).meant(["*"]) == set()
 
 
-@given(st.text("ab*?[]/", max_size=6), st.text("ab/[]", min_size=1, max_size=6))
-def test_a_pattern_matches_as_the_standard_library_says_or_literally(pattern: str, name: str) -> None:
-    assert matches_any([pattern], name) is (pattern == name or fnmatchcase(name, pattern))
+@given(st.text("ab*?[]/", max_size=6), st.sets(st.text("ab/[]*", min_size=1, max_size=6)))
+def test_a_pattern_means_what_is_called_so_or_else_what_the_standard_library_says(
+    pattern: str, names: set[str]
+) -> None:
+    globbed = {name for name in names if fnmatchcase(name, pattern)}
+    assert KnownNames(names).meant([pattern]) == ({pattern} if pattern in names else globbed)
 
 
 RUNS = [

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import onnx
 import pytest
 import yaml
+from onnx import TensorProto, helper, numpy_helper
 
 from pytest_npudump.cli import main
+from pytest_npudump.golden.tensors import load_tensors
 
 if TYPE_CHECKING:
     from conftest import Project
+
+
+def relu_and_add(project: Project, added: float) -> None:
+    """Write a model of two operators, of which the name of one is a glob of the other's."""
+    image, out = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [8]) for name in "xy")
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="blk[1]"),
+        helper.make_node("Add", ["a", "w"], ["y"], name="blk1"),
+    ]
+    weights = [numpy_helper.from_array(np.full(8, added, np.float32), "w")]
+    graph = helper.make_graph(nodes, "g", [image], [out], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(project.path / "small.onnx"))
 
 
 def test_unchanged_model_passes_against_its_golden(project: Project) -> None:
@@ -429,3 +446,42 @@ def test_a_model_with_a_name_that_is_no_text_is_an_error_with_its_file(project: 
         result.stdout.fnmatch_lines(
             [f"E *AclError: *small.onnx is no ONNX model: its name b'{bad}?xff' is not *"]
         )
+def test_a_rule_or_layer_with_brackets_is_for_the_layer_that_has_them_alone(project: Project) -> None:
+    relu_and_add(project, 1.0)
+    rule = '{"layer": "blk[1]", "rtol": 1, "atol": 9, "reason": "wide"}'
+    body = project.body.replace("64", "8").replace(".reshape(1, 1, 8, 8)", "")
+    project.marked(f'golden_tensors=["blk[1]"], tolerances=[{rule}]', body)
+    project.record()
+    assert [*load_tensors(project.golden.with_suffix(".safetensors"))] == ["blk[1]:output.0"]
+    relu_and_add(project, 1.5)
+    result = project.run("--npudump-results=kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: blk1 (Add output.0) differs: *", "*(preset same*"])
+    assert main(["check", str(project.path / "kept"), "--root", str(project.path)]) == 1
+    project.marked('layers=["blk[1]"]', body)
+    project.record()
+    assert [
+        line.split()[0] for line in project.golden.read_text("utf-8").splitlines() if ":output" in line
+    ] == ["blk[1]:output.0"]
+
+
+def test_a_golden_that_leaves_out_what_nobody_measured_lets_nothing_pass(project: Project) -> None:
+    project.marked()
+    project.record()
+    text = project.golden.read_text("utf-8")
+    head, _, rows = text.partition("columns: ")
+    first, *others = rows.partition("edges:")[0].splitlines(keepends=True)
+    layers = [line.split(":output.0")[0].strip() for line in others[1:]]
+    assert len(layers) == 5
+    entries = "".join(f"  {layer}: {{output.0: left out}}\n" for layer in layers)
+    for kept in (others[:1], others[:2]):
+        project.golden.write_text(f"{head}unwritten:\n{entries}columns: {first}{''.join(kept)}", "utf-8")
+        result = project.run("--npudump-expect=1")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(
+            [
+                "note: *test_small.yaml: 'unwritten' applies only to the MindSpore version on a CPU *",
+                "npudump: 0 of 1 tests good, *1 failed, *",
+            ]
+        )
+        assert main(["golden", "verify", str(project.golden)]) == 1

@@ -12,11 +12,11 @@ from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.content.text import Golden
+from pytest_npudump.golden.content.unwritten import entries_of, left_out_of
 from pytest_npudump.regression.record import golden_to_start_from
 from pytest_npudump.regression.run.unwritten import (
     by_layer,
     depends_on_memory,
-    entries_of,
     find_unwritten,
     keep_probe,
     new_entries,
@@ -150,6 +150,25 @@ def test_entries_that_are_none_stand_in_the_way_of_a_comparison_and_not_of_an_up
 def test_a_golden_without_entries_names_nothing() -> None:
     assert entries_of(None) == {}
     assert entries_of(golden(None)) == {}
+
+
+def test_only_the_mindspore_that_was_looked_at_is_compared_without_what_is_left_out() -> None:
+    measured = {"runtime": "mindspore", "mindspore": "2.10.0", "device_target": "CPU", "scene": "model"}
+    listed = golden({"bn": {"output.1": "left out", "output.2": "judged"}})
+    others = [
+        {"runtime": "emulator"},
+        {"mindspore": "2.11.0"},
+        {"device_target": "Ascend"},
+        {"mindspore": None},
+        {"device_target": None},
+    ]
+    for recorded in ({}, *others):
+        for run_of in ({}, *others):
+            before, now = ({k: v for k, v in (measured | one).items() if v} for one in (recorded, run_of))
+            found = left_out_of(replace(listed, producer=before), now | {"dump_mode": "output"})
+            same = recorded == run_of and run_of in ({}, {"mindspore": "2.11.0"})
+            assert found == ({"bn:output.1": "left out"} if same else {}), (before, now)
+    assert left_out_of(None, measured) == {}
 
 
 def test_memory_is_filled_otherwise_than_the_users_own_setting_fills_it() -> None:
