@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
 from pytest_npudump.regression.abnormal_end import after_death, after_failed_body, after_unended_dump
-from pytest_npudump.regression.calibration.series import measure, vary
+from pytest_npudump.regression.calibration.series import fed, measure, vary
 from pytest_npudump.regression.calibration.verdict_of_members import conclude, unmeasured, unrecorded
 from pytest_npudump.regression.case import delete_dumps, make_folder
 from pytest_npudump.regression.case_state import CaseState
@@ -95,7 +95,7 @@ class CaseSession:
         try:
             self.case.runtime.stop()
         finally:
-            vary(self.case, 0)
+            vary(self.case, None)
 
     def finish(self, *, repeatable: bool = True) -> None:
         """Judge what the first run dumped, or explain the failure by what the second one did.
@@ -125,6 +125,7 @@ class CaseSession:
 
     def _judge(self, *, repeatable: bool) -> None:
         first, settled = judge_settled(self._case, self.state.attempt)
+        first = replace(first, fed=fed(self.case))
         self.state = replace(self.state, settled=settled)
         plan = agreed_plan(self.case, first, repeated=self.state.repeated, repeatable=repeatable)
         if first.to_measure and plan is not None and plan.skipped is not None:

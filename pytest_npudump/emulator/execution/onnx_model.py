@@ -131,9 +131,10 @@ class Model:
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
         feeds.pop(SHAPE_DATA, None)
         with self._lock:
-            feeds = self.varying.feeds(feeds, self.executions)
-            self._check_faults(feeds)
             active = self.plan if self.plan is not None and self.plan.active else None
+            dumped = active is not None and active.settings.step_selected(self.executions)
+            feeds = self.varying.feeds(feeds, self.executions, dumped=dumped)
+            self._check_faults(feeds)
             try:
                 if active is None:
                     results = self._run_plain(feeds)
