@@ -33,6 +33,7 @@ from pytest_npudump.regression.second_run.agreed_plan import agreed_plan
 from pytest_npudump.regression.second_run.examine import examine_second_run
 from pytest_npudump.regression.second_run.suspected_calls import keep_suspected
 from pytest_npudump.regression.second_run.third_run import joined, plan_third_run
+from pytest_npudump.runtime.other_processes import OtherProcesses
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
@@ -47,6 +48,7 @@ class CaseSession:
 
     def __init__(self, case: Case) -> None:
         self._case = case
+        self._others = OtherProcesses()
         self.state = CaseState()
 
     @property
@@ -85,6 +87,7 @@ class CaseSession:
         vary(self.case, len(self.state.attempts) - 1 if plan is not None and plan.measures else 0)
         keep_suspected(self.case, self.state.first, plan)
         self.state.attempt.start(self.case.runtime)
+        self._others.watch(self.case.runtime.activity.evidence.others)
 
     def stop(self) -> None:
         """Switch the dump off; nothing happens where it is off.
@@ -92,6 +95,7 @@ class CaseSession:
         Raises:
             NpudumpError: the runtime cannot end it.
         """
+        self._others.stop()
         try:
             self.case.runtime.stop()
         finally:

@@ -1,0 +1,126 @@
+"""Processes that a marked test starts by itself: models that run there are not in its dump, and nobody knows."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+STARTS = {
+    "subprocess.run([sys.executable, '-c', '1'])": os.path.basename(os.sys.executable),
+    "subprocess.run('true 1 && date', shell=True)": "true",
+    "os.system('true')": "true",
+    "os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)": "true",
+    "os.fork() or os._exit(0); os.wait()": "os.fork()",
+    "joined(multiprocessing.get_context('fork').Process(target=int))": "ForkProcess",
+    "joined(multiprocessing.get_context('spawn').Process(target=int))": "SpawnProcess",
+    "joined(multiprocessing.get_context('forkserver').Process(target=int))": "ForkServerProcess",
+    "futures.ProcessPoolExecutor(1, multiprocessing.get_context('fork')).submit(int).result()": "ForkProcess",
+}
+HEADER = """
+import multiprocessing, os, subprocess, sys
+from concurrent import futures
+
+def joined(process):
+    process.start()
+    process.join()
+"""
+OWN = """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+"""
+WORDS = "a model that runs there is dumped only if the dump is on there, as with npu_dump.run()"
+
+
+@pytest.fixture(autouse=True)
+def children() -> None:
+    """No pool of an earlier test is left."""
+    assert not multiprocessing.active_children()
+
+
+def test_each_way_to_start_a_process_is_told_of_a_test_that_passes(project: Project) -> None:
+    tests = [
+        f"@pytest.mark.npu_dump\ndef test_{number}(npu_dump):\n{OWN}    {start}\n"
+        for number, start in enumerate(STARTS)
+    ]
+    quiet = f"@pytest.mark.npu_dump\ndef test_quiet(npu_dump):\n{OWN}"
+    project.test_file("\n".join([HEADER, *tests, quiet]))
+    project.record("--npudump-repeats=1")
+    result = project.run("-v")
+    result.assert_outcomes(passed=len(STARTS) + 1)
+    notes = json.loads(next(project.path.glob("dumps/**/notes.json")).read_text("utf-8"))["notes"]
+    told = {test.rpartition("::")[2]: note["note"] for note in notes for test in note["tests"]}
+    expected = enumerate(STARTS.values())
+    assert told == {
+        f"test_{n}": f"other processes ran during the test ({name}): {WORDS}" for n, name in expected
+    }
+
+
+def test_a_process_that_an_earlier_test_left_is_told_too(project: Project) -> None:
+    project.test_file(
+        f"""{HEADER}
+@pytest.fixture(scope="module")
+def pool():
+    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        yield pool
+
+def test_before(pool):
+    pool.submit(int).result()
+
+@pytest.mark.npu_dump
+def test_small(npu_dump, pool):
+    pool.submit(int).result()
+{OWN}
+"""
+    )
+    result = project.run("--npudump-update-golden")
+    result.stdout.fnmatch_lines(["*note: *other processes ran during the test (ForkProcess): *"])
+
+
+def test_an_empty_dump_names_the_process_in_which_the_model_may_have_run(project: Project) -> None:
+    for isolation in ("none", "process"):
+        project.test_file(
+            f"""{HEADER}
+@pytest.mark.npu_dump(isolation="{isolation}")
+def test_small(npu_dump):
+    subprocess.run(["true"])
+"""
+        )
+        result = project.run()
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(
+            [f"*the dump holds nothing: other processes ran during the test (true): {WORDS}; or *"]
+        )
+        assert result.stdout.str().count(WORDS) == 1
+
+
+def test_a_process_that_gets_the_configuration_is_the_test_s_own_affair(project: Project) -> None:
+    project.test_file(
+        f"""{HEADER}
+@pytest.mark.npu_dump
+def test_small(npu_dump):
+    import acl
+    acl.init(str(npu_dump.config_path))
+    subprocess.run(["true"])
+{OWN}
+    acl.finalize()
+"""
+    )
+    result = project.run("--npudump-update-golden", "--npudump-repeats=1")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*other processes*")
+
+
+def test_what_was_looked_at_is_as_it_was_behind_the_test(project: Project) -> None:
+    import subprocess
+
+    before = subprocess.Popen.__init__, os.system, os.posix_spawn, multiprocessing.Process.start
+    project.marked()
+    project.run("--npudump-update-golden")
+    assert before == (subprocess.Popen.__init__, os.system, os.posix_spawn, multiprocessing.Process.start)
