@@ -1,10 +1,14 @@
-"""Processes that a marked test starts by itself: models that run there are not in its dump, and nobody knows."""
+"""Processes that a marked test starts by itself: no dump sees what runs there, unless they see to that."""
 
 from __future__ import annotations
 
+import concurrent.futures.process  # noqa: F401 - what an inner session imports anew is not pickled
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
     from conftest import Project
 
 STARTS = {
-    "subprocess.run([sys.executable, '-c', '1'])": os.path.basename(os.sys.executable),
+    "subprocess.run([sys.executable, '-c', '1'])": Path(sys.executable).name,
     "subprocess.run('true 1 && date', shell=True)": "true",
     "os.system('true')": "true",
     "os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)": "true",
@@ -24,7 +28,7 @@ STARTS = {
     "futures.ProcessPoolExecutor(1, multiprocessing.get_context('fork')).submit(int).result()": "ForkProcess",
 }
 HEADER = """
-import multiprocessing, os, subprocess, sys
+import multiprocessing, os, subprocess, sys, time
 from concurrent import futures
 
 def joined(process):
@@ -52,30 +56,32 @@ def test_each_way_to_start_a_process_is_told_of_a_test_that_passes(project: Proj
     quiet = f"@pytest.mark.npu_dump\ndef test_quiet(npu_dump):\n{OWN}"
     project.test_file("\n".join([HEADER, *tests, quiet]))
     project.record("--npudump-repeats=1")
-    result = project.run("-v")
+    result = project.run("-v", "--npudump-dump-dir=dumps")
     result.assert_outcomes(passed=len(STARTS) + 1)
     notes = json.loads(next(project.path.glob("dumps/**/notes.json")).read_text("utf-8"))["notes"]
     told = {test.rpartition("::")[2]: note["note"] for note in notes for test in note["tests"]}
-    expected = enumerate(STARTS.values())
     assert told == {
-        f"test_{n}": f"other processes ran during the test ({name}): {WORDS}" for n, name in expected
+        f"test_{number}": f"other processes ran during the test ({name}): {WORDS}"
+        for number, name in enumerate(STARTS.values())
     }
 
 
 def test_a_process_that_an_earlier_test_left_is_told_too(project: Project) -> None:
     project.test_file(
         f"""{HEADER}
-@pytest.fixture(scope="module")
-def pool():
-    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-        yield pool
+@pytest.fixture(scope="module", autouse=True)
+def server():
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    process.start()
+    yield
+    process.terminate()
+    process.join()
 
-def test_before(pool):
-    pool.submit(int).result()
+def test_before():
+    pass
 
 @pytest.mark.npu_dump
-def test_small(npu_dump, pool):
-    pool.submit(int).result()
+def test_small(npu_dump):
 {OWN}
 """
     )
@@ -118,8 +124,6 @@ def test_small(npu_dump):
 
 
 def test_what_was_looked_at_is_as_it_was_behind_the_test(project: Project) -> None:
-    import subprocess
-
     before = subprocess.Popen.__init__, os.system, os.posix_spawn, multiprocessing.Process.start
     project.marked()
     project.run("--npudump-update-golden")
