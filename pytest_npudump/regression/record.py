@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
@@ -111,6 +112,7 @@ def record(
     except GoldenError as error:
         return Outcome(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
     notes = (*first.dump.notes, *_random_notes(case, first.dump)) if first.dump else ()
+    notes += tuple(filter(None, [describe_not_finite(table)]))
     return recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
 
 

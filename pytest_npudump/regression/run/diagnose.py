@@ -10,11 +10,12 @@ from pytest_npudump.config.acl.acl_json import dump_section, request_warnings
 from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.config.acl.installed import rules_version
 from pytest_npudump.config.acl.soc import soc_notes
+from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.request import RunRequest
+from pytest_npudump.request import RunRequest, matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.regression.attempt import Attempt
@@ -117,6 +118,16 @@ def beside_words(others: Iterable[str]) -> str:
     )
 
 
+def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    """Say how many operators of each model, of those asked for, are out of sight of the emulator."""
+    patterns = both_spellings(request.layers)
+    for model, held in inside.items():
+        types = [kind for name, kind in held if not patterns or matches_any(patterns, name)]
+        if types:
+            kinds = ", ".join(dict.fromkeys(types))
+            yield f"not dumped by the emulator: {len(types)} of the operators of {model}, inside {kinds}"
+
+
 def _surroundings(dump_path: Path) -> Iterator[str]:
     if full := full_words(dump_path):
         yield full
@@ -172,6 +183,7 @@ def notes_of(case: Case) -> tuple[str, ...]:
     runtime = case.runtime
     activity = runtime.activity
     notes = list(activity.evidence.notes)
+    notes += _inside_words(case.request, activity.evidence.inside)
     if activity.evidence.others and (activity.programs or not activity.released):
         notes.append(beside_words(activity.evidence.others))
     if runtime.config_name == "acl.json":
