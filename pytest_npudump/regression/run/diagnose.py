@@ -68,7 +68,7 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
     detail = f" ({seen})" if seen and "holds no" not in seen else ""
     cause = next(_causes(request, activity, dump_path))
     if activity.evidence.others and not (activity.executions or activity.released):
-        cause = f"{beside_words(activity.evidence.others)}; or {cause}"
+        cause = f"{beside_words(activity.evidence.others)}; {cause}"
     return f"the dump holds nothing{detail}: {cause}"
 
 
