@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _LIBRARY = frozenset({"asyncio", "concurrent", "multiprocessing", "os", "pty", "subprocess", "threading"})
 _OURS = __name__.partition(".")[0]
-_TRACKER = "multiprocessing.resource_tracker"
-"""Starts a process of its own, which runs nothing of the test."""
+_TOOLS = frozenset({"ctypes.util", "multiprocessing.resource_tracker", "platform", "uuid"})
+"""What of Python starts processes that run nothing of a test."""
 
 
 class OtherProcesses:
@@ -89,7 +89,7 @@ def _by_the_test(caller: FrameType) -> bool:
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         room = name.partition(".")[0]
-        if name in (__name__, _TRACKER) or (room == _OURS and name != Replaced.__module__):
+        if name == __name__ or name in _TOOLS or (room == _OURS and name != Replaced.__module__):
             return False
         if room not in _LIBRARY and room != _OURS:
             return True

@@ -11,7 +11,9 @@ BODY = """
     with npu_dump.load_model("small.onnx") as model:
         model.run(np.full((1, 1, 8, 8), np.nan, dtype=np.float32))
 """
-WORDS = "5 of 5 tensors contain only NaN or infinities (first: image:output.0): check the model and its inputs"
+WORDS = (
+    "5 of 5 tensors contain only NaN or infinities (first: image:output.0): check the model and its inputs"
+)
 KEPT = ("--results", "kept")
 
 

@@ -53,7 +53,8 @@ def test_each_way_to_start_a_process_is_told_of_a_test_that_passes(project: Proj
         f"@pytest.mark.npu_dump\ndef test_{number}(npu_dump):\n{OWN}    {start}\n"
         for number, start in enumerate(STARTS)
     ]
-    quiet = f"@pytest.mark.npu_dump\ndef test_quiet(npu_dump):\n{OWN}"
+    tools = "    import ctypes.util, platform\n    ctypes.util.find_library('z'), platform.processor()"
+    quiet = f"@pytest.mark.npu_dump\ndef test_quiet(npu_dump):\n{OWN}{tools}"
     project.test_file("\n".join([HEADER, *tests, quiet]))
     project.record("--npudump-repeats=1")
     result = project.run("-v", "--npudump-dump-dir=dumps")
