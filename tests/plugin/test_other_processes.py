@@ -90,6 +90,39 @@ def test_small(npu_dump):
     result.stdout.fnmatch_lines(["*note: *other processes ran during the test (ForkProcess): *"])
 
 
+def test_a_model_that_runs_here_without_the_dump_is_told_beside_one_that_is_dumped(project: Project) -> None:
+    project.test_file(
+        f"""
+@pytest.fixture(scope="module")
+def early():
+    import acl
+    acl.init()
+    acl.rt.set_device(0)
+    model, _ = acl.mdl.load_from_file("small.onnx")
+    datasets = []
+    for shape in ((1, 1, 8, 8), (1, 2, 6, 6)):
+        address, _ = acl.rt.malloc(4096, 0)
+        datasets.append(acl.mdl.create_dataset())
+        acl.mdl.add_dataset_buffer(datasets[-1], acl.create_data_buffer(address, 4096))
+    yield lambda: acl.mdl.execute(model, *datasets)
+    acl.finalize()
+
+def test_before(early):
+    pass
+
+@pytest.mark.npu_dump
+def test_small(npu_dump, early):
+    early()
+{OWN}
+"""
+    )
+    result = project.run("--npudump-update-golden", "-v")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(
+        ["*note: *not all that ran in the test was under the dump: model 1 was loaded *"]
+    )
+
+
 def test_an_empty_dump_names_the_process_in_which_the_model_may_have_run(project: Project) -> None:
     for isolation in ("none", "process"):
         project.test_file(

@@ -184,6 +184,9 @@ def notes_of(case: Case) -> tuple[str, ...]:
     activity = runtime.activity
     notes = list(activity.evidence.notes)
     notes += _inside_words(case.request, activity.evidence.inside)
+    dumped = activity.executions or activity.evidence.shown
+    if activity.evidence.missing and dumped and not activity.programs:  # of programs their dump says enough
+        notes.append(not_dumped(activity))
     if activity.evidence.others and (activity.programs or not activity.released):
         notes.append(beside_words(activity.evidence.others))
     if runtime.config_name == "acl.json":
