@@ -63,7 +63,8 @@ class Varying:
         perturbed: names of inputs that were perturbed since the last variation began.
         unperturbed: names of inputs that were left as they are, as they hold no floating-point values.
         unreached: inputs that were left as they are for another reason, in words.
-        fed: each input of each execution before it was perturbed, in their order, with a hash of its bytes.
+        fed: each input of each execution before it was perturbed, in their order, with a hash of its bytes;
+            the key's step is the execution's number in the run.
     """
 
     variation: Variation = PLAIN
@@ -71,12 +72,13 @@ class Varying:
     unperturbed: set[str] = field(default_factory=set)
     unreached: set[str] = field(default_factory=set)
     fed: list[TensorRecord] = field(default_factory=list)
+    _executions: int = 0
 
     def begin(self, variation: Variation) -> None:
         """Vary so from now on; what came of the last variation can be read until another one begins."""
         self.variation = variation
         if variation.looks or not variation.plain:
-            self.fed = []
+            self.fed, self._executions = [], 0
             for names in (self.perturbed, self.unperturbed, self.unreached):
                 names.clear()
 
@@ -88,9 +90,10 @@ class Varying:
             execution: which one of the run it is, from 0.
             dumped: whether it is dumped; what others are fed is not noted.
         """
+        number_in_run, self._executions = self._executions, self._executions + 1
         if dumped:
             for name, tensor in feeds.items():
-                self.note_fed(name, tensor.data)
+                self.note_fed(name, tensor.data, number_in_run)
         if self.variation.seed is None:
             return feeds
         changed = dict(feeds)
@@ -100,8 +103,8 @@ class Varying:
                 changed[name] = replace(tensor, data=moved)
         return changed
 
-    def note_fed(self, name: str, array: np.ndarray) -> None:
-        """Note an input of an execution, where somebody looks."""
+    def note_fed(self, name: str, array: np.ndarray, execution: int) -> None:
+        """Note an input of an execution, the run's first one being 0, where somebody looks."""
         if not self.variation.looks:
             return
         flat = np.ascontiguousarray(array).reshape(-1)
@@ -110,7 +113,7 @@ class Varying:
             stats = replace(tensor_stats(flat), projections=project(flat))
         except DecodeError:  # a type whose values are no numbers
             stats = None
-        key, dtype = TensorKey(name, "input", 0), flat.dtype.name
+        key, dtype = TensorKey(name, "input", 0, step=execution), flat.dtype.name
         self.fed.append(TensorRecord(key, "", dtype, flat.shape, Path(), stats=stats, digest=digest))
 
     def moved(self, name: str, array: np.ndarray, place: tuple[int, int]) -> np.ndarray | None:

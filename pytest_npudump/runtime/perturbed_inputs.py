@@ -76,7 +76,7 @@ class PerturbedInputs:
             except Unreached as reason:
                 self.varying.unreached.add(f"{each.name} ({reason})")
                 continue
-            self.varying.note_fed(each.name, before)
+            self.varying.note_fed(each.name, before, execution)
             after = self.varying.moved(each.name, before, (execution, number))
             if after is not None:
                 each.write(after)

@@ -176,6 +176,20 @@ def test_members_that_stray_alone_fail_the_calibration_and_name_the_layers(proje
     assert project.golden.read_text("utf-8") == before
 
 
+def test_a_state_that_a_perturbed_model_has_made_is_no_data_of_the_test(project: Project) -> None:
+    project.test_file(
+        """
+        @pytest.mark.npu_dump(layers=["head/softmax"])
+        def test_small(npu_dump):
+            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+            with npu_dump.load_model("small.onnx") as model:
+                (out,) = model.run(image)
+                model.run(image + 1e4 * (out.sum(dtype=np.float64) - out.size / 2).astype(np.float32))
+        """
+    )
+    project.run("--npudump-update-golden", "--npudump-calibrate=6").assert_outcomes(passed=1)
+
+
 def test_a_test_that_feeds_one_member_other_values_is_not_calibrated(project: Project) -> None:
     for layers in ("", 'layers=["head/softmax"]'):
         project.test_file(

@@ -100,6 +100,22 @@ def fed_otherwise(
     return frozenset(names)
 
 
+def _begun_otherwise(
+    first: Sequence[TensorRecord], later: Sequence[TensorRecord], tolerances: Tolerances
+) -> frozenset[str]:
+    """Return the inputs of a varied run's first execution with values that the first run gave to none.
+
+    Later ones may be made of what the model put out, which varies with it; and threads have no order.
+    """
+    known = {each.digest for each in first}
+    begun = [each for each in later if not each.key.step and each.digest not in known]
+    return frozenset(
+        each.key.layer
+        for each in begun
+        if all(fed_otherwise([one], [each], tolerances) for one in first if one.key.layer == each.key.layer)
+    )
+
+
 def fed_words(names: Iterable[str]) -> str:
     """Say that a test has no data of its own for these inputs."""
     return (
@@ -153,7 +169,8 @@ def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Membe
         strayed = _under_golden(strayed, compare_runs(golden.table, before, tolerances))
     if case.settings.keep_dumps != "all":
         shutil.rmtree(attempt.directory, ignore_errors=True)
-    unlike = fed_otherwise(first.fed, fed(case), tolerances)
+    differing = fed_otherwise if variation.plain else _begun_otherwise
+    unlike = differing(first.fed, fed(case), tolerances)
     if member == 1 or not isinstance(case.runtime, VaryingRuntime):
         return Member(variation, strayed, fed_otherwise=unlike)
     left = case.runtime.varying

@@ -78,6 +78,6 @@ class VariedCells:
         except (TypeError, RuntimeError) as error:
             self.varying.unreached.add(f"{name} ({' '.join(str(error).split())})")
             return value
-        self.varying.note_fed(name, values)
+        self.varying.note_fed(name, values, place[0])
         moved = self.varying.moved(name, values, place)
         return value if moved is None else tensor(moved, dtype=value.dtype)
