@@ -55,6 +55,30 @@ def operators(graph: Any) -> tuple[Operator, ...]:
     )
 
 
+def inside(model: Any) -> tuple[tuple[str, str], ...]:
+    """Return the operators that are inside those of a ``ModelProto``'s graph, so that no dump has them.
+
+    Returns:
+        Their names, "" for one without, each with the type of the operator that holds it: ``If``, ``Loop``,
+        ``Scan``, or a function of the model.
+    """
+    bodies = {(function.domain, function.name): function.node for function in model.functions}
+    found = []
+    for outer in model.graph.node:
+        nodes, entered = [outer], set()
+        while nodes:
+            node = nodes.pop()
+            for branch in _branches(node):
+                nodes += branch.node
+            key = (node.domain, node.op_type)
+            if key in bodies and key not in entered:
+                entered.add(key)
+                nodes += bodies[key]
+            if node is not outer and node.op_type != _CONSTANT:
+                found.append((node.name, outer.op_type))
+    return tuple(found)
+
+
 def inputs(graph: Any) -> tuple[str, ...]:
     """Return the names of the graph's inputs, weights that are declared as inputs left out."""
     weights = {tensor.name for tensor in graph.initializer}

@@ -47,6 +47,7 @@ class PreparedModel:
         operators: its operators in execution order.
         inputs: names of its inputs, weights left out.
         outputs: how many outputs the graph itself has.
+        inside: operators inside others, as :func:`~pytest_npudump.onnxmodels.graph.inside` has them.
     """
 
     source: Path | bytes
@@ -54,6 +55,7 @@ class PreparedModel:
     operators: tuple[Operator, ...]
     inputs: tuple[str, ...]
     outputs: int
+    inside: tuple[tuple[str, str], ...]
     _proto: Any = None
     _content: bytes | None = None
     _sessions: dict[tuple[object, ...], Any] = field(default_factory=dict)
@@ -94,7 +96,8 @@ def prepare(source: Path | bytes) -> PreparedModel:
         proto = sessions.read_model(source, content)
         graph = proto.graph
         operators, inputs = graph_module.operators(graph), graph_module.inputs(graph)
-        found = PreparedModel(source, graph.name, operators, inputs, len(graph.output), proto)
+        held = graph_module.inside(proto)
+        found = PreparedModel(source, graph.name, operators, inputs, len(graph.output), held, proto)
         if key is None or not _without_memory(proto):
             return found
         _keep(_kept, key, replace(found, source=b"", _proto=None))

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from pytest_npudump.dump.arrays.decode import DecodeError
+from pytest_npudump.dump.records import TensorKey, TensorRecord
+from pytest_npudump.dump.stats.projections import project
+from pytest_npudump.dump.stats.tensor import tensor_stats
 
 if TYPE_CHECKING:
     from pytest_npudump.onnxmodels.tensor_types import Tensor
@@ -19,16 +26,25 @@ class Variation:
         seed: of what the inputs are perturbed by; None leaves them as they are.
         threads: on how many an operator runs.
         optimised: whether onnxruntime optimises the graph as far as its tensors allow.
+        looks: whether what models are fed is noted in :attr:`Varying.fed`, which makes no difference.
+        waits: whether a device is waited for to see it.
     """
 
     seed: int | None = None
     threads: int = 1
     optimised: bool = False
+    looks: bool = field(default=False, compare=False)
+    waits: bool = field(default=False, compare=False)
 
     @property
     def plain(self) -> bool:
         """Whether nothing differs: a mere repetition."""
         return self == Variation()
+
+    @property
+    def sees_inputs(self) -> bool:
+        """Whether each input is copied from the device: it is perturbed, or noted."""
+        return self.seed is not None or self.waits
 
 
 PLAIN = Variation()
@@ -47,22 +63,37 @@ class Varying:
         perturbed: names of inputs that were perturbed since the last variation began.
         unperturbed: names of inputs that were left as they are, as they hold no floating-point values.
         unreached: inputs that were left as they are for another reason, in words.
+        fed: each input of each execution before it was perturbed, in their order, with a hash of its bytes;
+            the key's step is the execution's number in the run.
     """
 
     variation: Variation = PLAIN
     perturbed: set[str] = field(default_factory=set)
     unperturbed: set[str] = field(default_factory=set)
     unreached: set[str] = field(default_factory=set)
+    fed: list[TensorRecord] = field(default_factory=list)
+    _executions: int = 0
 
     def begin(self, variation: Variation) -> None:
         """Vary so from now on; what came of the last variation can be read until another one begins."""
         self.variation = variation
-        if not variation.plain:
+        if variation.looks or not variation.plain:
+            self.fed, self._executions = [], 0
             for names in (self.perturbed, self.unperturbed, self.unreached):
                 names.clear()
 
-    def feeds(self, feeds: dict[str, Tensor], execution: int) -> dict[str, Tensor]:
-        """Return the inputs of an execution as they are to be; the same mapping where none is perturbed."""
+    def feeds(self, feeds: dict[str, Tensor], execution: int, *, dumped: bool = True) -> dict[str, Tensor]:
+        """Return the inputs of an execution as they are to be; the same mapping where none is perturbed.
+
+        Args:
+            feeds: the inputs.
+            execution: which one of the run it is, from 0.
+            dumped: whether it is dumped; what others are fed is not noted.
+        """
+        number_in_run, self._executions = self._executions, self._executions + 1
+        if dumped:
+            for name, tensor in feeds.items():
+                self.note_fed(name, tensor.data, number_in_run)
         if self.variation.seed is None:
             return feeds
         changed = dict(feeds)
@@ -71,6 +102,19 @@ class Varying:
             if moved is not None:
                 changed[name] = replace(tensor, data=moved)
         return changed
+
+    def note_fed(self, name: str, array: np.ndarray, execution: int) -> None:
+        """Note an input of an execution, the run's first one being 0, where somebody looks."""
+        if not self.variation.looks:
+            return
+        flat = np.ascontiguousarray(array).reshape(-1)
+        digest = blake2b(flat.view(np.uint8).data, digest_size=16).hexdigest()
+        try:
+            stats = replace(tensor_stats(flat), projections=project(flat))
+        except DecodeError:  # a type whose values are no numbers
+            stats = None
+        key, dtype = TensorKey(name, "input", 0, step=execution), flat.dtype.name
+        self.fed.append(TensorRecord(key, "", dtype, flat.shape, Path(), stats=stats, digest=digest))
 
     def moved(self, name: str, array: np.ndarray, place: tuple[int, int]) -> np.ndarray | None:
         """Return one input as it is to be, and note its name; None where it stays as it is.

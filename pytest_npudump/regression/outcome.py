@@ -116,6 +116,7 @@ class FirstRun:
         judged_with: the golden that decided; None where there was none.
         to_measure: how many further runs are to measure how far the test strays.
         kept: layers whose tensors a recording of it keeps, or an approval; None where none is asked for.
+        fed: what its models were fed, where further runs are to be fed the same.
     """
 
     outcome: Outcome
@@ -126,6 +127,7 @@ class FirstRun:
     judged_with: Golden | None = None
     to_measure: int = 0
     kept: KeptLayers | None = None
+    fed: tuple[TensorRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

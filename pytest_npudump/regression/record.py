@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
@@ -114,6 +115,7 @@ def record(
     except GoldenError as error:
         return Outcome(status.ERROR, case.goldens.path, problems=(str(error),), tensors=len(table))
     notes = (*first.dump.notes, *_random_notes(case, first.dump)) if first.dump else ()
+    notes += tuple(filter(None, [describe_not_finite(table)]))
     return recorded(recording, notes=(*lost, *notes, *measured.notes), tensors=len(table))
 
 
@@ -170,7 +172,7 @@ def record_with_tensors(
     case: Case,
     first: FirstRun,
     second: SecondRun,
-    disagreements: Mapping[str, Mapping[str, tuple[object, object]]],
+    problem: str,
     measured: Measured,
 ) -> tuple[FirstRun, Escalation]:
     """Write the second run's tensors and the first run's statistics, if the two runs agree.
@@ -179,14 +181,14 @@ def record_with_tensors(
         case: the test.
         first: the run whose statistics become the golden.
         second: the run whose tensors are kept.
-        disagreements: statistics in which the runs disagree, by sanitised key.
+        problem: in what the runs disagree, in words; "" for nothing.
         measured: what both have shown of the test's noise.
 
     Returns:
         The first run with the outcome of the recording, and what became of the second one.
     """
-    if disagreements:
-        return _not_recorded(first, second, _disagreement_words(first, disagreements))
+    if problem:
+        return _not_recorded(first, second, problem)
     golden = golden_to_start_from(case)
     kept = first.kept or KeptLayers(())
     left_out, lost = _not_dumped(case, first, second, kept)
@@ -214,7 +216,8 @@ def record_with_tensors(
     return run, second.escalation()
 
 
-def _disagreement_words(first: FirstRun, disagreements: Iterable[str]) -> str:
+def disagreement_words(first: FirstRun, disagreements: Iterable[str]) -> str:
+    """Say in which tensors two runs disagree, by their sanitised keys."""
     dumped = first.dump.records if first.dump is not None else ()
     names = {str(record.key.sanitised): str(record.key) for record in dumped}
     keys = first_of((names.get(key, key) for key in disagreements), _SHOWN)

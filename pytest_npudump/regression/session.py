@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import DumpError, GoldenError, NpudumpError
 from pytest_npudump.regression.abnormal_end import after_death, after_failed_body, after_unended_dump
-from pytest_npudump.regression.calibration.series import measure, vary
+from pytest_npudump.regression.calibration.series import fed, measure, vary
 from pytest_npudump.regression.calibration.verdict_of_members import conclude, unmeasured, unrecorded
 from pytest_npudump.regression.case import delete_dumps, make_folder
 from pytest_npudump.regression.case_state import CaseState
@@ -33,6 +33,7 @@ from pytest_npudump.regression.second_run.agreed_plan import agreed_plan
 from pytest_npudump.regression.second_run.examine import examine_second_run
 from pytest_npudump.regression.second_run.suspected_calls import keep_suspected
 from pytest_npudump.regression.second_run.third_run import joined, plan_third_run
+from pytest_npudump.runtime.other_processes import OtherProcesses
 
 if TYPE_CHECKING:
     from pytest_npudump.regression.case import Case
@@ -47,6 +48,7 @@ class CaseSession:
 
     def __init__(self, case: Case) -> None:
         self._case = case
+        self._others = OtherProcesses()
         self.state = CaseState()
 
     @property
@@ -85,6 +87,7 @@ class CaseSession:
         vary(self.case, len(self.state.attempts) - 1 if plan is not None and plan.measures else 0)
         keep_suspected(self.case, self.state.first, plan)
         self.state.attempt.start(self.case.runtime)
+        self._others.watch(self.case.runtime.activity.evidence.others)
 
     def stop(self) -> None:
         """Switch the dump off; nothing happens where it is off.
@@ -92,10 +95,11 @@ class CaseSession:
         Raises:
             NpudumpError: the runtime cannot end it.
         """
+        self._others.stop()
         try:
             self.case.runtime.stop()
         finally:
-            vary(self.case, 0)
+            vary(self.case, None)
 
     def finish(self, *, repeatable: bool = True) -> None:
         """Judge what the first run dumped, or explain the failure by what the second one did.
@@ -125,6 +129,7 @@ class CaseSession:
 
     def _judge(self, *, repeatable: bool) -> None:
         first, settled = judge_settled(self._case, self.state.attempt)
+        first = replace(first, fed=fed(self.case))
         self.state = replace(self.state, settled=settled)
         plan = agreed_plan(self.case, first, repeated=self.state.repeated, repeatable=repeatable)
         if first.to_measure and plan is not None and plan.skipped is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.applicable import VARIANTS
@@ -99,6 +100,7 @@ def _approved(
     extra = {name: value for name, value in golden.extra.items() if name not in left}
     blocks = {name: text for name, text in golden.blocks.items() if name not in {OP_TYPES, POINTERS}}
     golden = replace(golden, extra=extra | ({REASON: reason} if reason else {}), blocks=blocks)
+    notes += tuple(filter(None, [describe_not_finite(golden.table)]))
     return stamped(golden, None if other else before, Stamp.today(pending.entry.data["revision"])), notes
 
 

@@ -39,6 +39,9 @@ class Evidence:
             (both "" for operators of types that are not known); a mapping for each dump.
         undumped: what ran and is not in the dump although it reads like a dump of all that ran, in words;
             any of it fails the test.
+        inside: by model, operators inside others, which its dump has not: the name of each, "" for none, and
+            the type of the operator that holds it.
+        others: names of the processes that ran meanwhile, which the dump is on in only if they see to that.
     """
 
     shown: list[str] = field(default_factory=list)
@@ -51,6 +54,8 @@ class Evidence:
     loaders: dict[str, Thread] = field(default_factory=dict)
     runners: list[Mapping[tuple[str, str], Collection[Thread]]] = field(default_factory=list)
     undumped: list[str] = field(default_factory=list)
+    inside: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
 
     @property
     def gaps(self) -> tuple[str, ...]:

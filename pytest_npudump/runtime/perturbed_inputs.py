@@ -76,6 +76,7 @@ class PerturbedInputs:
             except Unreached as reason:
                 self.varying.unreached.add(f"{each.name} ({reason})")
                 continue
+            self.varying.note_fed(each.name, before, execution)
             after = self.varying.moved(each.name, before, (execution, number))
             if after is not None:
                 each.write(after)
@@ -99,11 +100,16 @@ class PerturbedCalls(ABC):
         return self._inputs.varying
 
     def vary(self, variation: Variation) -> None:
-        """Perturb what models are fed from here on, or no more where the variation has no seed."""
+        """Perturb or note what models are fed from here on, or neither, as the variation says."""
         self._replaced.put_back()
         self._inputs.begin(variation)
-        if variation.seed is not None:
+        if self.wanted:
             self._replace_calls()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the variation has inputs perturbed or noted."""
+        return self.varying.variation.sees_inputs
 
     @abstractmethod
     def _replace_calls(self) -> None:

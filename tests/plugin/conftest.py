@@ -125,10 +125,10 @@ class Project:
         """Write one test, ``test_small``, with the marker's arguments ``marker``."""
         self.test_file(f"@pytest.mark.npu_dump({marker})\ndef test_small(npu_dump):\n{body}")
 
-    def wavering(self, step: float) -> None:
-        """Write a test whose second Conv is off by ``step`` in its weights in every second run."""
+    def wavering(self, step: float, when: str = "next(COUNT) % 2") -> None:
+        """Write a test whose second Conv is off by ``step`` in its weights in some runs: every second one."""
         self.path.joinpath("wavered.onnx").write_bytes(small_model(change=step))
-        self.test_file(WAVERING)
+        self.test_file(WAVERING.replace("next(COUNT) % 2", when))
 
     def model(self, **changes: object) -> None:
         self.path.joinpath("small.onnx").write_bytes(small_model(**changes))  # type: ignore[arg-type]

@@ -167,24 +167,48 @@ def test_members_that_stray_alone_fail_the_calibration_and_name_the_layers(proje
     project.marked()
     project.record()
     before = project.golden.read_text("utf-8")
-    source = """
-    import itertools
-    COUNT = itertools.count(1)
-
-    @pytest.mark.npu_dump
-    def test_small(npu_dump):
-        image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
-        image[0, 0, 0, 0] += 0.5 * (next(COUNT) == 3)
-        with npu_dump.load_model("small.onnx") as model:
-            model.run(image)
-    """
-    project.test_file("\n".join(line.removeprefix("    ") for line in source.splitlines()))
+    project.wavering(0.5, "next(COUNT) == 2")
     result = project.run("--npudump-calibrate=5")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["*not calibrated: bounds made from all members but one*Most sensitive: *strays by*"]
     )
     assert project.golden.read_text("utf-8") == before
+
+
+def test_a_state_that_a_perturbed_model_has_made_is_no_data_of_the_test(project: Project) -> None:
+    project.test_file(
+        """
+        @pytest.mark.npu_dump(layers=["head/softmax"])
+        def test_small(npu_dump):
+            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+            with npu_dump.load_model("small.onnx") as model:
+                (out,) = model.run(image)
+                model.run(image + 1e4 * (out.sum(dtype=np.float64) - out.size / 2).astype(np.float32))
+        """
+    )
+    project.run("--npudump-update-golden", "--npudump-calibrate=6").assert_outcomes(passed=1)
+
+
+def test_a_test_that_feeds_one_member_other_values_is_not_calibrated(project: Project) -> None:
+    for layers in ("", 'layers=["head/softmax"]'):
+        project.test_file(
+            f"""
+            import itertools
+            COUNT = itertools.count(1)
+
+            @pytest.mark.npu_dump({layers})
+            def test_small(npu_dump):
+                image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+                image[0, 0, 0, 0] += 0.5 * (next(COUNT) == 4)
+                with npu_dump.load_model("small.onnx") as model:
+                    model.run(image)
+            """
+        )
+        result = project.run("--npudump-update-golden", "--npudump-calibrate=5")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["*not calibrated: the test feeds its model other values*: image; *"])
+        assert not [*project.path.glob("golden/**/*.yaml")]
 
 
 def test_inputs_that_are_integers_are_named_as_not_perturbed(project: Project) -> None:

@@ -109,6 +109,41 @@ def test_a_test_that_feeds_its_model_other_values_in_each_run_records_nothing(pr
     assert project.golden.read_text("utf-8") == before
 
 
+def test_data_that_differ_are_seen_where_the_inputs_are_not_in_the_dump(project: Project) -> None:
+    shuffled = """
+        COUNT = iter(range(99))
+
+        @pytest.mark.npu_dump({marker})
+        def test_small(npu_dump):
+            image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+            with npu_dump.load_model("small.onnx") as model:
+                model.run({runs})
+        """
+    rolled = "np.roll(image, next(COUNT), axis=2)"
+    for marker in ('layers=["block/conv.2"]', 'golden_tensors="block/conv.2"'):
+        project.test_file(shuffled.format(marker=marker, runs=rolled))
+        result = project.run("--npudump-update-golden")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(
+            ["*nothing was recorded: the test feeds its model other values in each run: image; *"]
+        )
+        assert not [*project.path.glob("golden/**/*.yaml")]
+    project.test_file(shuffled.format(marker='layers=["block/conv.2"]', runs=rolled))
+    project.record("--npudump-repeats=1")
+    before = project.golden.read_text("utf-8")
+    result = project.run("--npudump-update-golden", "--npudump-calibrate=3")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not calibrated: the test feeds its model other values*: image; *"])
+    assert project.golden.read_text("utf-8") == before
+    # A unit in the last place is noise, and what runs before the steps that are dumped is of no account.
+    rounded = "image * np.float32(1 + 2**-23 * (next(COUNT) % 2))"
+    first_step = f"{rolled})\n                model.run(image"
+    for marker, runs in (("", rounded), ("dump_step='1'", first_step)):
+        layers = f'layers=["block/conv.2"], {marker}'
+        project.test_file(shuffled.format(marker=layers, runs=runs))
+        project.record("--npudump-calibrate=3")
+
+
 def test_noise_that_was_recorded_hides_no_larger_difference(project: Project) -> None:
     project.wavering(1e-4)
     project.record()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.cli.golden.pending import as_json, size
 from pytest_npudump.cli.golden.waiting_runs import read_waiting
+from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.origins import source_lines
@@ -45,6 +46,8 @@ def lines(pending: Pending, layers: Sequence[str] = ()) -> Iterator[str]:
     result = pending.judged.result
     for problem in result.outcome.problems if result is not None else (pending.judged.why,):
         yield f"  {spoken(problem)}"
+    if pending.record is not None and (note := describe_not_finite(pending.record.table)):
+        yield "  " + _("note: {note}").format(note=spoken(note))
     comparison = pending.comparison
     if comparison is None:
         return

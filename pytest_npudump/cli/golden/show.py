@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.cli.common.output import columns, emit, write_json
 from pytest_npudump.compare.stats.allowances import allowances
 from pytest_npudump.compare.stats.blind_bounds import blind_keys, describe_blind
+from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -23,7 +24,7 @@ from pytest_npudump.golden.stamps import in_words
 from pytest_npudump.golden.store import read_golden
 from pytest_npudump.language.excerpt import byte_size
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import mark
+from pytest_npudump.language.translation import mark, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -55,6 +56,8 @@ def _lines(golden: Golden, measured: Calibrated | None, limit: int | None) -> It
     yield _("recorded:    {day}").format(day=day)
     yield from _changes(golden)
     yield _("tensors:     {count}").format(count=len(golden.table))
+    if note := describe_not_finite(golden.table):
+        yield _("note: {note}").format(note=spoken(note))
     if pointers := pointers_of(golden):
         yield _("stored:      {count} of them, {size}").format(
             count=len(pointers), size=byte_size(sum(one.size for one in pointers.values()))

@@ -43,6 +43,8 @@ def _load(call: str, source: Path | bytes, bad: int) -> tuple[int, int]:
         model.id, model.context = next(state.model_ids), state.context
         model.registered = state.dumping.exception is not None
         model.dumped = state.dumped
+        if model.inside:
+            state.inside[model.name] = model.inside
         state.models[model.id] = model
     return model.id, codes.SUCCESS
 

@@ -88,6 +88,7 @@ class Model:
         gears: what ATC has compiled it for, if anything; its last input then tells an execution's.
         registered: whether its operators are known to an exception dump that was on when it was loaded.
         dumped: where each execution that was dumped is noted.
+        inside: operators inside others, which no dump has; none where it was loaded while no dump was set.
         faults: what may be injected in it.
         varying: what differs between members of a calibration.
     """
@@ -105,6 +106,7 @@ class Model:
     gears: Gears | None = None
     registered: bool = False
     dumped: list[recorder.Execution] = field(default_factory=list)
+    inside: tuple[tuple[str, str], ...] = ()
     faults: Faults = field(default_factory=Faults)
     varying: Varying = field(default_factory=Varying)
     _session: Any = None
@@ -131,9 +133,10 @@ class Model:
         feeds = {port.name: tensor for port, tensor in zip(self.inputs, inputs, strict=True)}
         feeds.pop(SHAPE_DATA, None)
         with self._lock:
-            feeds = self.varying.feeds(feeds, self.executions)
-            self._check_faults(feeds)
             active = self.plan if self.plan is not None and self.plan.active else None
+            dumped = active is not None and active.settings.step_selected(self.executions)
+            feeds = self.varying.feeds(feeds, self.executions, dumped=dumped)
+            self._check_faults(feeds)
             try:
                 if active is None:
                     results = self._run_plain(feeds)
@@ -252,7 +255,8 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, v
         session = prepared.session(inner, variation)
     inputs = _ports(session.get_inputs())
     outputs = _ports(session.get_outputs()[: prepared.outputs])
-    return Model(source, names[0], inputs, outputs, plan=files, graph_name=names[1], _exposed=session)
+    how = {"plan": files, "graph_name": names[1], "inside": prepared.inside, "_exposed": session}
+    return Model(source, names[0], inputs, outputs, **how)
 
 
 def _ports(arguments: Sequence[Any]) -> tuple[Port, ...]:

@@ -75,6 +75,7 @@ class Process:
     clock: Clock = field(default_factory=Clock)
     models: dict[int, Model] = field(default_factory=dict)
     dumped: list[Execution] = field(default_factory=list)
+    inside: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     model_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     stream_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(DEFAULT_STREAM + 1))
     operator_tasks: itertools.count[int] = field(default_factory=lambda: itertools.count(1))

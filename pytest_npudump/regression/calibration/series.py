@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,19 +12,26 @@ import numpy as np
 from pytest_npudump.compare.stats.deviations import Deviations, deviations, structural_difference
 from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.compare.stats.projection_distances import told
+from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import MEASURED, StatsTable
 from pytest_npudump.errors import DumpError
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.variation import PLAIN, Variation
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.calibration.members import variation_of
+from pytest_npudump.regression.measured_noise import further_runs
 from pytest_npudump.regression.record import golden_to_start_from
 from pytest_npudump.regression.run.run_dump import collect, told_by_raw_names, unreadable, without_unwritten
 from pytest_npudump.regression.shared_by_ranks import by_rank
 from pytest_npudump.runtime.base import VaryingRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
@@ -42,24 +50,93 @@ class Member:
             the first run is there in each member, so that it is a change and no noise.
         unperturbed: inputs of models that were not perturbed, as they hold no floating-point values.
         unreached: inputs that were not for another reason, in words.
+        fed_otherwise: inputs of models to which the test gave other values than in the first run.
     """
 
     variation: Variation
     strayed: Deviations
     unperturbed: tuple[str, ...] = ()
     unreached: tuple[str, ...] = ()
+    fed_otherwise: frozenset[str] = frozenset()
 
 
-def vary(case: Case, member: int) -> None:
-    """Have the next run differ by what a member of the test's calibration differs by.
+def vary(case: Case, member: int | None) -> None:
+    """Have the next run differ by what a member of the test's calibration differs by, and look at its inputs.
 
     Args:
         case: the test.
-        member: from 1; 0 for a run that is none.
+        member: from 1; 0 for a run that is none, None behind a run.
     """
-    if isinstance(case.runtime, VaryingRuntime):
-        wanted = case.settings.calibrate and member and case.request.scene == "model"
-        case.runtime.vary(variation_of(member, case.runtime.varies) if wanted else PLAIN)
+    if not isinstance(case.runtime, VaryingRuntime):
+        return
+    calibrates = bool(case.settings.calibrate) and case.request.scene == "model"
+    wanted = variation_of(member, case.runtime.varies) if calibrates and member else PLAIN
+    records = bool(case.settings.update_golden) and further_runs(case) > 0
+    looks = member is not None and (calibrates or records)
+    case.runtime.vary(replace(wanted, looks=looks, waits=looks and calibrates))
+
+
+def fed(case: Case) -> tuple[TensorRecord, ...]:
+    """Return what the models of the run that has ended were fed, as far as it was looked at."""
+    return tuple(case.runtime.varying.fed) if isinstance(case.runtime, VaryingRuntime) else ()
+
+
+def fed_otherwise(
+    first: Sequence[TensorRecord], later: Sequence[TensorRecord], tolerances: Tolerances
+) -> frozenset[str]:
+    """Return the inputs that two runs of a test gave values that differ by more than their tolerance.
+
+    Executions in several threads come in any order: equal values are taken out before others are compared.
+    """
+    names: set[str] = set()
+    for name in dict.fromkeys(record.key.layer for record in (*first, *later)):
+        here, there = ([each for each in run if each.key.layer == name] for run in (first, later))
+        alike = Counter(each.digest for each in here) & Counter(each.digest for each in there)
+        here, there = _without(here, alike), _without(there, alike)
+        known = all(each.stats is not None for each in (*here, *there))
+        before, after = (StatsTable.from_records(_numbered(run)) for run in (here, there))
+        if not known or compare_tables(before, after, tolerances, approved=False).failing:
+            names.add(name)
+    return frozenset(names)
+
+
+def _begun_otherwise(
+    first: Sequence[TensorRecord], later: Sequence[TensorRecord], tolerances: Tolerances
+) -> frozenset[str]:
+    """Return the inputs of a varied run's first execution with values that the first run gave to none.
+
+    Later ones may be made of what the model put out, which varies with it; and threads have no order.
+    """
+    known = {each.digest for each in first}
+    begun = [each for each in later if not each.key.step and each.digest not in known]
+    return frozenset(
+        each.key.layer
+        for each in begun
+        if all(fed_otherwise([one], [each], tolerances) for one in first if one.key.layer == each.key.layer)
+    )
+
+
+def fed_words(names: Iterable[str]) -> str:
+    """Say that a test has no data of its own for these inputs."""
+    return (
+        f"the test feeds its model other values in each run: {first_of(sorted(names))}; give these a seed, "
+        f"or make them inside of the test, so that each run has the same"
+    )
+
+
+def _without(run: Sequence[TensorRecord], digests: Counter[str]) -> list[TensorRecord]:
+    left, rest = digests.copy(), []
+    for each in run:
+        if left[each.digest]:
+            left[each.digest] -= 1
+        else:
+            rest.append(each)
+    return rest
+
+
+def _numbered(run: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
+    for number, each in enumerate(run):
+        yield replace(each, key=replace(each.key, step=number), digest="")
 
 
 def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Member | str:
@@ -92,11 +169,13 @@ def measure(case: Case, first: FirstRun, attempt: Attempt, member: int) -> Membe
         strayed = _under_golden(strayed, compare_runs(golden.table, before, tolerances))
     if case.settings.keep_dumps != "all":
         shutil.rmtree(attempt.directory, ignore_errors=True)
+    differing = fed_otherwise if variation.plain else _begun_otherwise
+    unlike = differing(first.fed, fed(case), tolerances)
     if member == 1 or not isinstance(case.runtime, VaryingRuntime):
-        return Member(variation, strayed)
+        return Member(variation, strayed, fed_otherwise=unlike)
     left = case.runtime.varying
     unperturbed, unreached = tuple(sorted(left.unperturbed)), tuple(sorted(left.unreached))
-    return Member(variation, strayed, unperturbed, unreached)
+    return Member(variation, strayed, unperturbed, unreached, unlike)
 
 
 def _table(case: Case, first: FirstRun, attempt: Attempt, golden: Golden | None) -> StatsTable:

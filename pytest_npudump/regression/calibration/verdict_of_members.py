@@ -15,6 +15,7 @@ from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.calibration.held_out import FACTORS, hold_out
 from pytest_npudump.regression.calibration.members import varied_words
+from pytest_npudump.regression.calibration.series import fed_words
 from pytest_npudump.regression.measured_noise import calibrated, once, repeated
 from pytest_npudump.regression.record import golden_to_start_from, record
 from pytest_npudump.regression.reference_outcome import with_reference
@@ -23,7 +24,6 @@ from pytest_npudump.runtime.base import VaryingRuntime
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_npudump.compare.stats.deviations import Deviations
     from pytest_npudump.regression.calibration.held_out import HeldOut
     from pytest_npudump.regression.calibration.series import Member
     from pytest_npudump.regression.case import Case
@@ -53,7 +53,7 @@ def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun
         members: all others.
     """
     alike = [member.strayed for member in members if member.variation.plain]
-    if problem := fed_otherwise(first, alike):
+    if problem := _fed_otherwise(first, members):
         return unrecorded(first, f"not calibrated: {problem}" if case.settings.calibrate else problem)
     if not case.settings.calibrate:
         return _recorded(case, first, repeated(alike, filtered=bool(case.request.layers)))
@@ -70,25 +70,26 @@ def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun
     return _calibrated(case, first, measured)
 
 
-def fed_otherwise(first: FirstRun, alike: Sequence[Deviations]) -> str:
-    """Say which inputs of a model differ between runs alike by more than their tolerance; "" for none.
+def _fed_otherwise(first: FirstRun, members: Sequence[Member]) -> str:
+    """Say which inputs of a model differ between runs by more than their tolerance; "" for none.
 
-    What follows from these is no noise, and bounds made of it would hide faults.
+    What follows from these is no noise, and bounds made of it would hide faults. An input that differs
+    between runs alike, in whose dumps nothing differs, is of no account: nothing dumped may depend on it.
     """
     records = first.dump.records if first.dump is not None else ()
     given = {str(record.key.sanitised) for record in records if record.op_type == GRAPH_INPUT}
+    alike = [member for member in members if member.variation.plain]
     names = {
-        key: None
-        for run in alike
-        for key, differs in zip(run.keys, (run.differs & run.outside).tolist(), strict=True)
+        key
+        for member in alike
+        for key, differs in zip(
+            member.strayed.keys, (member.strayed.differs & member.strayed.outside).tolist(), strict=True
+        )
         if differs and sanitised_key(key) in given
     }
-    if not names:
-        return ""
-    return (
-        f"the test feeds its model other values in each run: {first_of(names)}; give these a seed, or "
-        f"make them inside of the test, so that each run has the same"
-    )
+    idle = {name for each in alike if not each.strayed.differs.any() for name in each.fed_otherwise}
+    names |= {name for each in members for name in each.fed_otherwise - idle} if not names else set()
+    return fed_words(names) if names else ""
 
 
 def unrecorded(first: FirstRun, problem: str) -> FirstRun:

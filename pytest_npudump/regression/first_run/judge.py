@@ -55,7 +55,8 @@ def judge(case: Case, attempt: Attempt) -> FirstRun:
     first = FirstRun(failed) if undumped else _judged(case, attempt)
     # What has passed has all that the golden lists.
     full = full_words(case.directory) if first.outcome.status != status.PASSED else ""
-    return _noted(first, (*notes_of(case), *filter(None, [full])))
+    told = "\n".join(first.outcome.problems)
+    return _noted(first, tuple(note for note in (*notes_of(case), full) if note and note not in told))
 
 
 def _noted(first: FirstRun, notes: tuple[str, ...]) -> FirstRun:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.stats.both_sides import told_by_both
 from pytest_npudump.compare.stats.eager_calls import compare_runs
 from pytest_npudump.compare.stats.measured_bounds import bounds_by_measurement
+from pytest_npudump.compare.stats.not_finite import describe_not_finite
 from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
@@ -51,7 +52,8 @@ def without_golden(case: Case, snapshot: Snapshot) -> Outcome:
     """Return the outcome of a test that has no golden to be compared with."""
     problem = str(GoldenMissingError(f"no golden file {case.goldens.path}"))
     path, word = case.goldens.path, status.MISSING_GOLDEN
-    return Outcome(word, path, problems=(problem,), tensors=len(snapshot.table))
+    notes = tuple(filter(None, [describe_not_finite(snapshot.table)]))
+    return Outcome(word, path, problems=(problem,), notes=notes, tensors=len(snapshot.table))
 
 
 def judge_snapshot(case: Case, golden: Golden, snapshot: Snapshot, dump: Dump | None = None) -> Outcome:

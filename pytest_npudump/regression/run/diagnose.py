@@ -10,10 +10,12 @@ from pytest_npudump.config.acl.acl_json import dump_section, request_warnings
 from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.config.acl.installed import rules_version
 from pytest_npudump.config.acl.soc import soc_notes
-from pytest_npudump.request import RunRequest
+from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.request import RunRequest, matches_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_npudump.regression.attempt import Attempt
@@ -64,7 +66,10 @@ def explain_empty(request: DumpRequest, activity: Activity, dump_path: Path, see
     if seen and any(path.is_file() for path in dump_path.rglob("*")):
         return seen
     detail = f" ({seen})" if seen and "holds no" not in seen else ""
-    return f"the dump holds nothing{detail}: {next(_causes(request, activity, dump_path))}"
+    cause = next(_causes(request, activity, dump_path))
+    if activity.evidence.others and not (activity.executions or activity.released):
+        cause = f"{beside_words(activity.evidence.others)}; {cause}"
+    return f"the dump holds nothing{detail}: {cause}"
 
 
 def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterator[str]:
@@ -103,6 +108,24 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
         names = ", ".join(path.name for path in activity.models)
         yield f"{names} was loaded but never run to its end"
     yield _filtered(request)
+
+
+def beside_words(others: Iterable[str]) -> str:
+    """Say that processes ran beside the test's own, of whose models the dump need not have anything."""
+    return (
+        f"other processes ran during the test ({first_of(sorted(others))}): a model that runs there is "
+        f"dumped only if the dump is on there, as with npu_dump.run()"
+    )
+
+
+def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    """Say how many operators of each model, of those asked for, are out of sight of the emulator."""
+    patterns = both_spellings(request.layers)
+    for model, held in inside.items():
+        types = [kind for name, kind in held if not patterns or matches_any(patterns, name)]
+        if types:
+            kinds = ", ".join(dict.fromkeys(types))
+            yield f"not dumped by the emulator: {len(types)} of the operators of {model}, inside {kinds}"
 
 
 def _surroundings(dump_path: Path) -> Iterator[str]:
@@ -158,7 +181,14 @@ def _filtered(request: DumpRequest) -> str:
 def notes_of(case: Case) -> tuple[str, ...]:
     """Return the notes on a run that has ended: on its acl.json, by CANN's release and chip, and itself."""
     runtime = case.runtime
-    notes = list(runtime.activity.evidence.notes)
+    activity = runtime.activity
+    notes = list(activity.evidence.notes)
+    notes += _inside_words(case.request, activity.evidence.inside)
+    dumped = activity.executions or activity.evidence.shown
+    if activity.evidence.missing and dumped and not activity.programs:  # of programs their dump says enough
+        notes.append(not_dumped(activity))
+    if activity.evidence.others and (activity.programs or not activity.released):
+        notes.append(beside_words(activity.evidence.others))
     if runtime.config_name == "acl.json":
         section = dump_section(RunRequest(case.request, case.directory))
         notes += request_warnings(case.request, version=rules_version(), cwd=case.directory)

@@ -20,10 +20,12 @@ from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.kept_tensors import read_tensors
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.calibration.series import fed, fed_otherwise, fed_words
 from pytest_npudump.regression.measured_noise import once, repeated
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
 from pytest_npudump.regression.record import (
     SecondRun,
+    disagreement_words,
     drawing_alike,
     leave_out_unwritten,
     record_with_tensors,
@@ -80,7 +82,9 @@ def _recorded(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> tupl
     second = _second(first, plan, attempt, dump)
     keys = [record.key for record in second.records.values()]
     disagreements = _disagreements(case, first, keys, second.records)
-    return record_with_tensors(case, first, second, disagreements, measured)
+    unlike = fed_otherwise(first.fed, fed(case), case.tolerances) if disagreements or measured.cells else ()
+    problem = disagreement_words(first, disagreements) if disagreements else ""
+    return record_with_tensors(case, first, second, fed_words(unlike) if unlike else problem, measured)
 
 
 def _measured(case: Case, first: FirstRun, dump: Dump) -> Measured:

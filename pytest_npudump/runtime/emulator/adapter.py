@@ -10,6 +10,7 @@ from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pytest_npudump.emulator.dumps.recorder import Execution
     from pytest_npudump.onnxmodels.variation import Variation, Varying
@@ -22,6 +23,11 @@ class EmulatorRuntime(PyAclRuntime):
 
     varies = frozenset({INPUTS, THREADS, OPTIMISATION})
     seen_as_inputs = "those of each model that runs"
+
+    def start(self, config: Path, *, resumed: bool = False) -> None:
+        """Switch the dump on, as :meth:`PyAclRuntime.start` does."""
+        super().start(config, resumed=resumed)
+        process().inside = self.activity.evidence.inside
 
     def dumped(self) -> Sequence[Execution]:
         """Return what was dumped in this process, operators that left no file included."""

@@ -35,11 +35,11 @@ class VariedCells:
         self._replaced = Replaced()
 
     def vary(self, variation: Variation) -> None:
-        """Perturb what cells are fed from here on, or no more where the variation has no seed."""
+        """Perturb or note what cells are fed from here on, or neither, as the variation says."""
         self._replaced.put_back()
         self.varying.begin(variation)
         self._executions = 0
-        if variation.seed is not None:
+        if variation.sees_inputs:
             self._put()
 
     def _put(self) -> None:
@@ -63,7 +63,7 @@ class VariedCells:
                 cell, *(fed[number] for number in range(len(arguments))), **{n: fed[n] for n in named}
             )
         finally:
-            if self.varying.variation.seed is not None:
+            if self.varying.variation.sees_inputs:
                 self._put()
 
     def _fed(self, name: str, value: Any, place: tuple[int, int]) -> Any:
@@ -78,5 +78,6 @@ class VariedCells:
         except (TypeError, RuntimeError) as error:
             self.varying.unreached.add(f"{name} ({' '.join(str(error).split())})")
             return value
+        self.varying.note_fed(name, values, place[0])
         moved = self.varying.moved(name, values, place)
         return value if moved is None else tensor(moved, dtype=value.dtype)

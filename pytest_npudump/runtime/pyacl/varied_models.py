@@ -35,6 +35,11 @@ class VariedModels(PerturbedCalls):
         super().__init__()
         self._acl = acl
 
+    @property
+    def wanted(self) -> bool:
+        """Whether the variation has inputs perturbed or noted; for ``execute`` nothing is waited for."""
+        return super().wanted or self.varying.variation.looks
+
     def _replace_calls(self) -> None:
         for name in _RUNS:
             self._replaced.put(self._acl.mdl, name, self._run)
@@ -47,7 +52,7 @@ class VariedModels(PerturbedCalls):
             return original(*arguments, **named)
 
     def _run_on_stream(self, original: Callable[..., Any], *arguments: Any) -> Any:
-        if len(arguments) <= _STREAM:
+        if len(arguments) <= _STREAM or not super().wanted:
             return original(*arguments)
         stream = arguments[_STREAM]
         self._acl.rt.synchronize_stream(stream)

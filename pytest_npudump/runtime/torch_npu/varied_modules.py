@@ -45,7 +45,7 @@ class VariedModules(PerturbedCalls):
             with self._inputs.of(inputs):
                 return original(module, *arguments, **named)
         finally:
-            if self.varying.variation.seed is not None:
+            if self.wanted:
                 self._replace_calls()
 
     def _inputs_of(self, module: str, arguments: dict[Any, Any]) -> Iterator[_Tensor]:

@@ -79,6 +79,16 @@ def test_only_tensors_of_floats_are_perturbed_and_others_named(cells: VariedCell
     assert cells.varying.perturbed == {"mask of Cell"}
 
 
+def test_what_a_cell_is_fed_is_noted_where_a_device_may_be_waited_for(cells: VariedCells) -> None:
+    for waits in (False, True):
+        cells.vary(Variation(looks=True, waits=waits))
+        for _ in range(2):
+            assert Cell()(Tensor(IMAGE), mask=Tensor(np.arange(3)))[0][0].values is IMAGE
+        noted = [(each.key.layer, each.key.step) for each in cells.varying.fed]
+        names = [(name, step) for step in range(2) for name in ("0 of Cell", "mask of Cell")]
+        assert noted == (names if waits else [])
+
+
 def test_mindspore_is_as_it_was_when_all_is_over(cells: VariedCells) -> None:
     before = Cell.__call__
     cells.vary(Variation(seed=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,3 +127,22 @@ def test_what_acl_refuses_is_answered_as_without_a_calibration(runtime: PyAclRun
     runtime.vary(Variation(seed=2))
     assert runtime.acl.mdl.execute(99, 1, 2) == plain
     runtime.acl.finalize()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["execute", "execute_async"])
+def test_what_a_model_is_fed_is_noted_and_a_stream_waited_for_where_that_is_wanted(
+    runtime: PyAclRuntime, model: Path, *, stream: bool
+) -> None:
+    for waits in (False, True):
+        runtime.vary(Variation(looks=True, waits=waits))
+        fed, result = own_call(runtime.acl, model, stream=stream)
+        np.testing.assert_array_equal(result, fed)
+        noted = runtime.varying.fed
+        assert [record.key.layer for record in noted] == (["x", "ids"] if waits or not stream else [])
+        runtime.vary(PLAIN)
+        assert runtime.varying.fed == noted
+    assert noted[0].stats is not None
+    assert noted[0].stats.max == float(IMAGE.max())
+    assert [record.digest for record in noted] == [
+        hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest() for array in (IMAGE, np.arange(3))
+    ]
