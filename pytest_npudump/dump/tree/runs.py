@@ -74,7 +74,6 @@ def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[DumpFil
     The run of the first is older.
     """
     held: defaultdict[_Run, dict[object, DumpFile]] = defaultdict(dict)
-    steps: defaultdict[_Run, dict[object, DumpFile]] = defaultdict(dict)
     for file in files:
         place, name = file.place, file.name
         if name is None and file.format != "step_csv":
@@ -82,11 +81,7 @@ def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[DumpFil
         operator = () if name is None else (name.op_type, name.op_name)
         found = (place.rank, place.device, place.model, place.step, place.iteration, *operator)
         held[place.run].setdefault(found, file)
-        if place.step >= 0 and not place.mindspore:
-            device = (place.rank, place.device)
-            highest = steps[place.run].setdefault(device, file)
-            if place.step > highest.place.step:
-                steps[place.run][device] = file
+    highest = {run: _highest_steps(found.values()) for run, found in held.items()}
     runs = sorted(held, key=lambda run: (last[run], run))
     for newer, older in combinations(reversed(runs), 2):
         if _nested(older, newer):
@@ -94,11 +89,22 @@ def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[DumpFil
         for alike, file in held[older].items():
             if alike in held[newer]:
                 return file, held[newer][alike]
-        for on, file in steps[older].items():
-            later = steps[newer].get(on)
+        for device, file in highest[older].items():
+            later = highest[newer].get(device)
             if later is not None and later.place.step < file.place.step:
                 return file, later
     return None
+
+
+def _highest_steps(files: Iterable[DumpFile]) -> dict[object, DumpFile]:
+    """Return a file of the highest step of each device, where directories name the steps below a path."""
+    found: dict[object, DumpFile] = {}
+    for file in files:
+        place = file.place
+        if place.step >= 0 and not place.mindspore:
+            device = (place.rank, place.device)
+            found[device] = max(file, found.get(device, file), key=lambda one: one.place.step)
+    return found
 
 
 def _nested(one: _Run, other: _Run) -> bool:
