@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.settings.run_settings import in_ci
+from pytest_npudump.settings.run_settings import ci_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ def open_runs_line(results: Iterable[Mapping[str, Any]], settings: Settings) -> 
         settings: of the session.
     """
     count = sum(result["status"] in {status.FAILED, status.MISSING_GOLDEN} for result in results)
-    if not count or (in_ci() and not settings.results):
+    if not count or (ci_variable() and not settings.results):
         return ""
     folder = f" --results {shlex.quote(settings.results)}" if settings.results else ""
     return ngettext(
