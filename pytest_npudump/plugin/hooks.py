@@ -57,8 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise usage_error(
             config,
             f"npudump: {settings.approval_flag} is refused because the variable {variable} is set: a gate "
-            "must not approve what it checks. Update on a developer's machine and commit the diff; to update in "
-            "CI on purpose add --npudump-allow-update-in-ci",
+            "must not approve what it checks. Update on a developer's machine and commit the diff; to update "
+            "in CI on purpose add --npudump-allow-update-in-ci",
         )
     if settings.reason and not settings.update_golden:
         raise usage_error(
