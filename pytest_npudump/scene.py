@@ -75,19 +75,19 @@ def _overflow_problems(request: DumpRequest) -> list[str]:
 
 def _watcher_problems(request: DumpRequest) -> list[str]:
     problems = []
-    for name, why in (
-        ("layers", "the operators after which the watched outputs are looked at"),
-        ("watcher_nodes", "the operators whose outputs must not change"),
-    ):
-        names = getattr(request, name)
-        globs = [item for item in names if is_glob(item)]
-        if not names:
-            problems.append(f"{name}: scene='watcher' needs it: {why}")
-        elif globs:
+    for name in ("layers", "watcher_nodes"):
+        globs = [item for item in getattr(request, name) if is_glob(item)]
+        if globs:
             problems.append(f"{name}: {globs[0]!r} is a glob; CANN's watcher takes exact operator names only")
-    both = [name for name in request.layers if name in request.watcher_nodes]
-    if both:
-        problems.append(f"{both[0]!r} is in layers and in watcher_nodes; CANN then ignores it in layers")
+    if not request.watcher_nodes:
+        problems.append(
+            "watcher_nodes: scene='watcher' needs it: the operators whose outputs must not change"
+        )
+    elif request.layers and not set(request.layers) - set(request.watcher_nodes):
+        problems.append(
+            "layers: each of them is in watcher_nodes, and CANN dumps no other output after a watched "
+            "operator; name others, or leave layers out for every operator"
+        )
     if request.dump_mode != "output":
         problems.append("dump_mode: scene='watcher' dumps outputs only (CANN refuses it otherwise, EP0005)")
     if request.dump_data == "stats":
@@ -97,7 +97,8 @@ def _watcher_problems(request: DumpRequest) -> list[str]:
 
 def _watcher_acl_json(request: DumpRequest) -> dict[str, Any]:
     """Return the watcher's keys: ``dump_mode`` written for 8.5.0, ``dump_data`` not for 9.1.0-beta.3."""
-    item = {"layer": list(request.layers), "watcher_nodes": list(request.watcher_nodes)}
+    item = {"layer": list(request.layers)} if request.layers else {}
+    item["watcher_nodes"] = list(request.watcher_nodes)
     section: dict[str, Any] = {"dump_scene": "watcher", "dump_mode": "output", "dump_list": [item]}
     return {**section, "dump_step": request.dump_step} if request.dump_step else section
 
@@ -138,7 +139,7 @@ _SCENES = (
         only_on_ascend="op_debug_mode=3 dumps every operator there, whether it overflowed or not",
     ),
     Scene(
-        "watcher",  # outputs of watcher_nodes after each of layers, to see who overwrites them
+        "watcher",  # outputs of watcher_nodes after each of layers or all operators: who overwrites them?
         takes=frozenset({"layers", "watcher_nodes", "dump_step", "dump_data", "dump_mode"}),
         alone=MappingProxyType(
             {"watcher_nodes": "only with scene='watcher' (CANN refuses it otherwise, EP0005)"}

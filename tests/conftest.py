@@ -18,7 +18,7 @@ import pytest
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.values.dtypes import ALL
-from pytest_npudump.settings import Settings
+from pytest_npudump.settings import CI_VARIABLES, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,11 +31,16 @@ DATA = TESTS / "data" / "golden"
 LEAN = "-p no:asyncio -p no:pytest-retry -p no:flaky -p no:hypothesispytest"
 
 
+@pytest.fixture(autouse=True)
+def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep from what a test runs that a service runs the tests."""
+    for name in CI_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """pytest's own, whose sessions have neither the plugins in the way of theirs nor the CI of this one."""
-    for name in ("CI", "GITHUB_ACTIONS"):
-        monkeypatch.delenv(name, raising=False)
+    """pytest's own, whose sessions have none of the plugins in the way of theirs."""
     monkeypatch.setenv("LC_ALL", "C.UTF-8")  # what is tested is English, whatever the tester speaks
     monkeypatch.setenv("PYTEST_ADDOPTS", LEAN)
     return pytester

@@ -26,6 +26,7 @@ from rich.text import Text
 from terminal_svg import terminal_svg
 
 from pytest_npudump.demo.project import break_model, write_project
+from pytest_npudump.settings import CI_VARIABLES
 
 PICTURE = Path(__file__).with_name("review.svg")
 COLUMNS, ROWS = 120, 22
@@ -85,7 +86,9 @@ def _read(terminal: int, stream: pyte.ByteStream) -> None:
 
 def _own_environment() -> dict[str, str]:
     """Return this process's variables without those that forbid approving or add options."""
-    return {name: value for name, value in os.environ.items() if name not in {"CI", "PYTEST_ADDOPTS"}}
+    return {
+        name: value for name, value in os.environ.items() if name not in {*CI_VARIABLES, "PYTEST_ADDOPTS"}
+    }
 
 
 def session(folder: Path) -> list[list[str]]:

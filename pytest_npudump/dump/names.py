@@ -126,12 +126,12 @@ def split_watcher(op_name: str, layers: Collection[str], nodes: Collection[str])
 
     The name is ``{layer}_To_{node}``; an ordinary operator's name may hold ``_To_`` too, hence both
     parts must be among the names that were asked for (``layers``, ``nodes``: in the same spelling as
-    ``op_name``, raw or sanitised).
+    ``op_name``, raw or sanitised). Without ``layers`` every operator was asked for.
     """
     at = op_name.find(_WATCHER)
     while at >= 0:
         layer, node = op_name[:at], op_name[at + len(_WATCHER) :]
-        if layer in layers and node in nodes:
+        if node in nodes and (layer in layers or not layers):
             return layer, node
         at = op_name.find(_WATCHER, at + 1)
     return None

@@ -7,7 +7,7 @@ Layouts (CANN, TorchAir, msprobe, MindSpore), below the dump path::
     worldsize{N}_global_rank{R}/gm_{time20}_dump/{step}               TorchAir, FX graphs
     rank_{R}/{time14}/step_{S}[/{time14}/{device}/...]                msprobe
     rank_{R}/{net}/{graph}/{iteration}                                MindSpore, synchronous
-    {step}/{time14}/{device}[/{iteration}]                            MindSpore, O0
+    {step}/{time14}/{device}[/{model}/{model id}][/{iteration}]       MindSpore on Ascend, asynchronous
     pid{P}/device{D}/...                                              CANN's helper mode
     extra-info/data-dump/{device}                                     exception dumps
 """
@@ -37,12 +37,12 @@ _CONSTANTS = "constants"
 # The levels below the device by which of them are numbers: all exist only where the task carries them.
 _LEVELS: dict[tuple[bool, ...], tuple[str, ...]] = {
     (): (),
-    (True,): ("step",),
+    (True,): ("iteration",),
     (False, True): ("model", "model_id"),
-    (True, True): ("model_id", "step"),
-    (False, True, True): ("model", "model_id", "step"),
-    (True, False, True): ("model_id", "model", "step"),
-    (True, True, True): ("model", "model_id", "step"),
+    (True, True): ("model_id", "iteration"),
+    (False, True, True): ("model", "model_id", "iteration"),
+    (True, False, True): ("model_id", "model", "iteration"),
+    (True, True, True): ("model", "model_id", "iteration"),
 }
 
 
@@ -55,7 +55,9 @@ class Place(NamedTuple):
         rank, device: ids; -1 where the directories have none.
         model: model or net name; "" where there is none (single operators).
         model_id: id of the loaded model, or of the graph in a net; -1 where there is none.
-        step: execution of the model (``data_index``, iteration, ``step_id``); -1 where there is none.
+        iteration: execution of the model (``data_index``); -1 where there is none.
+        step: step of the program (``step_id``, MindSpore's iteration, ``step_3``), in which a model may be
+            executed several times; -1 where there is none.
         mindspore: in a tree of MindSpore's synchronous dump.
         either: model and model id may stand the other way round: both are numbers.
     """
@@ -65,6 +67,7 @@ class Place(NamedTuple):
     device: int = -1
     model: str = ""
     model_id: int = -1
+    iteration: int = -1
     step: int = -1
     mindspore: bool = False
     either: bool = False
@@ -154,7 +157,7 @@ def _acl(place: Place, tail: Sequence[str]) -> Place:
     return place._replace(
         model=values.get("model", place.model),
         model_id=int(values.get("model_id", place.model_id)),
-        step=int(values.get("step", place.step)),
+        iteration=int(values.get("iteration", place.iteration)),
         either=numbers == (True, True, True),
     )
 

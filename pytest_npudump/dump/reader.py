@@ -76,11 +76,17 @@ def read_dump(
         if len({folder.place.run for folder in tree.tables}) == 1:
             return _tables_dump(root, tree, executor, workers, progress)
         tree = tree.without_tables()
-    files, notes = (tree.files, []) if one_run else select_run(tree.files, root, latest=latest)
+    notes: list[str] = []
+    if not one_run:
+        kept, notes = select_run([*tree.files, *tree.statistics], root, latest=latest)
+        runs = {file.place.run for file in kept}
+        tree.files, tree.statistics = (
+            [file for file in found if file.place.run in runs] for found in (tree.files, tree.statistics)
+        )
     executions: list[Execution] = []
     problems = [*tree.problems, *_damaged_cores(tree)]
     read = partial(_read_batch, stats=stats, acl=acl, projections=projections)
-    for found, failed in _read(jobs_of(flat_slots(files)), read, executor, workers, progress):
+    for found, failed in _read(jobs_of(flat_slots(tree.files)), read, executor, workers, progress):
         executions += found
         problems += failed
     executions = _with_merged_statistics(tree, executions, problems)

@@ -1,17 +1,33 @@
 """Faults to inject into the emulated machine, for tests of the tools that are to find them.
 
-``reset()`` of :mod:`pytest_npudump.emulator.install` ends them all.
+A fault lasts until what planted it is closed (each returns a context manager, so that ``with`` ends it),
+until :func:`end`, or until ``reset()`` of :mod:`pytest_npudump.emulator.install`. A model that was loaded
+before keeps a trampling or distortion.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 
-from pytest_npudump.emulator.machine.fault_injection import Distortion, Failure, Trampling
+from pytest_npudump.emulator.machine.fault_injection import Distortion, Failure, Fault, Trampling
 from pytest_npudump.emulator.process.state import process
 
 
-def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int = 1) -> None:
+def end() -> None:
+    """End all faults."""
+    process().faults.clear()
+
+
+def _planted(fault: Fault) -> ExitStack:
+    """Plant a fault, which ends where the result is closed."""
+    faults, planted = process().faults, ExitStack()
+    faults.plant(fault)
+    planted.callback(faults.end, fault)
+    return planted
+
+
+def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int = 1) -> ExitStack:
     """Let ``by`` trample on the outputs of ``victim`` in models of that name loaded from now on.
 
     It stands for an operator that writes outside of its own tensors. It shows where the watcher looks at
@@ -29,12 +45,12 @@ def trample(model: str, by: str, victim: str, *, first: int = 0, elements: int =
     """
     if first < 0 or elements < 1:
         raise ValueError(f"first={first}, elements={elements}: expected at least 0 and at least 1")
-    process().faults.tramplings.append(Trampling(model, by, victim, first, elements))
+    return _planted(Trampling(model, by, victim, first, elements))
 
 
 def distort(
     model: str | None, operator: str, *, factor: float = 1.0, offset: float = 0.0, tail: int = 0
-) -> None:
+) -> ExitStack:
     """Let an operator compute wrongly in models of that name loaded from now on, or alone.
 
     It stands for a kernel with an error. Its floating-point outputs are ``factor`` times what they should be,
@@ -61,10 +77,10 @@ def distort(
         raise ValueError("factor=1.0, offset=0.0: expected something that changes values")
     if tail < 0 or (tail and model is not None):
         raise ValueError(f"{tail=}: expected the size of a block, of a single operator (model=None)")
-    process().faults.distort(Distortion(model, operator, factor, offset, tail))
+    return _planted(Distortion(model, operator, factor, offset, tail))
 
 
-def fail(operator: str, *, model: str | None = None, first: int = 0) -> None:
+def fail(operator: str, *, model: str | None = None, first: int = 0) -> ExitStack:
     """Let an operator fail on the device from now on, in models loaded already as well.
 
     It stands for an operator that ends with an AI Core exception. ``acl.mdl.execute`` returns 507011; of
@@ -83,4 +99,4 @@ def fail(operator: str, *, model: str | None = None, first: int = 0) -> None:
     """
     if not operator or first < 0:
         raise ValueError(f"operator={operator!r}, first={first}: expected a name and at least 0")
-    process().faults.failures.append(Failure(operator, model, first))
+    return _planted(Failure(operator, model, first))

@@ -14,7 +14,7 @@ from pytest_npudump.errors import MissingExtraError, NpudumpError, RequestError
 from pytest_npudump.plugin.marker.marks import MARKER, is_marked, late_marker, marker_line, take_marks
 from pytest_npudump.plugin.options import add_options, is_asked_for, settings_of, usage_error
 from pytest_npudump.plugin.terminal.reporter import Reporter
-from pytest_npudump.settings import Settings, in_ci
+from pytest_npudump.settings import Settings, ci_variable
 from pytest_npudump.settings.option_table import ALL, FAILED, NEW
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"compared, or not reported; leave it out. To do without the plugin use -p no:npudump",
             )
     settings = _resolve(config)
-    if settings.approves and in_ci() and not settings.allow_update_in_ci:
+    if settings.approves and not settings.allow_update_in_ci and (variable := ci_variable()):
         raise usage_error(
             config,
-            f"npudump: {settings.approval_flag} is refused because the variable CI is set: a gate must not "
-            "approve what it checks. Update on a developer's machine and commit the diff; to update in CI on "
-            "purpose add --npudump-allow-update-in-ci",
+            f"npudump: {settings.approval_flag} is refused because the variable {variable} is set: a gate "
+            "must not approve what it checks. Update on a developer's machine and commit the diff; to update "
+            "in CI on purpose add --npudump-allow-update-in-ci",
         )
     if settings.reason and not settings.update_golden:
         raise usage_error(

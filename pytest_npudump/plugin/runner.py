@@ -18,7 +18,13 @@ from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, shared_goldens
 from pytest_npudump.plugin.repetitions import Repetitions
 from pytest_npudump.plugin.runtest.approval import discarded_if_interrupted, failed_parts, settle
-from pytest_npudump.plugin.runtest.conclusion import body_failed, conclude, finish, is_interruption
+from pytest_npudump.plugin.runtest.conclusion import (
+    INTERRUPTIONS,
+    body_failed,
+    conclude,
+    finish,
+    is_interruption,
+)
 from pytest_npudump.plugin.runtest.item_state import (
     BAD,
     EARLIER_PARTS,
@@ -56,6 +62,7 @@ class Runner:
     Attributes:
         paths: where goldens and dumps of its tests lie.
         exchange: what the ranks of a distributed run tell each other by; None for a process of its own.
+        ended_in: node id of the test in which the session was ended; "" where it was not.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
@@ -70,6 +77,7 @@ class Runner:
             )
         self._runtime = SessionRuntime(settings)
         self._collected: list[pytest.Item] = []
+        self.ended_in = ""
         self.paths = Paths(config, settings, self.exchange.rank if self.exchange else None)
         self._repetitions = Repetitions(self.paths.golden)
         number = self.exchange.rank.number if self.exchange else None
@@ -125,6 +133,9 @@ class Runner:
             for report in reports:
                 tell_item(item, report)  # those of a child process are its own
                 item.ihook.pytest_runtest_logreport(report=report)
+        except INTERRUPTIONS:
+            self.ended_in = item.nodeid
+            raise
         finally:
             test = item.stash.get(TEST, None)
             if test is not None:

@@ -106,7 +106,7 @@ class Feeds:
 
     def _run_on(self, execution: Execution) -> dict[str, Array]:
         model = self._model_of(execution)
-        step = _place_of(self.executions[execution]).step
+        step = _place_of(self.executions[execution]).iteration
         if step < 0 and len(model.runs) == 1:
             step = 0
         if not 0 <= step < len(model.runs):

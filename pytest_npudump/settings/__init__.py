@@ -4,6 +4,12 @@
 is what holds in one run. Nothing here imports a room.
 """
 
-from pytest_npudump.settings.run_settings import Settings, default_settings, in_ci, settings_from
+from pytest_npudump.settings.run_settings import (
+    CI_VARIABLES,
+    Settings,
+    ci_variable,
+    default_settings,
+    settings_from,
+)
 
-__all__ = ["Settings", "default_settings", "in_ci", "settings_from"]
+__all__ = ["CI_VARIABLES", "Settings", "ci_variable", "default_settings", "settings_from"]

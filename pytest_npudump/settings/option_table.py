@@ -278,7 +278,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "allow-update-in-ci",
         default=False,
-        help="let update-golden write although the variable CI is set",
+        help="let update-golden write in CI",
         standing=False,
     ),
 )

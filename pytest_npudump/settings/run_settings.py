@@ -16,6 +16,26 @@ if TYPE_CHECKING:
 FEWEST = 3
 """Members of a calibration below which leaving one out says nothing."""
 
+CI_VARIABLES = (
+    "CI",
+    "CONTINUOUS_INTEGRATION",
+    "BUILD_NUMBER",
+    "APPVEYOR",
+    "BITBUCKET_BUILD_NUMBER",
+    "BUILDKITE",
+    "CIRCLECI",
+    "CIRRUS_CI",
+    "CODEBUILD_BUILD_ID",
+    "DRONE",
+    "GITHUB_ACTIONS",
+    "GITLAB_CI",
+    "JENKINS_URL",
+    "TEAMCITY_VERSION",
+    "TF_BUILD",
+    "TRAVIS",
+)
+"""Variables that services set in the processes that they run: those of many services, then those of one."""
+
 
 class Settings(NamedTuple):
     """The options of one run; each attribute is the option of its name, sizes in bytes, times in seconds.
@@ -107,6 +127,7 @@ def default_settings() -> Settings:
     return settings_from({option.dest: option.default for option in OPTIONS})
 
 
-def in_ci() -> bool:
-    """Whether the variable ``CI`` says that this is a gate, which must not approve what it checks."""
-    return os.environ.get("CI", "").strip().lower() not in {"", "0", "false", "no"}
+def ci_variable() -> str:
+    """Return the variable that says that this is a gate, which must not approve what it checks, or ""."""
+    unset = {"", "0", "false", "no"}
+    return next((name for name in CI_VARIABLES if os.environ.get(name, "").strip().lower() not in unset), "")

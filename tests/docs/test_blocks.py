@@ -25,6 +25,8 @@ import pytest
 from sybil.document import Document
 from sybil.parsers.myst import CodeBlockParser, SkipParser
 
+from pytest_npudump.settings import CI_VARIABLES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -111,7 +113,7 @@ def first_missing(shown: list[str], printed: list[str]) -> str | None:
     return None if anywhere or place == len(printed) else f"the end, but there is {printed[place]!r}"
 
 
-_NOT_OF_A_USER = {"CI", "GITHUB_ACTIONS", "PYTHONUNBUFFERED"}
+_NOT_OF_A_USER = {*CI_VARIABLES, "PYTHONUNBUFFERED"}
 """Variables that change what commands do, or in which order what they print arrives."""
 
 

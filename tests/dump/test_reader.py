@@ -348,10 +348,55 @@ def test_statistics_and_tensors_of_two_runs_are_not_mixed(tmp_path: Path) -> Non
     assert [record.payload is None for record in read_dump(tmp_path, latest=True).records] == [False]
 
 
-def test_different_steps_in_their_own_directories_are_no_two_runs(tmp_path: Path) -> None:
-    for step in range(2):
-        table(tmp_path, f"{step}/2026010101010{step}/0/A.a.1.2.{STAMP + step}.csv")
-    assert keys(read_dump(tmp_path)) == ["a:output.0", "a#step=1:output.0"]
+def test_directories_of_mindspore_s_asynchronous_dump_tell_the_steps(tmp_path: Path) -> None:
+    for at, layout in enumerate(("0", "0/3", "0/net/1/3", "0/1/3")):
+        root = tmp_path / str(at)
+        for step in (5, 6, 9):
+            table(root, f"{step}/2026010101010{step}/{layout}/A.a.1.2.{STAMP + step}.csv")
+        assert keys(read_dump(root)) == ["a:output.0", "a#step=1:output.0", "a#step=4:output.0"], layout
+        table(root, f"6/20260101020202/{layout}/A.a.1.2.{STAMP + 99}.csv")
+        with pytest.raises(DumpError, match="two runs"):
+            read_dump(root)
+
+
+def test_steps_are_counted_by_the_process_and_executions_in_a_step_are_turns(tmp_path: Path) -> None:
+    table(tmp_path, f"5/20260101010101/0/A.a.1.2.{STAMP}.csv")
+    for number, iteration in enumerate((7, 8)):
+        table(tmp_path, f"6/20260101010102/0/net/1/{iteration}/B.b.1.2.{STAMP + 5 + number}.csv")
+    assert keys(read_dump(tmp_path)) == [
+        "a:output.0",
+        "b#model=net,step=1:output.0",
+        "b#model=net,step=1,turn=1:output.0",
+    ]
+
+
+def test_a_later_directory_with_an_earlier_step_is_a_second_run(tmp_path: Path) -> None:
+    for at, step in enumerate((5, 6, 7, 5, 6)):
+        table(tmp_path, f"{step}/2026010101010{at}/0/A.a.1.2.{STAMP + at}.csv", row("Output", 0, at))
+    dump = read_dump(tmp_path, latest=True)
+    assert [record.stats.max for record in dump.records if record.stats] == [3, 4]
+    apart = tmp_path / "apart"
+    for at, step in enumerate((5, 3)):
+        table(apart, f"{step}/2026010101010{at}/0/A.a.1.2.{STAMP + at}.csv")
+    with pytest.raises(DumpError, match="two runs"):
+        read_dump(apart)
+
+
+def test_merged_statistics_of_two_runs_are_not_mixed(tmp_path: Path) -> None:
+    head = (
+        "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value\n"
+    )
+    for at in range(2):
+        folder = tmp_path / f"5/2026010101010{at}/0"
+        folder.mkdir(parents=True)
+        (folder / "statistic.csv").write_text(
+            f'{head}A,a,1,2,{STAMP + at},output,0,4,float32,"(1,)",{at},{at}\n'
+        )
+    with pytest.raises(DumpError, match="two runs"):
+        read_dump(tmp_path)
+    (record,) = read_dump(tmp_path, latest=True).records
+    assert record.stats is not None
+    assert record.stats.max == 1
 
 
 def test_a_capture_replayed_gives_turns(tmp_path: Path) -> None:

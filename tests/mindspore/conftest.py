@@ -203,7 +203,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
         if os.environ.get("NPUDUMP_TEST_MINDSPORE") == "1":
             pytest.fail("NPUDUMP_TEST_MINDSPORE=1, and mindspore cannot be imported")
         pytest.skip("mindspore is not installed")
-    for name in ("CI", "GITHUB_ACTIONS", "CHANGE", "MINDSPORE_DUMP_CONFIG", "MS_DIAGNOSTIC_DATA_PATH"):
+    for name in ("CHANGE", "MINDSPORE_DUMP_CONFIG", "MS_DIAGNOSTIC_DATA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CHANGE", "")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:hypothesispytest")

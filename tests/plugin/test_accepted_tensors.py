@@ -23,11 +23,6 @@ KEEP = "--npudump-results=kept"
 LAST = "block_conv_2:output.0"
 
 
-@pytest.fixture(autouse=True)
-def no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CI", raising=False)
-
-
 def accept(*words: str) -> int:
     return main(["golden", "accept", "--results", "kept", *words])
 

@@ -15,14 +15,33 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
-@pytest.mark.parametrize("value", ["true", "1", "yes"])
-def test_update_is_refused_under_ci(project: Project, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_update_is_refused_under_any_ci_service(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.marked()
+    for variable, value in (
+        *(("CI", value) for value in ("true", "1", "yes")),
+        ("BUILD_NUMBER", "17"),
+        ("GITHUB_ACTIONS", "true"),
+        ("GITLAB_CI", "true"),
+        ("JENKINS_URL", "https://ci.example/"),
+        ("TEAMCITY_VERSION", "2026.1"),
+        ("TF_BUILD", "True"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            result = project.run("--npudump-update-golden")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR, variable
+        words = f"ERROR: npudump: --npudump-update-golden is refused because the variable {variable} is set*"
+        result.stderr.fnmatch_lines([words])
+    assert not project.path.joinpath("golden").exists()
+
+
+@pytest.mark.parametrize("value", ["", "0", "false", "No"])
+def test_variable_that_says_no_is_no_ci(
+    project: Project, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     monkeypatch.setenv("CI", value)
     project.marked()
-    result = project.run("--npudump-update-golden")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: npudump: --npudump-update-golden is refused*"])
-    assert not project.path.joinpath("golden").exists()
+    project.record()
 
 
 def test_update_under_ci_is_possible_when_told_so(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,25 @@ def dumped(project: Project, run: str) -> list[str]:
     return sorted(path.name.split(".")[1] for path in project.path.glob(f"dumps/*/{run}/dump/**/*.npy"))
 
 
+def test_steps_of_an_asynchronous_dump_on_ascend_are_judged_by_their_numbers(
+    mindspore: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASCEND", "1")
+    write(mindspore, "net(); net(); other()")
+    assert run(mindspore, "--npudump-update-golden").ret == 0
+    assert "Default/b.c/Mul-op0#model=net_0,step=1:output.0" in mindspore.golden.read_text()
+    run(mindspore).stdout.fnmatch_lines(["npudump: 1 of 1 tests good, 9 of 9 tensors compared (mindspore)"])
+    monkeypatch.setenv("CHANGE", "0.5")
+    result = run(mindspore)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*Default/d/Mul-op0*step=2*", "second run: *reproduced*"])
+    monkeypatch.delenv("CHANGE")
+    write(mindspore, "net(); other(); net()")
+    result = run(mindspore)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*net_0,step=1*missing*"])
+
+
 def test_each_run_has_a_process_and_the_second_one_dumps_only_what_fails(
     mindspore: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,9 +87,8 @@ def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
 
 
 @pytest.fixture(autouse=True)
-def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CI", "PYTEST_ADDOPTS"):
-        monkeypatch.delenv(name, raising=False)
+def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
 
 
 def test_settings_have_one_field_for_each_option() -> None:

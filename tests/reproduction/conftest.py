@@ -14,6 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from pytest_npudump.settings import CI_VARIABLES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -59,7 +61,7 @@ def net(path: Path, scale: float = 1.0) -> Path:
 
 def run_pytest(folder: Path, *options: str, fault: str = "") -> int:
     """Run pytest in a process of its own, in whose emulator the operator of ``layer=factor`` is wrong."""
-    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    environment = {name: value for name, value in os.environ.items() if name not in CI_VARIABLES}
     environment |= {"FAULT": fault, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(TOOLS)}
     command = [
         sys.executable,
@@ -128,5 +130,4 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Have the operator of ``layer=factor`` compute wrongly in each pytest that a reproduction runs."""
     monkeypatch.setenv("PYTHONPATH", str(TOOLS))
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p planted")
-    monkeypatch.delenv("CI", raising=False)
     return lambda fault: monkeypatch.setenv("FAULT", fault)

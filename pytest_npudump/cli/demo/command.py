@@ -13,6 +13,7 @@ from pytest_npudump.language.excerpt import byte_size, cut
 from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken_language
+from pytest_npudump.settings import CI_VARIABLES
 
 if TYPE_CHECKING:
     import argparse
@@ -90,7 +91,7 @@ def _pytest(folder: Path, *options: str) -> int:
     _print(f"$ {typed('pytest', *options)}")
     # The golden of this very project is being recorded, wherever the demonstration runs; and whatever other
     # plugins are installed here has no part in it.
-    environment = {name: value for name, value in os.environ.items() if name not in {"CI", "PYTEST_ADDOPTS"}}
+    environment = {name: value for name, value in os.environ.items() if name not in CI_VARIABLES}
     environment |= {
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_ADDOPTS": f"--npudump-lang={spoken_language()}",

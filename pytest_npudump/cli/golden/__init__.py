@@ -253,7 +253,7 @@ def _review(parser: argparse.ArgumentParser) -> None:
 
 def _add_approval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, kept in the golden")
-    parser.add_argument("--allow-in-ci", action="store_true", help="accept although the variable CI is set")
+    parser.add_argument("--allow-in-ci", action="store_true", help="accept in CI")
 
 
 def _add_layers(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import shown
 from pytest_npudump.results.acceptance import approve
-from pytest_npudump.settings import in_ci
+from pytest_npudump.settings import ci_variable
 
 if TYPE_CHECKING:
     import argparse
@@ -41,15 +41,16 @@ def refuse_in_ci(arguments: argparse.Namespace) -> None:
     """Refuse to approve in a gate.
 
     Raises:
-        RequestError: the variable CI is set, and nothing says that this is on purpose.
+        RequestError: a variable says that this is CI, and nothing says that this is on purpose.
     """
-    if in_ci() and not arguments.allow_in_ci:
+    variable = "" if arguments.allow_in_ci else ci_variable()
+    if variable:
         raise RequestError(
             _(
-                "accept is refused because the variable CI is set: a gate must not approve what it "
+                "accept is refused because the variable {variable} is set: a gate must not approve what it "
                 "checks; accept on a machine of your own, with --results, or on purpose with "
                 "--allow-in-ci"
-            )
+            ).format(variable=variable)
         )
 
 

@@ -66,7 +66,7 @@ class TableFolder:
         if len(found) != len(names) or not names:
             return None
         op_types, layers, tasks, streams, times = zip(*found, strict=True)
-        eager = not place.model and place.step < 0 and any(map(is_eager_type, frozenset(op_types)))
+        eager = not place.model and place.iteration < 0 and any(map(is_eager_type, frozenset(op_types)))
         if eager or place.mindspore:
             return None
         return cls(

@@ -43,7 +43,7 @@ def _without_counter(execution: Execution) -> Execution:
     The layer becomes the API, or ``API>kernel``; the type keeps its level: ``aclnnAdd_L2``.
     """
     place, name = execution.place, execution.layer
-    if place.model or place.step >= 0:
+    if place.model or place.iteration >= 0:
         return execution
     counted = _COUNTED.fullmatch(execution.op_type)
     if counted is not None:

@@ -167,29 +167,34 @@ def _renamed(execution: Execution, names: Collection[str]) -> Execution:
 
 
 def number_places(places: Collection[Place]) -> dict[Place, Qualifiers]:
-    """Number steps from the first one of their model, loads by model id; drop what all places share."""
+    """Number steps from the first one, loads by model id; drop what all places share.
+
+    Where no directory names the program's step, it is the execution of the model. Where one does, executions
+    of a model in one step are turns of its layers.
+    """
     devices: defaultdict[int, set[int]] = defaultdict(set)
     graphs: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
     loads: defaultdict[tuple[int, int, str], set[int]] = defaultdict(set)
     first: dict[object, int] = {}
-    for place in places:
+    steps = {place: place.step if place.step >= 0 else place.iteration for place in places}
+    for place, step in steps.items():
         devices[place.rank].add(place.device)
         kind = graphs[place.rank, place.model] if place.mindspore else loads[_model(place)]
         kind.add(place.model_id)
-        if place.step >= 0:
-            first[_counter(place)] = min(place.step, first.get(_counter(place), place.step))
+        if step >= 0:
+            first[_counter(place)] = min(step, first.get(_counter(place), step))
     many_devices = any(len(found) > 1 for found in devices.values())
     names = {place: _model_name(place, graphs[place.rank, place.model]) for place in places}
     many_models = len(set(names.values())) > 1
     return {
         place: Qualifiers(
-            step=place.step - first[_counter(place)] if place.step >= 0 else 0,
+            step=step - first[_counter(place)] if step >= 0 else 0,
             model=names[place] if many_models else "",
             load=0 if place.mindspore else sorted(loads[_model(place)]).index(place.model_id),
             device=place.device if many_devices else -1,
             rank=place.rank if len(devices) > 1 else -1,
         )
-        for place in places
+        for place, step in steps.items()
     }
 
 
@@ -198,8 +203,10 @@ def _model(place: Place) -> tuple[int, int, str]:
 
 
 def _counter(place: Place) -> object:
-    """What counts the steps: in MindSpore the process, elsewhere each loaded model."""
-    return (place.rank, place.run) if place.mindspore else (*_model(place), place.model_id)
+    """What counts the steps: the process where it names them, elsewhere each loaded model."""
+    if place.step < 0:
+        return (*_model(place), place.model_id)
+    return (place.rank, place.run if place.mindspore else place.device)
 
 
 def _model_name(place: Place, graphs: Collection[int]) -> str:

@@ -2,17 +2,17 @@
 
 Which qualifiers a key has depends on what else is in a dump: graphs are told apart where there are several,
 iterations counted from the first one. A dump of few operators may lack all of one graph, or the first
-iterations. What does not depend on it are MindSpore's own directories and the occurrence of a tensor in one.
+iterations. What does not depend on it is what MindSpore's own directories say, apart from the time of the
+run, and the occurrence of a tensor in one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.places import read_place
+from pytest_npudump.dump.places import Place, read_place
 from pytest_npudump.dump.records import sanitise
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump, TensorRecord
 
-_Identity = tuple[PurePath, str, str, int, int]
+_Identity = tuple[Place, str, str, int, int]
 
 
 def under_first_keys(first: Dump, again: Dump) -> Dump:
@@ -41,20 +41,20 @@ def under_first_keys(first: Dump, again: Dump) -> Dump:
 
 def _identified(dump: Dump) -> Iterator[tuple[_Identity, TensorRecord]]:
     """Yield MindSpore's tensors with what tells them apart in any dump of the program."""
-    seen: Counter[tuple[PurePath, str, str, int]] = Counter()
-    directories = {parent: _place(parent, dump) for parent in {record.path.parent for record in dump.records}}
+    seen: Counter[tuple[Place, str, str, int]] = Counter()
+    places = {parent: _place(parent, dump) for parent in {record.path.parent for record in dump.records}}
     for record in sorted(dump.records, key=lambda record: record.time):
-        directory = directories[record.path.parent]
-        if directory is None:
+        place = places[record.path.parent]
+        if place is None:
             continue
-        tensor = (directory, sanitise(record.key.layer), record.key.io, record.key.slot)
+        tensor = (place, sanitise(record.key.layer), record.key.io, record.key.slot)
         yield (*tensor, seen[tensor]), record
         seen[tensor] += 1
 
 
-def _place(directory: Path, dump: Dump) -> PurePath | None:
-    """Return a directory's path in the dump; None where it is none of MindSpore's."""
+def _place(directory: Path, dump: Dump) -> Place | None:
+    """Return what a directory of the dump says of any run; None where it is none of MindSpore's."""
     if not directory.is_relative_to(dump.root):
         return None
-    inside = PurePath(directory.relative_to(dump.root))
-    return inside if read_place(inside.parts).mindspore else None
+    place = read_place(directory.relative_to(dump.root).parts)
+    return place._replace(run=()) if place.mindspore or place.step >= 0 else None

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.places import DumpFile, Place
 
 _Ids = tuple[int, int]
-_Steps = dict[int, dict[str, None]]
-"""Types and names of operators, by the step in which they were dumped."""
+_Steps = dict[tuple[int, int], dict[str, None]]
+"""Types and names of operators, by the step and iteration in which they were dumped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class DumpedOperators:
         found: defaultdict[_Ids, dict[Place, _Steps]] = defaultdict(dict)
         for _, place, name, _ in files:
             if name is not None and name.stream is not None and name.task is not None:
-                steps = found[name.stream, name.task].setdefault(place._replace(step=-1), {})
-                steps.setdefault(place.step, {})[f"{name.op_type} {name.op_name}"] = None
+                steps = found[name.stream, name.task].setdefault(place._replace(step=-1, iteration=-1), {})
+                steps.setdefault((place.step, place.iteration), {})[f"{name.op_type} {name.op_name}"] = None
         return cls(root, context(root.resolve().parts), found)
 
     def meant_by(self, unit: OverflowUnit, record: Path) -> Candidates:
@@ -78,13 +78,23 @@ class DumpedOperators:
         if not told:
             by_record = {at: steps for at, steps in found.items() if at.model_id == unit.fields["model_id"]}
             told, found = bool(by_record), by_record or found
-        found = {at: steps for at, steps in found.items() if here.step in steps} or found
-        names = (name for steps in found.values() for name in steps.get(here.step) or chain(*steps.values()))
+        here_then = {at: _at_step(here, steps) for at, steps in found.items()}
+        found = {at: steps for at, steps in here_then.items() if steps} or found
+        names = (name for steps in found.values() for name in chain(*steps.values()))
         return Candidates(tuple(dict.fromkeys(names)), tuple(_untold(here, found, model_told=told)))
 
     def _place(self, record: Path) -> Place:
         parts = record.relative_to(self.root).parts[:-1]
         return read_place(parts if marks_layout(parts) else (*self.above, *parts))
+
+
+def _at_step(here: Place, steps: _Steps) -> _Steps:
+    """Return those of ``steps`` that may be that of ``here``."""
+    return {
+        (step, iteration): names
+        for (step, iteration), names in steps.items()
+        if _may_be_same(here.step, step) and _may_be_same(here.iteration, iteration)
+    }
 
 
 def _may_be_one_place(one: Place, other: Place) -> bool:

@@ -20,9 +20,10 @@ _Run = tuple[str, ...]
 def select_run(files: Sequence[DumpFile], root: Path, *, latest: bool) -> tuple[list[DumpFile], list[str]]:
     """Return the files of one run, and notes on what was left out.
 
-    One run may write several time directories (GE's and adump's, beside or inside each other). They are
-    two runs if an operator of the same rank, device, model and step lies in both, unless one is inside
-    the other. ``latest`` drops every directory whose last file is not younger than the last run's rival.
+    One run may write several time directories (GE's and adump's, beside or inside each other, and MindSpore
+    one a step). They are two runs if an operator of the same rank, device, model, step and iteration lies in
+    both, unless one is inside the other, or if the later one has the earlier steps of a device. ``latest``
+    drops every directory whose last file is not younger than the last run's rival.
 
     Raises:
         DumpError: two runs, and ``latest`` was not asked for.
@@ -58,7 +59,7 @@ def _last_stamps(files: Iterable[DumpFile]) -> dict[_Run, int]:
 def _is_later(run: _Run, older: _Run, newer: _Run, last: dict[_Run, int]) -> bool:
     """Whether ``run`` came after ``older``; directories beside it inside one time directory did not."""
     beside = run[:1] == older[:1] != newer[:1]
-    return run == newer or (last[run] > last[older] and not beside)
+    return run == newer or ((last[run], run) > (last[older], older) and not beside)
 
 
 def _directory(file: DumpFile, root: Path) -> Path:
@@ -74,16 +75,36 @@ def _conflict(files: Iterable[DumpFile], last: dict[_Run, int]) -> tuple[DumpFil
     """
     held: defaultdict[_Run, dict[object, DumpFile]] = defaultdict(dict)
     for file in files:
-        if file.name is not None:
-            place, name = file.place, file.name
-            found = (place.rank, place.device, place.model, place.step, name.op_type, name.op_name)
-            held[place.run].setdefault(found, file)
+        place, name = file.place, file.name
+        if name is None and file.format != "step_csv":
+            continue
+        operator = () if name is None else (name.op_type, name.op_name)
+        found = (place.rank, place.device, place.model, place.step, place.iteration, *operator)
+        held[place.run].setdefault(found, file)
+    highest = {run: _highest_steps(found.values()) for run, found in held.items()}
     runs = sorted(held, key=lambda run: (last[run], run))
     for newer, older in combinations(reversed(runs), 2):
-        alike = () if _nested(older, newer) else (name for name in held[older] if name in held[newer])
-        for operator in alike:
-            return held[older][operator], held[newer][operator]
+        if _nested(older, newer):
+            continue
+        for alike, file in held[older].items():
+            if alike in held[newer]:
+                return file, held[newer][alike]
+        for device, file in highest[older].items():
+            later = highest[newer].get(device)
+            if later is not None and later.place.step < file.place.step:
+                return file, later
     return None
+
+
+def _highest_steps(files: Iterable[DumpFile]) -> dict[object, DumpFile]:
+    """Return a file of the highest step of each device, where directories name the steps below a path."""
+    found: dict[object, DumpFile] = {}
+    for file in files:
+        place = file.place
+        if place.step >= 0 and not place.mindspore:
+            device = (place.rank, place.device)
+            found[device] = max(file, found.get(device, file), key=lambda one: one.place.step)
+    return found
 
 
 def _nested(one: _Run, other: _Run) -> bool:

@@ -193,7 +193,10 @@ def _data_tasks(
 def _watcher_tasks(
     settings: DumpSettings, operators: Sequence[Operator], faults: Sequence[Trampling]
 ) -> Iterator[Task]:
-    """Yield, in execution order, every watched node after itself and after each ``layer`` operator."""
+    """Yield, in execution order, every watched node after itself and after each ``layer`` operator.
+
+    Without ``layer`` that is every operator but the watched ones and collective ones.
+    """
     layers = settings.layers.get(EVERY_MODEL)
     watched = [operator for operator in operators if operator.name in settings.watcher_nodes]
     active: list[Trampling] = []
@@ -202,6 +205,8 @@ def _watcher_tasks(
         active += [fault for fault in faults if fault.by == operator.name]
         if operator.name in settings.watcher_nodes:
             yield Task(operator.op_type, operator.name, operator.task, (), operator.outputs)
+        elif operator.op_type.startswith("Hcom"):
+            continue
         elif layers is not None and (not layers or operator.name in layers):
             for node in watched:
                 name = f"{operator.name}_To_{node.name}"

@@ -67,6 +67,9 @@ class Distortion:
     tail: int = 0
 
 
+Fault = Trampling | Failure | Distortion
+
+
 @dataclass(slots=True)
 class Faults:
     """All faults of a machine.
@@ -80,6 +83,27 @@ class Faults:
     failures: list[Failure] = field(default_factory=list)
     distortions: list[Distortion] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
+
+    def plant(self, fault: Fault) -> None:
+        """Inject a fault; a distortion in place of an earlier one of that operator."""
+        if isinstance(fault, Trampling):
+            self.tramplings.append(fault)
+        elif isinstance(fault, Failure):
+            self.failures.append(fault)
+        else:
+            name = (fault.model, fault.operator)
+            self.distortions = [d for d in self.distortions if (d.model, d.operator) != name] + [fault]
+
+    def end(self, fault: Fault) -> None:
+        """End a fault, where it has not ended yet."""
+        self.tramplings = [known for known in self.tramplings if known is not fault]
+        self.failures = [known for known in self.failures if known is not fault]
+        self.distortions = [known for known in self.distortions if known is not fault]
+
+    def clear(self) -> None:
+        """End all faults."""
+        self.tramplings, self.failures, self.distortions = [], [], []
+        self.calls.clear()
 
     def failing(self, models: Collection[str], execution: int) -> tuple[Failure, ...]:
         """Return the failures injected in this execution of a model known by the names ``models``."""
@@ -101,12 +125,6 @@ class Faults:
     def trampling(self, models: Collection[str]) -> tuple[Trampling, ...]:
         """Return what is injected in a model known by the names ``models``."""
         return tuple(fault for fault in self.tramplings if fault.model in models)
-
-    def distort(self, fault: Distortion) -> None:
-        """Inject a fault in place of an earlier one of that operator."""
-        name = (fault.model, fault.operator)
-        self.distortions = [known for known in self.distortions if (known.model, known.operator) != name]
-        self.distortions.append(fault)
 
     def distorting(self, models: Collection[str]) -> tuple[Distortion, ...]:
         """Return what computes wrongly in a model known by the names ``models``."""

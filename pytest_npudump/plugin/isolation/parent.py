@@ -95,6 +95,8 @@ def run_child(item: pytest.Item, test: CaseSession, run: int) -> ChildRun:
             said[kind] = content
     ServerProcess.of(item.config).learn(said.get("modules", ()))
     if "exit" in said:
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
         raise pytest.exit.Exception(*said["exit"])
     concluded = said.get("concluded", {})
     complete = "end" in said and bool(concluded) and bool(reports)

@@ -100,7 +100,12 @@ def run_in_child(item: pytest.Item, child: Child) -> list[pytest.TestReport]:
         child.called(item.stash.get(TEST, None))
 
     reports: list[pytest.TestReport] = []
-    _attempt(item, None, tuple(item.user_properties), reports, called)
+    try:
+        _attempt(item, None, tuple(item.user_properties), reports, called)
+    except INTERRUPTIONS as stop:
+        for report in _so_far(item, stop, reports, []) if child.task.run == 1 else []:
+            item.ihook.pytest_runtest_logreport(report=report)
+        raise
     test = item.stash.get(TEST, None)
     again = test is not None and test.state.wants_second_run and may_run_again(item)
     if test is not None and child.task.run > 1:

@@ -8,7 +8,7 @@ from pytest_npudump.language.shell import typed
 from pytest_npudump.language.translation import ngettext
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.settings.run_settings import in_ci
+from pytest_npudump.settings.run_settings import ci_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ def open_runs_line(
         config: pytest's.
     """
     count = sum(result["status"] in {status.FAILED, status.MISSING_GOLDEN} for result in results)
-    if not count or (in_ci() and not settings.results):
+    if not count or (ci_variable() and not settings.results):
         return ""
     root, here = config.rootpath, config.invocation_params.dir
     below = here.is_relative_to(root)  # where the command finds the repository and pytest's cache by itself

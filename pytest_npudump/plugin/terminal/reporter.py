@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.plugin.marker.marks import MARKER
 from pytest_npudump.plugin.reported import ITEM_OF_REPORT, Reported
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class Reporter:
         self._idle = ""
         self._fails_for_rules = False
         self._crashed: list[str] = []
+        self._marked_failed = False
+        self._exited = False
+        self._ended_in = ""
+        self._ended = ""
+        self._printed = False
         self._open = ""
         self._report = ""
 
@@ -73,6 +79,7 @@ class Reporter:
         result: Mapping[str, Any] | None = told.get("npudump")
         if result is None and report.outcome == "passed" and UNKEPT not in told:
             return  # as nearly all of a session's are
+        self._marked_failed = self._marked_failed or (report.failed and MARKER in report.keywords)
         self._unkept = self._unkept or told.get(UNKEPT, "")
         item: str = told.get(ITEM_OF_REPORT, report.nodeid)
         if report.failed and item in self._tests:
@@ -89,6 +96,13 @@ class Reporter:
         short = report.failed and "short" in result and self._shortened(report, result)
         if report.failed and "spoken" in result:
             self._spoken.append((report, result["spoken"], short))
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note in which marked test the session was ended, and whether that was ``pytest.exit()``."""
+        self._exited = isinstance(excinfo.value, pytest.exit.Exception)
+        runner = self._config.pluginmanager.get_plugin("npudump-runner")
+        if runner is not None and runner.ended_in not in self._results:
+            self._ended_in = runner.ended_in
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep what was refused."""
@@ -132,8 +146,10 @@ class Reporter:
         """Write the notes of all tests beside their dumps, and remember them for the next session."""
         if self._settings.fail_on == "stale":
             self._fail_for_stale(session)
+        if self._exited and session.exitstatus == pytest.ExitCode.OK:
+            self._fail_for_exit(session)
         asked = self._settings.report or self._settings.summary
-        if not (self._results or self._expected or asked or self._plain):
+        if not (self._results or self._expected or asked or self._plain or self._ended_in):
             return
         from pytest_npudump.plugin.isolation.task import CHILD  # noqa: PLC0415 - only for marked tests
 
@@ -145,6 +161,10 @@ class Reporter:
         with speaking(self._settings.lang):
             self._expect(session)
             self._fail_for_idle_rules(session)
+            if self._ended_in:
+                from pytest_npudump.plugin.terminal.session_problems import ended_line  # noqa: PLC0415 - seldom needed
+
+                self._ended = ended_line(self._ended_in)
         from pytest_npudump.plugin.paths import dumps_base  # noqa: PLC0415 - only for marked tests
         from pytest_npudump.plugin.terminal import session_notes  # noqa: PLC0415 - the same
         from pytest_npudump.ranks.rank import current_rank  # noqa: PLC0415 - the same
@@ -171,6 +191,13 @@ class Reporter:
             self._notes = session_notes.note_lines(found, files, verbose=self._config.option.verbose > 0)
         self._summarize(session, prefix)
 
+    def _fail_for_exit(self, session: pytest.Session) -> None:
+        """Fail a session that a test has ended with 0, where a marked test failed or was not judged."""
+        if self._marked_failed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif self._ended_in:
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+
     def _expect(self, session: pytest.Session) -> None:
         """Fail a session that lacks tests which it was to compare."""
         if not self._expected or self._config.option.collectonly:
@@ -189,7 +216,7 @@ class Reporter:
         """Return why the session does not pass, whatever its tests say: in English, as files have it."""
         from pytest_npudump.plugin.terminal import session_problems, session_rules  # noqa: PLC0415 - for files
 
-        told = [self._lacking and self._gap(), *self._stale]
+        told = [session_problems.ended_line(self._ended_in), self._lacking and self._gap(), *self._stale]
         if self._fails_for_rules:
             told.append(session_rules.idle_line(session_rules.idle_rules(self._results), self._config)[0])
         return session_problems.session_problems(told, self._crashed, session)
@@ -272,6 +299,7 @@ class Reporter:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
+        self._printed = True
         if lines := [
             *filter(None, (*self._notes, self._unkept, *self._stale, self._idle, self._report, self._open))
         ]:
@@ -290,12 +318,18 @@ class Reporter:
                 line = summary_line(self._results, approval=self._settings.approval_flag)
                 terminalreporter.write_line(inert(line))
                 self._compare_notes(terminalreporter)
-        if self._lacking:
-            from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only where tests are lacking
+        for line in filter(None, (self._ended, self._lacking)):
+            from pytest_npudump.language.inert import inert  # noqa: PLC0415 - only where one of them is said
 
-            terminalreporter.write_line(inert(f"npudump: {self._lacking}"), red=True)
+            terminalreporter.write_line(inert(f"npudump: {line}"), red=True)
         for line in self._annotations:
             terminalreporter.write_line(line)
+
+    def pytest_unconfigure(self) -> None:
+        """Print the line behind a session whose exit code is none that pytest makes a summary for."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if not (self._printed or terminal is None or self._config.option.no_summary):
+            self.pytest_terminal_summary(terminal)
 
     def _compare_notes(self, terminalreporter: Any) -> None:
         """Have rank 0 of a distributed run print which ranks differ."""

@@ -28,6 +28,13 @@ def gap_line(expected: int | tuple[str, ...], results: Sequence[tuple[str, Mappi
     return _("{missing}: the run does not pass").format(missing=missing) if missing else ""
 
 
+def ended_line(test: str) -> str:
+    """Return that the session was ended in a test, which was not compared; "" where there is no such test."""
+    if not test:
+        return ""
+    return _("the session ended in {test}, which was not compared: the run does not pass").format(test=test)
+
+
 def session_problems(told: Iterable[str], crashed: Sequence[str], session: pytest.Session) -> list[str]:
     """Return what there is, where a worker died, and the exit code of a session that did not come to its end.
 

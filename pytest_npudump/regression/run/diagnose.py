@@ -96,14 +96,13 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
             "function-scoped fixture, with npu_dump.load_model() or after acl.init()"
         )
     if request.scene == "op":
-        yield "no single operator ran through acl.op while the dump was on"
+        yield f"no single operator ran through acl.op while the dump was on{_or_filtered(request)}"
     if not activity.models:
-        filters = _filters(request)
         yield (
             "no model was loaded through npu_dump.load_model() while the dump was on; a model loaded "
             "earlier (in a module or session fixture, or at import) is not dumped by CANN: load it inside "
             "the test or in a function-scoped fixture"
-        ) + (f"; or a filter matched nothing: {filters}" if filters else "")
+        ) + _or_filtered(request)
     if not activity.executions:
         names = ", ".join(path.name for path in activity.models)
         yield f"{names} was loaded but never run to its end"
@@ -138,7 +137,6 @@ def _surroundings(dump_path: Path) -> Iterator[str]:
 
 
 def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> str:
-    filters = _filters(request)
     if activity.evidence.unfinished:
         gaps = "; ".join(activity.evidence.gaps)
         return f"{gaps}; what {' and '.join(activity.programs)} printed is in {dump_path.parent}"
@@ -147,7 +145,12 @@ def _by_program(request: DumpRequest, activity: Activity, dump_path: Path) -> st
         f"{' and '.join(activity.programs)} ran and dumped nothing: {f'{known}; ' if known else ''}it has to "
         f"hand that acl.json to aclInit, or to aclmdlSetDump behind aclmdlInitDump, before it loads its "
         f"model, and to run the model; its output is in {dump_path.parent}"
-    ) + (f"; or a filter matched nothing: {filters}" if filters else "")
+    ) + _or_filtered(request)
+
+
+def _or_filtered(request: DumpRequest) -> str:
+    filters = _filters(request)
+    return f"; or a filter matched nothing: {filters}" if filters else ""
 
 
 def _filters(request: DumpRequest) -> str:
@@ -164,7 +167,7 @@ def _filters(request: DumpRequest) -> str:
     if request.optype_blacklist or request.opname_blacklist or request.opname_range:
         filters.append("the blacklists or opname_range")
     if request.dump_level == "kernel":
-        filters.append("dump_level='kernel' (it switches the dump of models off)")
+        filters.append("dump_level='kernel' (it switches the dump of models and of acl.op off)")
     return "; ".join(filters)
 
 

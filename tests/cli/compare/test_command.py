@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import struct
 from pathlib import Path
@@ -42,6 +43,26 @@ def _two(
 def test_real_tensors_agree_with_themselves_element_by_element(run: Run) -> None:
     done = run("compare", TENSORS, TENSORS)
     assert done == (0, "4 of 4 tensors compared, 4 of them element by element, all within tolerance\n", "")
+
+
+def test_the_steps_of_mindspore_s_asynchronous_dumps_are_compared_by_number(run: Run, tmp_path: Path) -> None:
+    for layout in ("0/net/1", "0"):
+        sides = []
+        for steps in ((5, 6), (5, 9), (5, 6)):
+            sides.append(tmp_path / layout / str(len(sides)))
+            for iteration, step in enumerate(steps):
+                below = f"{layout}/{iteration}" if layout != "0" else layout
+                folder = sides[-1] / f"{step}/2026010101010{iteration}/{below}"
+                folder.mkdir(parents=True)
+                name = f"Add.a.0.0.{STAMP + iteration}.output.0.DefaultFormat.float32.npy"
+                np.save(folder / name, VALUES)
+        assert run("compare", sides[0], sides[2]).code == 0
+        done = run("compare", sides[0], sides[1])
+        assert done.code == 1
+        assert re.search(r"^a +Add +output.0 \(step=1\) +missing", done.out, re.MULTILINE)
+        assert re.search(r"^a +Add +output.0 \(step=4\) +new", done.out, re.MULTILINE)
+        assert "step=4" in run("ls", sides[1]).out
+        assert "step=4" in run("stats", sides[1]).out
 
 
 def test_a_rule_of_the_file_that_matches_nothing_is_named(run: Run, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_glob():
 
 @pytest.fixture
 def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
-    for name in ("CI", "PYTEST_DEBUG_TEMPROOT", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"):
+    for name in ("PYTEST_DEBUG_TEMPROOT", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other plugins cost a second each time
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p npudump")

@@ -125,9 +125,8 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository with one test file; the current folder is its root, and this is no CI."""
+    """A repository with one test file; the current folder is its root."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CI", raising=False)
     (tmp_path / "test_a.py").write_text("# tests\n", "utf-8")
     return Repository(tmp_path)
 

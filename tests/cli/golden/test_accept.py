@@ -249,9 +249,13 @@ def test_one_refusal_leaves_the_others_accepted(repository: Repository, golden_c
 def test_a_gate_does_not_accept(
     waiting: Repository, golden_command: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for variable in ("JENKINS_URL", "TF_BUILD", "GITLAB_CI", "GITHUB_ACTIONS", "CI"):
+        monkeypatch.setenv(variable, "true")
+        for command in ("accept", "review"):
+            done = golden_command(command)
+            assert (done.code, f"because the variable {variable} is set" in done.err) == (2, True)
+        monkeypatch.delenv(variable)
     monkeypatch.setenv("CI", "true")
-    done = golden_command("accept")
-    assert (done.code, "because the variable CI is set" in done.err) == (2, True)
     assert waiting.values("test_one") == BEFORE
     assert golden_command("accept", "--allow-in-ci").code == 0
 

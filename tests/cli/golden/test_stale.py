@@ -50,7 +50,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv(
         "PYTEST_ADDOPTS", "-p no:asyncio -p no:pytest-retry -p no:flaky -p no:hypothesispytest"
     )
-    monkeypatch.delenv("CI", raising=False)
     (tmp_path / "pytest.ini").write_text("[pytest]\nnpudump_runtime = emulator\n")
     (tmp_path / "test_a.py").write_text(TESTS)
     found = Project(tmp_path)

@@ -30,7 +30,6 @@ else:
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty repository on a machine with the emulator alone."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr(looks, "_is_there", lambda name: name in {"onnx", "onnxruntime"})
     monkeypatch.setattr(looks, "installed_cann", lambda: None)
     (tmp_path / ".git").mkdir()

@@ -246,6 +246,37 @@ def test_a_one_sided_rule_judges_one_direction(
     assert judge(*ints, dtype="int64", rules=[Rule(0, 0, dtype="int64", one_sided=side)]).ok is ok
 
 
+def test_a_one_sided_rule_judges_wide_integers_beyond_its_tolerance(judge: Callable[..., Comparison]) -> None:
+    for base in (2**53, 2**62, -(2**62)):
+        for side, judged in (("above", (1,)), ("below", (-1,)), ("both", (1, -1))):
+            rule = Rule(0, 2, dtype="int64", one_sided=side)
+            for sign in (1, -1):
+                for off in (1, 2, 3, 1000):
+                    found = judge({"max": base}, {"max": base + sign * off}, dtype="int64", rules=[rule])
+                    assert found.ok is not (off > 2 and sign in judged), (base, side, sign * off)
+
+
+def test_the_type_of_a_tensor_whose_golden_does_not_know_it_is_the_run_s(
+    make_table: Callable[..., StatsTable],
+) -> None:
+    other = ("conv2:output.0", "float32", (2,), GOOD)
+    for dtype, value, fails in (
+        ("float16", 4.007, []),
+        ("float16", 4.01, ["max"]),
+        ("float32", 4.007, ["max"]),
+        ("int32", 4.007, ["max"]),
+    ):
+        tables = [
+            make_table(other, (KEY, own, (2,), GOOD | {"max": top}))
+            for own, top in (("-", 4.0), (dtype, value))
+        ]
+        assert failed(compare_tables(*tables, Tolerances())) == fails, (dtype, value)
+    wide = [make_table((KEY, own, (2,), {"max": top})) for own, top in (("-", 2**60), ("int64", 2**60 + 1))]
+    rule = Rule(0, 1, dtype="int64")
+    assert compare_tables(*wide, Tolerances("exact", (rule,))).ok
+    assert failed(compare_tables(*wide, Tolerances("exact", (Rule(0, 1, dtype="uint64"),)))) == ["max"]
+
+
 def test_a_statistic_that_one_tensor_lost_fails(make_table: Callable[..., StatsTable]) -> None:
     full = {"max": 1.0, "min": 0.0, "avg": 0.5, "l2norm": 2.0}
     rows = [("a:output.0", "float16", (2,), full), ("b:output.0", "float16", (2,), full)]

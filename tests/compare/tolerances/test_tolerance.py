@@ -55,6 +55,44 @@ def test_published_numbers(preset: str, dtype: str, expected: Any) -> None:
     assert bound(preset, dtype, "max") == expected
 
 
+NOWHERE_ELSE = {
+    "float64": (1e-7, 2.0**-60),
+    "complex128": (1e-7, 2.0**-60),
+    "complex64": (2e-5, 2.0**-30),
+    "complex32": (1e-3, 2.0**-20),
+    "float8_e4m3fn": (0.125, 0.0),
+    "float8_e5m2": (0.25, 0.0),
+    "float6_e2m3fn": (0.125, 0.0),
+    "float6_e3m2fn": (0.25, 0.0),
+    "float4_e2m1fn": (0.5, 0.0),
+    "float4_e1m2fn": (0.25, 0.0),
+    "hifloat8": (0.25, 0.0),
+    "hifloat4": (0.25, 0.0),
+    "float8_e8m0fnu": (0.0, 0.0),
+}
+"""Bounds of the types that the published table does not have, in presets that say nothing of them."""
+
+OWN = {
+    "torch": {
+        **dict.fromkeys(("float64", "complex128"), (1e-7, 1e-7)),
+        "complex64": (1.3e-6, 1e-5),
+        "complex32": (1e-3, 1e-5),
+    },
+    "other": {"complex64": (2e-5, 2.0**-22), "complex32": (1.2e-2, 2.0**-20)},
+    "hf32": {"complex64": (1.2e-2, 2.0**-22), "complex32": (1.2e-2, 2.0**-20)},
+    "om-net": {"complex64": (1e-3, 2.0**-30), "complex32": (0.05, 2.0**-20)},
+    "exact": dict.fromkeys(NOWHERE_ELSE, (0.0, 0.0)),
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_bounds_of_the_types_that_the_published_table_does_not_have(preset: str) -> None:
+    expected = NOWHERE_ELSE | OWN.get(preset, {})
+    assert {dtype: bound(preset, dtype, "max") for dtype in expected} == expected
+    published = {"float32", "float16", "bfloat16"}
+    assert expected.keys() | published == {d.name for d in ALL if d.kind in {"float", "complex"}}
+
+
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float16", "bfloat16"])
 def test_the_default_is_about_one_step_of_the_format(dtype: str) -> None:
     import ml_dtypes

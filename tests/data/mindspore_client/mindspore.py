@@ -1,4 +1,7 @@
-"""A stand-in for MindSpore 2.10.0 on CPU: reads its dump configuration once, and writes the same files."""
+"""A stand-in for MindSpore 2.10.0 on CPU: reads its dump configuration once, and writes the same files.
+
+With ``ASCEND`` in the environment it writes them where an asynchronous dump on Ascend has them.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,9 @@ def run(graph: int, tensors: dict[str, float]) -> None:
         b"".join(b"\x0a" + bytes([len(name)]) + name.encode() for name in parameters)
     )
     folder = root / common["net_name"] / str(graph) / str(iteration)
+    if "ASCEND" in os.environ:
+        at = time.strftime("%Y%m%d%H%M") + f"{iteration:02d}"
+        folder = Path(common["path"]) / str(iteration) / at / "0" / f"net_{graph}" / str(graph + 1) / "1"
     for name, value in tensors.items():
         if common["dump_mode"] == 0 or any(_selects(kernel, name) for kernel in common["kernels"]):
             folder.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pytest_npudump.dump.reader import read_dump
@@ -62,3 +63,16 @@ def test_dumps_of_other_producers_stay_as_they_are() -> None:
     dump = read_dump(ACL)
     renamed = Dump(dump.root, dump.records[:1])
     assert under_first_keys(renamed, dump) == dump
+
+
+def test_a_layer_of_later_steps_keeps_their_numbers_in_an_asynchronous_dump(tmp_path: Path) -> None:
+    name = "Add.{}.0.0.179522870587222{}.output.0.DefaultFormat.float32.npy"
+    dumps = (("first", "20260101010101", {5: "ab", 6: "b"}), ("again", "20260202020202", {6: "b"}))
+    for run, time, steps in dumps:
+        for step, layers in steps.items():
+            folder = tmp_path / run / f"{step}/{time}/0"
+            folder.mkdir(parents=True)
+            for layer in layers:
+                np.save(folder / name.format(layer, step), np.float32([step]))
+    first, again = (read_dump(tmp_path / run, one_run=True) for run, *_ in dumps)
+    assert [str(record.key) for record in under_first_keys(first, again).records] == ["b#step=1:output.0"]

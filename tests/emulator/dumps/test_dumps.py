@@ -6,12 +6,16 @@ import itertools
 import os
 import re
 import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
+from pytest_npudump.emulator.dumps.plan import plan
+from pytest_npudump.onnxmodels.graph import Operator
 from pytest_npudump.onnxmodels.model_cache import prepare
 
 if TYPE_CHECKING:
@@ -261,6 +265,21 @@ def test_watched_node_is_dumped_after_itself_and_after_each_layer(dump: Any, wir
     assert after.outputs[0].data == own.outputs[0].data
     assert before.outputs[0].data == bytes(24)
     assert before.outputs[0].address == own.outputs[0].address
+
+
+def test_no_other_output_is_dumped_after_a_collective_or_a_watched_operator() -> None:
+    operators = [
+        Operator(name, kind, (), (f"{name}.out",), at)
+        for at, (name, kind) in enumerate(
+            (("w", "Add"), ("sum", "HcomAllReduce"), ("v", "Add"), ("a", "Relu")), 1
+        )
+    ]
+    for layers in ((), ("sum", "a", "v")):
+        watched = DumpSettings("d/", "output", 0, (), {"": frozenset(layers)}, watcher_nodes=frozenset("wv"))
+        tasks = plan(watched, ("m",), operators, ()).tasks
+        assert [task.op_name for task in tasks] == ["w", "v", "a_To_w", "a_To_v"]
+    seen = plan(replace(watched, watcher_nodes=frozenset({"sum"})), ("m",), operators, ()).tasks
+    assert [task.op_name for task in seen] == ["sum", "v_To_sum", "a_To_sum"]
 
 
 def test_watched_node_shows_the_last_execution_until_it_runs(

@@ -282,6 +282,7 @@ def test_a_detail_dump_cannot_be_switched_off(started: Any, exceptions: Any, tmp
         ({"ASCEND_WORK_PATH": "work", "ASCEND_DUMP_PATH": "dump"}, "dump"),
         ({"ASCEND_DUMP_PATH": "small.onnx/nowhere"}, "dumps"),
         ({"NPU_COLLECT_PATH": "collect"}, "collect"),
+        ({"NPU_COLLECT_PATH": "collect", "ASCEND_WORK_PATH": "work"}, "collect"),
         ({"ASCEND_DUMP_SCENE": "aic_err_norm_dump"}, "."),
         ({"ASCEND_DUMP_SCENE": "lite_exception"}, "dumps"),
         ({"ASCEND_DUMP_SCENE": "aic_err_norm_dump", "NPU_COLLECT_PATH": "collect"}, "."),

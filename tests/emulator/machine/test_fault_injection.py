@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
 from pytest_npudump.emulator.execution.onnx_model import load
-from pytest_npudump.emulator.faults import distort, trample
+from pytest_npudump.emulator.faults import distort, end, fail, trample
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import from_array
@@ -105,6 +105,26 @@ def test_a_trampling_changes_the_bits_from_the_operator_on(
     assert np.flatnonzero(whole != first).tolist() == [2, 3, 4]
     np.testing.assert_array_equal(first[2:5], ~whole[2:5])
     np.testing.assert_array_equal(first, second)
+
+
+def test_a_fault_ends_with_its_block_or_with_all_others() -> None:
+    planted = process().faults
+    for plant in (
+        lambda: trample("m", by="a", victim="b"),
+        lambda: distort("m", "a", factor=2.0),
+        lambda: fail("a"),
+    ):
+        with plant():
+            (fault,) = [*planted.tramplings, *planted.distortions, *planted.failures]
+        assert not [*planted.tramplings, *planted.distortions, *planted.failures], fault
+    with distort("m", "a", factor=2.0):
+        distort("m", "a", factor=3.0)  # in the first one's place, and not ended by its block
+    assert [fault.factor for fault in planted.distortions] == [3.0]
+    trample("m", by="a", victim="b")
+    fail("a")
+    planted.failing_operator("a")
+    end()
+    assert not [*planted.tramplings, *planted.distortions, *planted.failures, *planted.calls]
 
 
 @pytest.mark.parametrize(("first", "elements"), [(-1, 1), (0, 0)])

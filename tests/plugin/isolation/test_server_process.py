@@ -49,7 +49,6 @@ def write(folder: Path, *bodies: str) -> None:
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in {"CI", "GITHUB_ACTIONS"}}
     return subprocess.Popen(
         [
             *(
@@ -64,7 +63,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
             *("--npudump-update-golden", "-p", "no:asyncio", "-p", "no:pytest-retry", "-p", "no:flaky"),
         ],
         cwd=folder,
-        env=environment,
+        env=dict(os.environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -146,6 +146,20 @@ def test_a_dump_that_the_environment_sends_elsewhere_is_found(
     project.run().assert_outcomes(passed=1)
 
 
+def test_work_path_takes_the_test_s_dump_whatever_collect_path_takes(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ASCEND_WORK_PATH", "NPU_COLLECT_PATH"):
+        monkeypatch.setenv(name, str(project.path / name))
+    project.marked("scene='exception'", body=SWALLOW)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [f"dump:       {project.path}/ASCEND_WORK_PATH/extra-info/data-dump/0/Conv.*"]
+    )
+    assert not list(project.path.glob("NPU_COLLECT_PATH/**/Conv.*"))
+
+
 def test_an_error_of_the_device_without_a_dump_does_not_pass(project: Project) -> None:
     body = SWALLOW.replace(
         "        model.run(image)",

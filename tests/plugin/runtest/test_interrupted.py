@@ -140,6 +140,52 @@ def test_interrupted_first_run_is_told_as_ever(project: Project) -> None:
     result.stdout.fnmatch_lines(["*KeyboardInterrupt*"])
 
 
+NOT_COMPARED = "npudump: the session ended in test_small.py::test_small, which was not compared: *"
+
+
+ENDS = """
+from pathlib import Path
+
+def ends(where):
+    if Path(where).exists():
+        pytest.exit("x", returncode=int(Path(where).read_text()))
+
+@pytest.fixture
+def ended():
+    yield
+    ends("teardown")
+"""
+
+
+def test_exit_with_0_in_or_behind_a_marked_test_that_fails_does_not_end_with_0(project: Project) -> None:
+    project.test_file(
+        f"{ENDS}\n@pytest.mark.npu_dump\ndef test_small(npu_dump, ended):\n{project.body}\n    ends('body')\n"
+        "def test_z():\n    ends('later')\n"
+    )
+    project.record(DUMPS)
+    project.model(change=0.01)
+    for isolation in ("auto", "process"):
+        for where, code in (("body", 0), ("teardown", 0), ("later", 0), ("body", 7), ("later", 7)):
+            (project.path / where).write_text(str(code))
+            result = project.run(DUMPS, f"--npudump-isolation={isolation}", "--npudump-summary=s.md")
+            (project.path / where).unlink()
+            failed = where != "body"
+            result.assert_outcomes(failed=int(failed))
+            zero = pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.INTERRUPTED
+            assert result.ret == (code or zero), (isolation, where, code)
+            result.stdout.fnmatch_lines(["npudump: 0 of 1 tests good, *" if failed else NOT_COMPARED])
+            assert ("was not compared" in (project.path / "s.md").read_text()) is not failed
+
+
+def test_exit_with_0_in_a_marked_test_that_is_good_is_left_as_it_is(project: Project) -> None:
+    project.marked()
+    project.run("--npudump-update-golden", DUMPS)
+    project.test_file("import pytest\n\ndef test_z():\n    pytest.exit('x', returncode=0)\n", "test_z.py")
+    result = run(project)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["npudump: 1 of 1 tests good, *"])
+
+
 @pytest.mark.parametrize("line", ["raise SystemExit(3)", "class Odd(BaseException): pass\nraise Odd"])
 def test_exception_that_is_no_error_leaves_the_first_run_s_failure(project: Project, line: str) -> None:
     interrupted(project, line)

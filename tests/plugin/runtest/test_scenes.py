@@ -74,6 +74,53 @@ def test_an_operator_that_the_model_does_not_have_fails(project: Project) -> Non
     result.stdout.fnmatch_lines(["npudump: there is no snapshot of 'block/conv.1' after 'nothing': *"])
 
 
+def test_without_layers_outputs_are_watched_after_every_operator(project: Project) -> None:
+    marker = "scene='watcher', watcher_nodes=['block/conv.1']"
+    project.marked(
+        marker,
+        body=f"{project.body}    assert len(npu_dump.records) == 4\n"
+        "    assert 'layer' not in npu_dump.config['dump']['dump_list'][0]\n",
+    )
+    project.run().stdout.fnmatch_lines(["npudump: 1 of 1 tests good*"])
+    project.marked(marker, body=TRAMPLE + project.body)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["npudump: block/conv.2 tramples block/conv.1: 37 of 144 elements changed*"])
+    project.marked("scene='watcher', watcher_nodes=['head/softmax']")
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["npudump: there is no snapshot of 'head/softmax' after an operator behind *"]
+    )
+
+
+def test_an_operator_in_both_lists_is_watched_and_no_output_is_dumped_after_it(project: Project) -> None:
+    marker = "scene='watcher', layers=['block/relu.1', 'block/conv.2'], watcher_nodes=['block/conv.1', {}]"
+    project.marked(marker.format("'block/relu.1'"))
+    result = project.run("-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["*layers: CANN dumps no other output after a watched operator*block/relu.1*"]
+    )
+    project.marked(marker.format("'block/relu.1'"), body=TRAMPLE + project.body)
+    project.run().stdout.fnmatch_lines(["npudump: block/conv.2 tramples block/conv.1: 37 of 144 elements*"])
+
+
+def test_a_healthy_run_that_dumps_nothing_has_no_records(project: Project) -> None:
+    for scene in ("overflow", "exception"):
+        project.marked(f"scene={scene!r}", body=f"{project.body}    assert npu_dump.records == ()\n")
+        project.run().assert_outcomes(passed=1)
+    project.marked(
+        body="    with pytest.raises(Exception, match='holds nothing'):\n        npu_dump.records\n"
+    )
+    project.run().assert_outcomes(failed=1)
+
+
+def test_an_empty_dump_of_single_operators_names_the_level(project: Project) -> None:
+    project.marked("scene='op', dump_level='kernel'", body="    import acl\n    acl.init()\n")
+    project.run().stdout.fnmatch_lines(["*no single operator ran*dump_level='kernel' (it switches *"])
+
+
 def test_records_show_the_snapshots(project: Project) -> None:
     project.marked(
         WATCHER,
@@ -87,9 +134,8 @@ def test_records_show_the_snapshots(project: Project) -> None:
     ("marker", "message"),
     [
         ("layers=['a']", "watcher_nodes: scene='watcher' needs it: *"),
-        ("watcher_nodes=['c']", "layers: scene='watcher' needs it: *"),
         ("layers=['a*'], watcher_nodes=['c']", "layers: 'a*' is a glob; *"),
-        ("layers=['a'], watcher_nodes=['c', 'a']", "'a' is in layers and in watcher_nodes; *"),
+        ("layers=['a'], watcher_nodes=['c', 'a']", "layers: each of them is in watcher_nodes, *"),
         ("layers=['a'], watcher_nodes=['c'], dump_mode='all'", "dump_mode: scene='watcher' dumps outputs *"),
         ("layers=['a'], watcher_nodes=['c'], model_name='m'", "model_name: not with scene='watcher', *"),
         ("layers=['a'], watcher_nodes=['c'], dump_data='stats'", "dump_data: scene='watcher' compares *"),

@@ -132,7 +132,6 @@ def test_an_option_names_the_variant_whatever_ran(split: Project) -> None:
 def test_kept_results_are_judged_and_accepted_by_the_variant(
     split: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("CI", raising=False)
     monkeypatch.chdir(split.path)
     before = common(split).read_bytes()
     split.run("--npudump-results=kept").assert_outcomes(passed=1)

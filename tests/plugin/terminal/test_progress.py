@@ -27,7 +27,6 @@ def on_a_terminal(folder: Path, *options: str) -> str:
     here, there = os.openpty()
     words = ["-p", "no:cacheprovider", "--npudump-runtime=emulator", "--npudump-dump-dir=dumps", *options]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "PYTEST_ADDOPTS": ""}
-    environment.pop("CI", None)
     child = subprocess.Popen(
         [sys.executable, "-m", "pytest", *words],
         cwd=folder,

@@ -123,12 +123,6 @@ def _watcher(items: list[dict[str, Any]]) -> Iterator[str]:
     if not any(item.get("watcher_nodes") for item in items):
         example = f'[{{"layer": {EXAMPLES["layer"]}, "watcher_nodes": {EXAMPLES["watcher_nodes"]}}}]'
         yield f"dump_list: no member names watcher_nodes, so nothing is watched; write for example {example}"
-    for index, item in enumerate(items):
-        if item.get("watcher_nodes") and not item.get("layer"):
-            yield (
-                f"dump_list[{index}].layer: missing, so that no operator is named behind which the watched "
-                f"outputs are dumped again; name those that may change them: {EXAMPLES['layer']}"
-            )
 
 
 def _stats(dump: Mapping[str, Any]) -> Iterator[str]:

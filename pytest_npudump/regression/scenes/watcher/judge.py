@@ -1,8 +1,10 @@
 """The watcher: outputs of ``watcher_nodes`` must not change while the operators of ``layers`` run.
 
-CANN dumps every watched output after its own operator C (``C``) and after each operator A of ``layers``
-(``A_To_C``, with the task id of A). Snapshots are put into the order in which their operators ran, and
-each is compared with the one before it, so that a change is laid to the first operator behind it.
+CANN dumps every watched output after its own operator C (``C``) and after each operator A of ``layers``, or
+after every operator where it has none (``A_To_C``, with the task id of A); not after a watched operator, nor
+after a collective one, whose type begins with ``Hcom``. Snapshots are put into the order in which their
+operators ran, and each is compared with the one before it, so that a change is laid to the first operator
+behind it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_npudump.dump.names import split_watcher
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import DumpError
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome
 from pytest_npudump.regression.run.run_dump import read_run, unreadable
@@ -34,9 +37,9 @@ class Trampling:
     """A watched output that changed.
 
     Attributes:
-        by: the operator of ``layers`` behind which the change shows first.
-        since: the operator behind which the output was still as before: the watched one itself, or one of
-            ``layers``. Whatever ran in between may have done it.
+        by: the operator behind which the change shows first.
+        since: the operator behind which the output was still as before: the watched one itself, or one
+            behind it. Whatever ran in between may have done it.
         node: the watched operator.
         op_type: its type.
         slot: which of its outputs.
@@ -95,11 +98,12 @@ def judge(case: Case, attempt: Attempt) -> Outcome:
     findings, problems, compared = find_tramplings(dump, case.request)
     problems = (*unreadable(dump), *problems)
     good = not findings and not problems
+    notes = (*dump.notes, *_left_out(case.request))
     return Outcome(
         status.PASSED if good else status.FAILED,
         None,
         problems=problems,
-        notes=dump.notes,
+        notes=notes,
         tensors=compared,
         findings=findings,
     )
@@ -139,9 +143,11 @@ def _snapshots(records: Iterable[TensorRecord], request: DumpRequest) -> Iterato
     layers, nodes = _spellings(request.layers), _spellings(request.watcher_nodes)
     for record in records:
         name = record.key.layer
-        found = split_watcher(name, layers, nodes)
+        if record.key.io != "output":  # of a collective operator, which has a file of its inputs
+            continue
+        found = None if name in nodes and not layers else split_watcher(name, layers, nodes)
         if found is not None:
-            yield _Snapshot(layers[found[0]], nodes[found[1]], record)
+            yield _Snapshot(layers.get(found[0], found[0]), nodes[found[1]], record)
         elif name in nodes:
             yield _Snapshot("", nodes[name], record)
 
@@ -217,8 +223,10 @@ def _not_compared(request: DumpRequest, groups: Iterable[Sequence[_Snapshot]]) -
             found[f"watched operator {node!r} was not dumped after itself: {_EXACT}"] = None
             continue
         compared = {after.layer for _, after in _pairs(group)}
+        if not compared and not request.layers:
+            found[f"there is no snapshot of {node!r} after an operator behind it: {_EXACT}"] = None
         for layer in request.layers:
-            if layer not in compared:
+            if layer not in compared and layer not in request.watcher_nodes:
                 found[_why_not(layer, node, dumped=layer in dumped)] = None
     yield from found
     for node in request.watcher_nodes:
@@ -229,7 +237,16 @@ def _not_compared(request: DumpRequest, groups: Iterable[Sequence[_Snapshot]]) -
 def _why_not(layer: str, node: str, *, dumped: bool) -> str:
     if dumped:
         return f"{layer!r} runs before {node!r} and cannot trample its output: name operators behind it"
-    return f"there is no snapshot of {node!r} after {layer!r}: {_EXACT}"
+    return f"there is no snapshot of {node!r} after {layer!r}: {_EXACT}; after a collective one it has none"
+
+
+def _left_out(request: DumpRequest) -> Iterator[str]:
+    both = [name for name in request.layers if name in request.watcher_nodes]
+    if both:
+        yield (
+            f"layers: CANN dumps no other output after a watched operator, so that nothing was compared "
+            f"after {first_of(both)}"
+        )
 
 
 _EXACT = "CANN takes exact operator names of the model as built, and watches operators of static graphs only"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,29 @@ def test_equal_snapshots_are_no_finding(memory: Memory) -> None:
         memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), memory("b_To_c.0", x, 3)
     )
     assert (findings, problems, compared) == ((), (), 2)
+
+
+def test_without_layers_each_operator_behind_the_watched_one_is_looked_at(memory: Memory) -> None:
+    every = DumpRequest(scene="watcher", watcher_nodes=("c.0", "x_To_c.0"))
+    x = np.zeros(4, np.int32)
+    records = [memory("c.0", x, 2), memory("x_To_c.0", x, 1)]
+    (problem, other) = run(*records, memory("b_To_c.0", x, 1), request=every)[1]
+    assert problem.startswith("there is no snapshot of 'c.0' after an operator behind it")
+    assert other.startswith("there is no snapshot of 'x_To_c.0' after an operator behind it")
+    behind = [memory("a_To_c.0", x, 3), memory("b_To_c.0", x + 1, 4), memory("a_To_x_To_c.0", x, 3)]
+    (found,), problems, compared = run(*records, *behind, request=every)
+    assert (found.by, found.since, found.node, problems, compared) == ("b", "a", "c.0", (), 3)
+
+
+def test_a_collective_operator_s_file_of_inputs_is_no_snapshot(memory: Memory) -> None:
+    x = np.zeros(4, np.int32)
+    inputs = memory("c.0", x + 5, 1)
+    inputs = replace(inputs, key=replace(inputs.key, io="input"))
+    snapshots = memory("c.0", x, 1), memory("a/1_To_c.0", x, 2), memory("b_To_c.0", x, 3)
+    assert run(inputs, *snapshots) == ((), (), 2)
+    (problem,) = run(inputs, *snapshots[:2])[1]
+    assert problem.startswith("there is no snapshot of 'c.0' after 'b': ")
+    assert problem.endswith("; after a collective one it has none")
 
 
 def test_changed_elements_are_counted_and_the_first_is_named(memory: Memory) -> None:
