@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.graph.edges import Edges
     from pytest_npudump.reference.blame import Blame
     from pytest_npudump.request import DumpRequest
 
@@ -156,14 +157,14 @@ class Reference:
         tolerances = self.tolerances.among(dtypes) if flat else self.tolerances.same()
         return self._compared(records, tolerances, dumped=dumped, patterns=patterns)
 
-    def bench(self, *, plain: bool) -> Bench:
-        """Return what operators are recomputed with, alone; ``plain`` as in :class:`Bench`.
+    def bench(self, *, plain: bool, edges: Edges) -> Bench:
+        """Return what operators are recomputed with, alone; ``plain`` and ``edges`` as in :class:`Bench`.
 
         Raises:
             NpudumpError: the model or the mapping file cannot be read.
         """
         model, mapping = self._read()
-        return Bench(model, mapping, plain=plain)
+        return Bench(model, mapping, plain=plain, edges=edges)
 
     def _read(self) -> tuple[ReferenceModel, NameMap]:
         if self._model is None:

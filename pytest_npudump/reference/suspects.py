@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.graph.edges import Edges
     from pytest_npudump.reference.dumped_operators import DumpedOperator
     from pytest_npudump.reference.name_map import NameMap
     from pytest_npudump.reference.reference_model import ReferenceModel
@@ -87,6 +88,7 @@ class Bench:
         own: whether it is the model that ran, or lies beside it.
         converted: whether it lies beside what ran.
         plain: whether the device is known to compute with float32 operands and accumulators.
+        edges: which tensor fed which in what ran; None where that is known to be the model's own graph.
     """
 
     model: ReferenceModel
@@ -94,6 +96,7 @@ class Bench:
     own: bool = False
     converted: bool = False
     plain: bool = False
+    edges: Edges | None = None
 
     def isolate(
         self,
@@ -115,7 +118,7 @@ class Bench:
             DumpError: the header of a tensor file cannot be read.
             ModelError: onnxruntime refuses the model.
         """
-        found = DumpedOperators.read(self.model, self.mapping, records, suspects, UPSTREAM)
+        found = DumpedOperators.read(self.model, self.mapping, records, suspects, UPSTREAM, self.edges)
         layers = {sanitise(layer) for layer in present}
         judged: dict[TensorKey, Alone] = {}
 
