@@ -89,6 +89,7 @@ class DumpedOperators:
         mapping: NameMap,
         records: Sequence[TensorRecord],
         wanted: Sequence[TensorKey],
+        *,
         upstream: int = 0,
         edges: Edges | None = None,
     ) -> DumpedOperators:
@@ -223,7 +224,9 @@ class DumpedOperators:
 def _all_dumped(fed: Mapping[str, TensorRecord | None]) -> tuple[dict[str, TensorRecord], str]:
     """Return the records there are, and which are missing, in words."""
     missing = [name for name, record in fed.items() if record is None]
-    why = f"of its inputs the second run has not dumped {', '.join(map(repr, missing[:3]))}" if missing else ""
+    why = (
+        f"of its inputs the second run has not dumped {', '.join(map(repr, missing[:3]))}" if missing else ""
+    )
     return {name: record for name, record in fed.items() if record is not None}, why
 
 

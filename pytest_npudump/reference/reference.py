@@ -14,6 +14,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import both_spellings
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import mark
+from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.reference.comparison import Compared, compare, dtypes_of, problem_of
 from pytest_npudump.reference.inputs import RunInputs
@@ -59,6 +60,7 @@ class Reference:
     tolerances: ReferenceTolerances
     inputs: RunInputs = field(default_factory=RunInputs)
     _model: ReferenceModel | None = None
+    _state: FileState | None = None
     _mapping: NameMap | None = None
     _twin: Twin = field(default_factory=Twin)
 
@@ -167,8 +169,10 @@ class Reference:
         return Bench(model, mapping, plain=plain, edges=edges)
 
     def _read(self) -> tuple[ReferenceModel, NameMap]:
-        if self._model is None:
-            self._model = ReferenceModel.read(self.path)
+        written = self._state is not None and self.path.is_file() and not self._state.holds(self.path)
+        if self._model is None or written:
+            self._state = FileState.of(self.path)
+            self._model, self._twin = ReferenceModel.read(self.path), Twin()
         if self._mapping is None:
             known = self._model.names
             self._mapping = NameMap.read(self.map_path, known) if self.map_path else NameMap()

@@ -118,7 +118,9 @@ class Bench:
             DumpError: the header of a tensor file cannot be read.
             ModelError: onnxruntime refuses the model.
         """
-        found = DumpedOperators.read(self.model, self.mapping, records, suspects, UPSTREAM, self.edges)
+        found = DumpedOperators.read(
+            self.model, self.mapping, records, suspects, upstream=UPSTREAM, edges=self.edges
+        )
         layers = {sanitise(layer) for layer in present}
         judged: dict[TensorKey, Alone] = {}
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.reference.upstream import UPSTREAM, nearest_first
-from pytest_npudump.regression.run.dataflow import edges_kept
+from pytest_npudump.regression.run.dataflow import edges_kept, edges_of_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 def edges_of_device(case: Case, first: FirstRun, dump: Dump) -> Edges:
     """Return which tensor feeds which in the first run, by what is at hand of what ran."""
-    return edges_at_hand(case.runtime.activity.models, dump.root, _table(first, dump), case.graph)[0]
+    return edges_of_models(case, dump.root, _table(first, dump))[0]
 
 
 def edges_of_run(case: Case, first: FirstRun, dump: Dump) -> Edges:

@@ -10,10 +10,11 @@ from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.onnxmodels.loaded_files import AGAIN
 from pytest_npudump.reference.name_map import NameMap
-from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED
+from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, UNKNOWN, Alone
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.suspects import Bench
+from pytest_npudump.reference.suspects import Bench, Isolated
 from pytest_npudump.reference.upstream import UPSTREAM
 from pytest_npudump.regression.second_run.by_reference import failing_keys
 from pytest_npudump.regression.second_run.inputs_wanted import edges_of_device
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.graph.edges import Edges
-    from pytest_npudump.reference.suspects import Isolated
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun, Outcome
 
@@ -65,6 +65,8 @@ def isolate_suspects(
     present, edges = first.dump.records, edges_of_device(case, first, first.dump)
     if case.reference is not None:
         try:
+            if not case.runtime.activity.evidence.files.keeps_weights(case.reference.path):
+                return _unknown(suspects, case.reference.path, own=False), ()
             bench = case.reference.bench(plain=case.runtime.name == "emulator", edges=edges)
             layers = {record.key.layer for record in present}
             judged = bench.isolate(suspects, records, layers, _changed(first))
@@ -84,10 +86,21 @@ def isolate_suspects(
         here = [record for record in records if _file_of(record.key, files) == file]
         layers = {record.key.layer for record in present if _file_of(record.key, files) == file}
         try:
-            found += _bench_of(case, file, edges).isolate(own, here, layers, _changed(first)) if own else ()
+            if not own:
+                continue
+            if not case.runtime.activity.evidence.files.keeps_weights(file):
+                found += _unknown(own, file, own=True)
+                continue
+            found += _bench_of(case, file, edges).isolate(own, here, layers, _changed(first))
         except NpudumpError as error:
             notes.append(f"no operator was judged alone: {error}")
     return tuple(found), tuple(notes)
+
+
+def _unknown(suspects: Iterable[TensorKey], file: Path, *, own: bool) -> tuple[Isolated, ...]:
+    """Return that operators are not judged, as nobody has the model any more that they ran in."""
+    alone = Alone(UNKNOWN, why=f"{file.name}: {AGAIN}")
+    return tuple(Isolated(key, "", file.name, own, alone) for key in suspects)
 
 
 def _bench_of(case: Case, file: Path, edges: Edges) -> Bench:
