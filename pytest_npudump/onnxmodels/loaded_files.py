@@ -18,7 +18,6 @@ from pytest_npudump.storage.regular_file import open_regular
 if TYPE_CHECKING:
     from pathlib import Path
 
-AGAIN = "it was written again after it was loaded, so that it may be another model"
 _DIGESTED = 1 << 24
 """Size of the largest file whose digest is taken as it is loaded."""
 _PIECE = 1 << 20

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     TypeAndShape = tuple[str, tuple[int, ...]]
 
 _LAYOUTS = {4: "NCHW", 5: "NCDHW"}
-_IN_PLACE = frozenset({"Cast", "Identity", "TransData"})
-"""Types of operators that convert a tensor and leave each value in its place."""
+_CAST = "Cast"
+_IN_PLACE = frozenset({_CAST, "Identity", "TransData"})
+"""Types of operators that convert a tensor and leave each value in its place; all but casts keep it, too."""
 
 
 class NotAtHandError(NpudumpError):
@@ -159,9 +160,9 @@ class DumpedOperators:
         if UNKNOWN in ports or SEVERAL in ports:
             if len(own) == len(names):  # where weights are among them, they may be computed on the device
                 return _all_dumped({name: fed.get(name) for name in names})
-            return {}, "what feeds it on the device is not known; graph= in the marker can tell"
+            return {}, "what feeds it in what ran is not known; graph= in the marker can tell"
         if len(ports) != len(names):
-            return {}, f"{len(ports)} computed tensors feed it on the device, in {model} {len(names)}"
+            return {}, f"{len(ports)} computed tensors feed it in what ran, and {len(names)} in {model}"
         others = []
         for port, name in zip(ports, names, strict=True):
             if name not in fed:
@@ -169,7 +170,8 @@ class DumpedOperators:
                 others += [] if is_it else [port.layer]
         given, why = _all_dumped({name: fed[name] for name in names})
         if others:
-            why = f"on the device {first_of(map(repr, others))} feeds it, which {model} does not have there"
+            makers = first_of(map(repr, others))
+            why = f"in what ran it is fed by {makers}, which {model} does not have there"
         return given, why
 
     def _converted(self, execution: Execution, port: Port, name: str) -> tuple[TensorRecord | None, bool]:
@@ -178,16 +180,17 @@ class DumpedOperators:
         It is, as far as is known, where it was not dumped.
         """
         assert self.edges is not None  # noqa: S101 - asked for only then
-        first = self._dumped.get((execution, sanitise(port.layer), port.slot))
-        at = first
+        at = self._dumped.get((execution, sanitise(port.layer), port.slot))
+        cast: TensorRecord | None = None
         seen: set[TensorKey] = set()
         while at is not None and at.key not in seen:
             match = self._outputs.get(str(at.key.sanitised))
             if match is not None and match.counterpart.tensor == name:
-                return first, True
+                return cast or at, True
             behind = self.edges.feeds.get(sanitise(at.key.layer), (UNKNOWN,))
             if match is not None or at.op_type not in _IN_PLACE or len(behind) != 1 or behind[0] is None:
                 return None, False
+            cast = cast or (at if at.op_type == _CAST else None)
             seen.add(at.key)
             at = self._dumped.get((execution, sanitise(behind[0].layer), behind[0].slot))
         return None, at is None
@@ -223,10 +226,8 @@ class DumpedOperators:
 
 def _all_dumped(fed: Mapping[str, TensorRecord | None]) -> tuple[dict[str, TensorRecord], str]:
     """Return the records there are, and which are missing, in words."""
-    missing = [name for name, record in fed.items() if record is None]
-    why = (
-        f"of its inputs the second run has not dumped {', '.join(map(repr, missing[:3]))}" if missing else ""
-    )
+    names = ", ".join([repr(name) for name, record in fed.items() if record is None][:3])
+    why = f"of its inputs the second run has not dumped {names}" if names else ""
     return {name: record for name, record in fed.items() if record is not None}, why
 
 

@@ -33,8 +33,8 @@ class Failure:
         producer: facts of the run.
         runtime: what ran it.
         models: files that ran.
-        digests: SHA-256 of the ONNX models that ran, or lie beside what did, and of the reference, as that run
-            had them, by path; "" of a file that was written again in it.
+        digests: SHA-256 of the ONNX models that ran, or lie beside what did, and of the reference, as that
+            run had them, by path; "" of a file that was written again in it.
         reference: the test's ONNX model; None without one.
         reference_map: its mapping file.
         bounds: ``same``, ``other`` or ``hf32``; "" where it is not known.

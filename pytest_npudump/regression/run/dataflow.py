@@ -12,7 +12,6 @@ from pytest_npudump.graph import lines
 from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.edges import Edges
 from pytest_npudump.graph.sources import find_sources
-from pytest_npudump.onnxmodels.loaded_files import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,11 +39,13 @@ def edges_of_models(case: Case, root: Path, table: StatsTable) -> tuple[Edges, t
     activity = case.runtime.activity
     models = [path for path in activity.models if activity.evidence.files.keeps_graph(path)]
     edges, notes = edges_at_hand(models, root, table, case.graph)
-    written = (path.name for path in dict.fromkeys(activity.models) if path not in models)
-    return edges, (
-        *notes,
-        *(f"which tensor feeds which is not known from {name}: {AGAIN}; graph= can tell" for name in written),
+    again = (
+        f"which tensor feeds which is not known from {path.name}, which was written again after it was "
+        f"loaded; graph= in the marker can tell"
+        for path in dict.fromkeys(activity.models)
+        if path not in models
     )
+    return edges, (*notes, *again)
 
 
 def edges_to_keep(

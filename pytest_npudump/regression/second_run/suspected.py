@@ -10,7 +10,6 @@ from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.onnxmodels.loaded_files import AGAIN
 from pytest_npudump.reference.name_map import NameMap
 from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, UNKNOWN, Alone
 from pytest_npudump.reference.reference_model import ReferenceModel
@@ -99,7 +98,8 @@ def isolate_suspects(
 
 def _unknown(suspects: Iterable[TensorKey], file: Path, *, own: bool) -> tuple[Isolated, ...]:
     """Return that operators are not judged, as nobody has the model any more that they ran in."""
-    alone = Alone(UNKNOWN, why=f"{file.name}: {AGAIN}")
+    why = f"{file.name} was written again after it was loaded, and may be another model"
+    alone = Alone(UNKNOWN, why=why)
     return tuple(Isolated(key, "", file.name, own, alone) for key in suspects)
 
 
