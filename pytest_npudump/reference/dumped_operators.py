@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,15 +164,14 @@ class DumpedOperators:
             return {}, "what feeds it in what ran is not known; graph= in the marker can tell"
         if len(ports) != len(names):
             return {}, f"{len(ports)} computed tensors feed it in what ran, and {len(names)} in {model}"
-        others = []
-        for port, name in zip(ports, names, strict=True):
+        others, makers = [], dict(zip(names, ports, strict=True))
+        for name, port in makers.items():
             if name not in fed:
                 fed[name], is_it = self._converted(execution, port, name)
                 others += [] if is_it else [port.layer]
-        given, why = _all_dumped({name: fed[name] for name in names})
+        given, why = _all_dumped({name: fed[name] for name in names}, makers)
         if others:
-            makers = first_of(map(repr, others))
-            why = f"in what ran it is fed by {makers}, which {model} does not have there"
+            why = f"in what ran it is fed by {first_of(others)}, which {model} does not have there"
         return given, why
 
     def _converted(self, execution: Execution, port: Port, name: str) -> tuple[TensorRecord | None, bool]:
@@ -224,9 +224,14 @@ class DumpedOperators:
         return DumpedOperator(node, tensor, feeds, output, record.dtype, found.counterpart.how)
 
 
-def _all_dumped(fed: Mapping[str, TensorRecord | None]) -> tuple[dict[str, TensorRecord], str]:
-    """Return the records there are, and which are missing, in words."""
-    names = ", ".join([repr(name) for name, record in fed.items() if record is None][:3])
+def _all_dumped(
+    fed: Mapping[str, TensorRecord | None], makers: Mapping[str, Port] = MappingProxyType({})
+) -> tuple[dict[str, TensorRecord], str]:
+    """Return the records there are, and which are missing, by what makes them there if that is known."""
+    missing = [
+        makers[name].layer if name in makers else name for name, record in fed.items() if record is None
+    ]
+    names = ", ".join(map(repr, missing[:3]))
     why = f"of its inputs the second run has not dumped {names}" if names else ""
     return {name: record for name, record in fed.items() if record is not None}, why
 
