@@ -229,7 +229,7 @@ def test_what_the_model_does_not_have_is_unknown(
 
 
 def chain(path: Path, *, first: Sequence[str] = ()) -> Path:
-    """Write four products with rectifiers, none of which has a name, behind operators of the types ``first``."""
+    """Write four products with rectifiers, none of which has a name, behind operators of types ``first``."""
     rng = np.random.default_rng(0)
     weights = {f"w{at}": rng.normal(size=(8, 8)).astype(np.float32) for at in range(4)}
     nodes, read = [], "x"
