@@ -57,7 +57,10 @@ class NpuDump:
         """
         __tracebackhide__ = True
         test, file = self._test, self.directory / Path(path)
+        files = test.case.runtime.activity.evidence.files
+        looked = files.look(file)
         session = test.case.runtime.load_model(file)
+        files.add(looked)
         if test.case.reference is None:
             return session
         return test.case.reference.inputs.watch(session, file, test.state.attempt.part)

@@ -62,6 +62,9 @@ class ProgramRun:
                     check=check,
                     env=self.env,
                 )
+                files = self.test.case.runtime.activity.evidence.files
+                for model in models:
+                    files.add(files.look(model))
                 self._note_evidence(done, place)
                 return done
         except NpudumpError as error:

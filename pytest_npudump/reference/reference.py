@@ -13,6 +13,7 @@ from pytest_npudump.compare.tolerances.tolerance import REFERENCE
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import mark
+from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.reference.comparison import Compared, compare, dtypes_of, problem_of
 from pytest_npudump.reference.inputs import RunInputs
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import TensorRecord
+    from pytest_npudump.graph.edges import Edges
     from pytest_npudump.reference.blame import Blame
     from pytest_npudump.request import DumpRequest
 
@@ -57,6 +59,7 @@ class Reference:
     tolerances: ReferenceTolerances
     inputs: RunInputs = field(default_factory=RunInputs)
     _model: ReferenceModel | None = None
+    _state: FileState | None = None
     _mapping: NameMap | None = None
     _twin: Twin = field(default_factory=Twin)
 
@@ -155,18 +158,20 @@ class Reference:
         tolerances = self.tolerances.among(dtypes) if flat else self.tolerances.same()
         return self._compared(records, tolerances, dumped=dumped, patterns=patterns)
 
-    def bench(self, *, plain: bool) -> Bench:
-        """Return what operators are recomputed with, alone; ``plain`` as in :class:`Bench`.
+    def bench(self, *, plain: bool, edges: Edges) -> Bench:
+        """Return what operators are recomputed with, alone; ``plain`` and ``edges`` as in :class:`Bench`.
 
         Raises:
             NpudumpError: the model or the mapping file cannot be read.
         """
         model, mapping = self._read()
-        return Bench(model, mapping, plain=plain)
+        return Bench(model, mapping, plain=plain, edges=edges)
 
     def _read(self) -> tuple[ReferenceModel, NameMap]:
-        if self._model is None:
-            self._model = ReferenceModel.read(self.path)
+        written = self._state is not None and self.path.is_file() and not self._state.holds(self.path)
+        if self._model is None or written:
+            self._state = FileState.of(self.path)
+            self._model, self._twin = ReferenceModel.read(self.path), Twin()
         if self._mapping is None:
             known = self._model.names
             self._mapping = NameMap.read(self.map_path, known) if self.map_path else NameMap()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +126,11 @@ class ReferenceModel:
         """Names of its nodes, inputs and tensors, weights left out."""
         nodes = (name for node in self.nodes for name in (node.name, *node.operator.outputs))
         return frozenset((*nodes, *self.inputs))
+
+    def is_named(self, node: Node) -> bool:
+        """Whether the file has a name for an operator, which is not counted then."""
+        every = (each for each in self.proto.graph.node if each.op_type != "Constant")
+        return bool(next(islice(every, node.operator.task - 1, None)).name)
 
     def run(
         self, feeds: Mapping[str, Array], tensors: Mapping[str, int]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.graph.edges import Edges
     from pytest_npudump.reference.dumped_operators import DumpedOperator
     from pytest_npudump.reference.name_map import NameMap
     from pytest_npudump.reference.reference_model import ReferenceModel
 
 _SEED = 0
+_COUNTED = re.compile(r"[A-Z][A-Za-z0-9]*_\d+")
+"""Names that parsers of ONNX give to operators without one: the type, and how many of these came before."""
 _APPROXIMATED = 1e-2
 """Relative L2 by which no approximation of a function on a device is off, as a permutation of values is."""
 
@@ -87,6 +91,7 @@ class Bench:
         own: whether it is the model that ran, or lies beside it.
         converted: whether it lies beside what ran.
         plain: whether the device is known to compute with float32 operands and accumulators.
+        edges: which tensor fed which in what ran; None where that is known to be the model's own graph.
     """
 
     model: ReferenceModel
@@ -94,6 +99,7 @@ class Bench:
     own: bool = False
     converted: bool = False
     plain: bool = False
+    edges: Edges | None = None
 
     def isolate(
         self,
@@ -115,7 +121,9 @@ class Bench:
             DumpError: the header of a tensor file cannot be read.
             ModelError: onnxruntime refuses the model.
         """
-        found = DumpedOperators.read(self.model, self.mapping, records, suspects, UPSTREAM)
+        found = DumpedOperators.read(
+            self.model, self.mapping, records, suspects, upstream=UPSTREAM, edges=self.edges
+        )
         layers = {sanitise(layer) for layer in present}
         judged: dict[TensorKey, Alone] = {}
 
@@ -145,10 +153,22 @@ class Bench:
 
     def _judged(self, found: DumpedOperator, layers: set[str]) -> Alone:
         alone = held_against(self.model, found, plain=self.plain)
-        follower = Names(self.model, self.mapping, {}).absorbed(found.node, layers)
-        if alone.verdict == CONVICTED and follower is not None and found.how != MAPPED:
+        if alone.verdict != CONVICTED or found.how == MAPPED:
+            return alone
+        names = Names(self.model, self.mapping, {})
+        follower = names.absorbed(found.node, layers)
+        if follower is not None:
             why = f"{follower.name}, which alone follows it, was not dumped and may be fused into it"
             return Alone(UNKNOWN, alone.apart, alone.allowed, why)
+        if self.edges is not None and not self.converted and not self.model.is_named(found.node):
+            inputs = {*map(sanitise, self.model.inputs)}
+            others = [x for x in layers - inputs if _COUNTED.fullmatch(x) and names.node(x) is None]
+            if others:
+                why = (
+                    f"it has no name of its own but is counted, and {self.model.path.name} has no "
+                    f"{min(others)} that was counted with it: it may be another operator there"
+                )
+                return Alone(UNKNOWN, alone.apart, alone.allowed, why)
         return alone
 
 

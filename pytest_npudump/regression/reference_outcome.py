@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.verdict import FAIL
-from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.sources import find_sources
 from pytest_npudump.reference.three_way import only_wide
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome
-from pytest_npudump.regression.run.dataflow import edges_kept
+from pytest_npudump.regression.run.dataflow import edges_kept, edges_of_models
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +64,7 @@ def with_sources_off_reference(
         return outcome
     edges, notes = edges_kept(golden, table), tuple[str, ...]()
     if not edges.feeds:
-        edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
+        edges, notes = edges_of_models(case, dump.root, table)
     found = find_sources(result.comparison, edges, result.tolerances, walks=only_wide(table.dtypes))
     return replace(outcome, sources=found, notes=outcome.notes + notes)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import cut
 from pytest_npudump.language.translation import speaking
 from pytest_npudump.report.origins import small_sources
@@ -102,7 +104,7 @@ def full_json(result: Result) -> dict[str, Any]:
     return {
         "test": result.case.nodeid,
         "status": outcome.status,
-        "origin": _origin(result.case),
+        "origin": _origin(result),
         "golden": str(outcome.golden) if outcome.golden else None,
         "problems": list(outcome.problems),
         "notes": list(outcome.notes),
@@ -125,17 +127,32 @@ def _measured(outcome: Outcome) -> dict[str, Any] | None:
     return {**outcome.measured.to_json(), "bounds": outcome.measured_bounds}
 
 
-def _origin(case: Case) -> dict[str, Any]:
+def _origin(result: Result) -> dict[str, Any]:
     """Return what ran, for those who want to run it again."""
+    case, escalation = result.case, result.escalation
     reference = case.reference
     mapped = reference.map_path if reference is not None else None
     return {
         "runtime": case.runtime.name,
         "producer": {name: str(value) for name, value in case.goldens.facts(case.runtime.producer()).items()},
         "models": [*map(str, case.runtime.activity.models)],
+        "digests": _digests(case) if escalation is not None and escalation.directory else {},
         "reference": str(reference.path) if reference is not None else None,
         "reference_map": str(mapped) if mapped is not None else None,
     }
+
+
+def _digests(case: Case) -> dict[str, str]:
+    """Return the SHA-256 of a run's ONNX models; "" of one that was written again after it was loaded."""
+    from pytest_npudump.onnxmodels.loaded_files import model_digest  # noqa: PLC0415 - only for failures
+    from pytest_npudump.regression.second_run.suspected import onnx_files  # noqa: PLC0415 - the same
+
+    files, found = case.runtime.activity.evidence.files, {}
+    reference = (case.reference.path,) if case.reference is not None else ()
+    for path in dict.fromkeys((*onnx_files(case), *reference)):
+        with suppress(NpudumpError):  # whoever wants to run it is told
+            found[str(path)] = model_digest(path) if files.keeps_weights(path) else ""
+    return found
 
 
 def write_details(result: Result) -> ReportFiles:

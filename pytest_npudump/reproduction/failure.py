@@ -33,6 +33,8 @@ class Failure:
         producer: facts of the run.
         runtime: what ran it.
         models: files that ran.
+        digests: SHA-256 of the ONNX models that ran, or lie beside what did, and of the reference, as that
+            run had them, by path; "" of a file that was written again in it.
         reference: the test's ONNX model; None without one.
         reference_map: its mapping file.
         bounds: ``same``, ``other`` or ``hf32``; "" where it is not known.
@@ -49,6 +51,7 @@ class Failure:
     producer: Mapping[str, str]
     runtime: str
     models: tuple[Path, ...]
+    digests: Mapping[Path, str]
     reference: Path | None
     reference_map: Path | None
     bounds: str
@@ -90,6 +93,7 @@ def read_failure(path: Path, layer: str = "") -> Failure:
         producer=origin["producer"],
         runtime=origin["runtime"],
         models=tuple(map(Path, origin["models"])),
+        digests={Path(name): str(digest) for name, digest in origin.get("digests", {}).items()},
         reference=_path(origin["reference"]),
         reference_map=_path(origin["reference_map"]),
         bounds=(data.get("numerics") or {}).get("bounds", ""),

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.reader import read_dump
+from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
+from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.reference.dumped_operators import DumpedOperators, NotAtHandError
 from pytest_npudump.reference.name_map import NameMap
 from pytest_npudump.reference.operator_alone import CONVICTED
@@ -14,9 +17,11 @@ from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.suspects import held_against
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
+    from pytest_npudump.graph.edges import Edges
     from pytest_npudump.reference.dumped_operators import DumpedOperator
     from pytest_npudump.reference.operator_alone import Alone
     from pytest_npudump.reproduction.failure import Failure
@@ -84,6 +89,8 @@ def models_of(failure: Failure, model: Path | None = None) -> Models:
         )
     device = ran[0] if ran else failure.reference
     assert device is not None  # noqa: S101 - one of the two is there
+    for path in dict.fromkeys((device, failure.reference or device)):
+        _refuse_another(failure, path)
     reference = ReferenceModel.read(failure.reference or device)
     mapped = failure.reference_map if failure.reference is not None else None
     mapping = NameMap.read(mapped, reference.names) if mapped is not None else NameMap()
@@ -91,6 +98,22 @@ def models_of(failure: Failure, model: Path | None = None) -> Models:
     as_is = own and not (reference.raised or reference.halved)
     written = reference if as_is else ReferenceModel.read(device, as_written=True)
     return Models(written, reference, mapping, own)
+
+
+def _refuse_another(failure: Failure, path: Path) -> None:
+    """Refuse a file that is known not to be what the failing run had under its name."""
+    digests = {file.resolve(): digest for file, digest in failure.digests.items()}
+    then = digests.get(path.resolve())
+    if then == "":
+        raise RequestError(
+            f"{path} was written again in {failure.test}, after it was loaded: what failed there is not "
+            f"known any more; name a file that has it with --model"
+        )
+    if then is not None and path.is_file() and (now := model_digest(path)) != then:
+        raise RequestError(
+            f"{path} is not the model of the failing run of {failure.test}: its SHA-256 is {now[:12]}..., "
+            f"and was {then[:12]}...; put that one back, or run the test again"
+        )
 
 
 def read_operands(failure: Failure, models: Models) -> Operands:
@@ -106,8 +129,10 @@ def read_operands(failure: Failure, models: Models) -> Operands:
     try:
         found = DumpedOperators.read(models.device, mapping, records, [key]).operator(key)
         judged = found
-        if models.reference is not models.device:
-            judged = DumpedOperators.read(models.reference, models.mapping, records, [key]).operator(key)
+        if models.reference is not models.device or failure.reference is not None:
+            edges = _edges_beside_reference(failure, models, records)
+            told = DumpedOperators.read(models.reference, models.mapping, records, [key], edges=edges)
+            judged = told.operator(key)
         alone = held_against(models.reference, judged, plain=failure.runtime == "emulator")
     except NotAtHandError as error:
         raise RequestError(
@@ -124,6 +149,17 @@ def read_operands(failure: Failure, models: Models) -> Operands:
         f"inputs ({why}), and what feeds it is not known to be as in the golden; name its source with "
         f"--layer, or look for a piece of the model that fails with --reduce"
     )
+
+
+def _edges_beside_reference(
+    failure: Failure, models: Models, records: Sequence[TensorRecord]
+) -> Edges | None:
+    """Return which tensor fed which in what ran; None where that is the model that says what is right."""
+    if failure.reference is None:
+        return None
+    device = models.device.path
+    ran = failure.models or ((device,) if device != failure.reference else ())
+    return edges_at_hand(ran, failure.run, StatsTable.from_records(records))[0]
 
 
 def read_tensors(failure: Failure) -> tuple[list[TensorRecord], TensorKey]:

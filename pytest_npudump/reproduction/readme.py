@@ -61,7 +61,7 @@ def _head(made: FailingPiece) -> Iterator[str]:
     elif made.drawn:
         given = "drawn inputs with the statistics of those that it had"
     test = code(made.failure.test)
-    yield f"\nOf {code(made.origin)}, on {given} in {test}. `test_repro.py` fails as that test did.\n"
+    yield f"\nOf {code(made.origin)}, on {given} in {test}. `test_repro.py` fails where it is wrong.\n"
     soc = made.failure.producer.get("soc", "") if made.failure.runtime != "emulator" else ""
     options = [f"--model={made.name}.onnx", "--framework=5", f"--output={made.name}"]
     yield _COMMANDS.format(atc=typed("atc", *options, f"--soc_version={soc or 'SOC'}"))
@@ -75,12 +75,16 @@ def _findings(made: FailingPiece) -> Iterator[str]:
     if made.alone is not None and not by_golden:
         apart, allowed = f"{made.alone.apart:.3g}", f"{made.alone.allowed:.3g}"
         measured = f"it was {apart} off (relative L2), a healthy operator is by no more than {allowed}"
-        yield f"On the device {made.alone.why or measured}."
+        yield f"On the {_who(made)} {made.alone.why or measured}."
     yield from made.remarks
     yield ""
-    columns = {f"the device's {code(name)}": array for name, array in made.got.items()}
+    columns = {f"the {_who(made)}'s {code(name)}": array for name, array in made.got.items()}
     columns |= {f"onnxruntime's {code(name)}": array for name, array in made.expected.items()}
     yield from statistics_table(columns)
+
+
+def _who(made: FailingPiece) -> str:
+    return "emulator" if made.failure.runtime == "emulator" else "device"
 
 
 def failing_lines(failure: Failure) -> Iterator[str]:
@@ -113,7 +117,7 @@ def _files(made: FailingPiece) -> Iterator[str]:
     if made.reference is not None:
         yield f"* {code(made.reference_file)}: the same of the model that says what is right"
     yield "* `inputs.npz`: what it is run on, `input_0` and so on in the order of the model's inputs"
-    yield "* `outputs.npz`: what the device and onnxruntime made of these inputs, as far as it is known"
+    yield f"* `outputs.npz`: what the {_who(made)} and onnxruntime made of them, as far as it is known"
     yield "* `test_repro.py`, `pytest.ini`, `conftest.py`: the test, and what makes this a project of its own"
     yield ""
 

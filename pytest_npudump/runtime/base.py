@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from pytest_npudump.onnxmodels.loaded_files import LoadedFiles
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
@@ -37,6 +39,7 @@ class Evidence:
         loaders: the thread that loaded each model, by its id as ACL gave it.
         runners: the threads that ran each model, by name and id, and each single operator, by type and ""
             (both "" for operators of types that are not known); a mapping for each dump.
+        files: those of the models that the test loaded, or had a program load, as they were then.
         undumped: what ran and is not in the dump although it reads like a dump of all that ran, in words;
             any of it fails the test.
         inside: by model, operators inside others, which its dump has not: the name of each, "" for none, and
@@ -53,6 +56,7 @@ class Evidence:
     notes: list[str] = field(default_factory=list)
     loaders: dict[str, Thread] = field(default_factory=dict)
     runners: list[Mapping[tuple[str, str], Collection[Thread]]] = field(default_factory=list)
+    files: LoadedFiles = field(default_factory=LoadedFiles)
     undumped: list[str] = field(default_factory=list)
     inside: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)

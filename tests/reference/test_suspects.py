@@ -20,6 +20,8 @@ from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
 from pytest_npudump.emulator.execution.distorted_model import distorted_model
 from pytest_npudump.emulator.execution.onnx_model import load
 from pytest_npudump.emulator.machine.fault_injection import Distortion, Faults
+from pytest_npudump.graph.edges import Edges
+from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.reference.name_map import NameMap
 from pytest_npudump.reference.reference_model import ReferenceModel
@@ -224,3 +226,43 @@ def test_what_the_model_does_not_have_is_unknown(
     (found,) = judged(reference, [record]).values()
     assert (found.alone.verdict, found.op_type) == ("unknown", "")
     assert found.to_json()["relative_l2"] is None
+
+
+def chain(path: Path, *, first: Sequence[str] = ()) -> Path:
+    """Write four products with rectifiers, none of which has a name, behind operators of types ``first``."""
+    rng = np.random.default_rng(0)
+    weights = {f"w{at}": rng.normal(size=(8, 8)).astype(np.float32) for at in range(4)}
+    nodes, read = [], "x"
+    for at, op_type in enumerate(first):
+        nodes.append(helper.make_node(op_type, [read], [f"f{at}"]))
+        read = f"f{at}"
+    for at in range(4):
+        nodes.append(helper.make_node("MatMul", [read, f"w{at}"], [f"a{at}"]))
+        nodes.append(helper.make_node("Relu", [f"a{at}"], [f"b{at}"]))
+        read = f"b{at}"
+    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 8])] for name in ("x", read)]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "chain", *ports, tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    np.savez(path.with_suffix(".npz"), x=rng.normal(size=(4, 8)).astype(np.float32))
+    return path
+
+
+def test_operators_without_a_name_are_not_taken_for_those_that_have_their_number(tmp_path: Path) -> None:
+    device, plain = chain(tmp_path / "device.onnx", first=["Neg", "Exp"]), chain(tmp_path / "plain.onnx")
+    for name, model, convicted in (("same", plain, {"MatMul_4"}), ("other", device, set[str]())):
+        fault = Distortion(model.stem, "MatMul_4", 1.01, 0.0)
+        records = dumped(model, tmp_path / name, fault)
+        bench = Bench(ReferenceModel.read(plain), NameMap(), plain=True, edges=read_onnx(model))
+        found = bench.isolate(outputs(records), records, {record.key.layer for record in records})
+        assert {one.key.layer for one in found if one.alone.verdict == "convicted"} == convicted
+    assert {one.key.layer: one.alone.why for one in found}["MatMul_6"].startswith("it has no name of its own")
+
+
+def test_what_fed_an_operator_is_unknown_where_nothing_tells(tmp_path: Path) -> None:
+    plain = chain(tmp_path / "plain.onnx")
+    records = dumped(plain, tmp_path / "dump", Distortion("plain", "Relu_3", 1.01, 0.0))
+    for edges, judged in ((Edges(), 0), (read_onnx(plain), 8), (None, 8)):
+        bench = Bench(ReferenceModel.read(plain), NameMap(), plain=True, edges=edges)
+        found = bench.isolate(outputs(records), records, {record.key.layer for record in records})
+        assert sum(one.alone.verdict != "unknown" for one in found) == judged

@@ -87,9 +87,9 @@ class Failed:
     report: Path
 
 
-def fail(project: Path, fault: str = "", *, scale: float = 1.0, marker: str = "") -> Failed:
-    """Record a golden of the model, break it, and fail."""
-    project.joinpath("test_net.py").write_text(TEST.format(marker=marker), encoding="utf-8")
+def fail(project: Path, fault: str = "", *, scale: float = 1.0, marker: str = "", after: str = "") -> Failed:
+    """Record a golden of the model, break it, and fail; ``after`` are further lines of the test."""
+    project.joinpath("test_net.py").write_text(TEST.format(marker=marker) + after, encoding="utf-8")
     net(project / "net.onnx")
     net(project / "right.onnx")
     assert run_pytest(project, "--npudump-update-golden") == 0

@@ -106,9 +106,50 @@ def test_the_arrays_are_those_that_the_operator_had(wrong_kernel: Failed, tmp_pa
 def test_a_fault_that_is_not_in_the_folder_is_said_to_pass(
     wrong_kernel: Failed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["repro", str(wrong_kernel.report), "-o", str(tmp_path / "made")]) == 1
-    assert "passes here by itself" in capsys.readouterr().err
-    assert (tmp_path / "made" / "test_repro.py").exists()
+    made = tmp_path / "made"
+    assert main(["repro", str(wrong_kernel.report), "-o", str(made)]) == 1
+    assert capsys.readouterr().err == (
+        f"npudump: second: passes here by itself, what failed there is not in its inputs and weights; "
+        f"{made}/README.md has the versions of both\n"
+    )
+    assert (made / "test_repro.py").exists()
+    readme = (made / "README.md").read_text(encoding="utf-8")
+    assert "`test_repro.py` fails where it is wrong." in readme
+    assert "On the emulator it was 0.01 off" in readme
+    assert "device" not in readme, "no device took part"
+
+
+@pytest.mark.parametrize("changed", ["net.onnx", "right.onnx"])
+def test_a_model_that_was_written_again_since_the_failing_run_is_refused(
+    changed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "project").mkdir()
+    found = fail(tmp_path / "project", scale=1.01, marker='reference="right.onnx"')
+    path, made = found.project / changed, tmp_path / "made"
+    content, named = path.read_bytes(), (["--model", str(path)], []) if changed == "net.onnx" else ([],)
+    net(path, scale=1.5)
+    for options in named:
+        assert main(["repro", str(found.report), "-o", str(made), *options]) == 2
+        told = capsys.readouterr()
+        assert f"{path} is not the model of the failing run of test_net.py::test_net: its SHA-256" in told.err
+        assert not told.out
+        assert not made.exists()
+    path.write_bytes(content)
+    assert main(["repro", str(found.report), "-o", str(made)]) == 0
+
+
+def test_a_model_that_was_written_again_within_the_failing_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = "\n    from pathlib import Path; p = Path('net.onnx'); p.write_bytes(p.read_bytes() + b'{extra}')"
+    for extra, code in (("", 0), ("\\x72\\x00", 2)):  # the model as it is; with an empty name of a producer
+        project = tmp_path / f"project{code}"
+        project.mkdir()
+        found = fail(project, "second=1.01", after=again.format(extra=extra))
+        assert main(["repro", str(found.report), "-o", str(tmp_path / f"made{code}"), "--no-run"]) == code
+    assert (
+        "net.onnx was written again in test_net.py::test_net, after it was loaded" in capsys.readouterr().err
+    )
 
 
 def test_drawn_values_share_none_with_the_private_ones_and_fail_too(

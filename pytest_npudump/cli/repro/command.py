@@ -147,6 +147,13 @@ def _ended(arguments: argparse.Namespace, made: Made) -> int:
                 "npudump: {layer}: passes on drawn values, so nothing was written: leave out --synthetic"
             ).format(layer=layer)
         )
+    elif made.reproduction.failure.runtime == "emulator":
+        to_stderr(
+            _(
+                "npudump: {layer}: passes here by itself, what failed there is not in its inputs and "
+                "weights; {output}/README.md has the versions of both"
+            ).format(layer=layer, output=arguments.output)
+        )
     else:
         to_stderr(
             _(

@@ -15,6 +15,7 @@ from pytest_npudump.graph.sources import find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -23,6 +24,28 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.content.text import Golden
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.regression.case import Case
+
+
+def edges_of_models(case: Case, root: Path, table: StatsTable) -> tuple[Edges, tuple[str, ...]]:
+    """Return what is known of which tensor of a run feeds which, and why of some it is not.
+
+    Files of models count that are what they were when they were loaded.
+
+    Args:
+        case: the test.
+        root: the dump path.
+        table: the run's tensors.
+    """
+    activity = case.runtime.activity
+    models = [path for path in activity.models if activity.evidence.files.keeps_graph(path)]
+    edges, notes = edges_at_hand(models, root, table, case.graph)
+    again = (
+        f"which tensor feeds which is not known from {path.name}, which was written again after it was "
+        f"loaded; graph= in the marker can tell"
+        for path in dict.fromkeys(activity.models)
+        if path not in models
+    )
+    return edges, (*notes, *again)
 
 
 def edges_to_keep(
@@ -36,7 +59,7 @@ def edges_to_keep(
         dump: of the run.
         table: what is recorded of it.
     """
-    edges, notes = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
+    edges, notes = edges_of_models(case, dump.root, table)
     if previous is not None and _same_layers(previous.table, table):
         edges = edges.completed(_told(previous))
     text = lines.render(edges, dict.fromkeys(map(layer_of, table.keys)))
@@ -77,7 +100,7 @@ def sources_of(
     edges, notes = _told(golden), tuple[str, ...]()
     other_graph = not _same_layers(golden.table, comparison.actual)
     if (other_graph or not edges.feeds) and dump is not None:
-        at_hand, notes = edges_at_hand(case.runtime.activity.models, dump.root, comparison.actual, case.graph)
+        at_hand, notes = edges_of_models(case, dump.root, comparison.actual)
         edges = at_hand if at_hand.feeds else edges
     return find_sources(comparison, edges, tolerances, repeats=same and bool(comparison.repeats)), notes
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.graph.onnx_edges import read_onnx
 from pytest_npudump.reference.upstream import UPSTREAM, nearest_first
-from pytest_npudump.regression.run.dataflow import edges_kept
+from pytest_npudump.regression.run.dataflow import edges_kept, edges_of_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,16 +23,24 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.outcome import FirstRun
 
 
+def edges_of_device(case: Case, first: FirstRun, dump: Dump) -> Edges:
+    """Return which tensor feeds which in the first run, by what is at hand of what ran."""
+    return edges_of_models(case, dump.root, _table(first, dump))[0]
+
+
 def edges_of_run(case: Case, first: FirstRun, dump: Dump) -> Edges:
     """Return which tensor feeds which in the first run, by its golden and its reference too."""
-    comparison = first.outcome.comparison
-    table = StatsTable.from_records(dump.records) if comparison is None else comparison.actual
-    edges, _ = edges_at_hand(case.runtime.activity.models, dump.root, table, case.graph)
-    edges = edges.completed(edges_kept(first.judged_with, table))
+    edges = edges_of_device(case, first, dump)
+    edges = edges.completed(edges_kept(first.judged_with, _table(first, dump)))
     if case.reference is not None:
         with suppress(NpudumpError):  # judging by it has told
             edges = edges.completed(read_onnx(case.reference.path))
     return edges
+
+
+def _table(first: FirstRun, dump: Dump) -> StatsTable:
+    comparison = first.outcome.comparison
+    return StatsTable.from_records(dump.records) if comparison is None else comparison.actual
 
 
 def feeders_of(edges: Edges, dump: Dump, suspects: tuple[TensorKey, ...]) -> tuple[str, ...]:

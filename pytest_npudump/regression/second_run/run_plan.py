@@ -16,6 +16,7 @@ from pytest_npudump.regression.record import needs_processes
 from pytest_npudump.regression.run.unwritten import read_probe
 from pytest_npudump.regression.second_run.by_reference import failing_layers, known_keys
 from pytest_npudump.regression.second_run.inputs_wanted import (
+    edges_of_device,
     edges_of_run,
     needs_inputs,
     sizes_of,
@@ -133,7 +134,8 @@ def plan_suspects(
     wanted = _nearest_first(suspects, upstream_of(edges, dump, suspects), failing)
     wanted = tuple(dict.fromkeys((*wanted, *also)))
     beside = frozenset(wanted) - set(failing)
-    if needs_inputs(case, edges, dump, suspects):
+    known = edges if case.reference is None else edges_of_device(case, first, dump)
+    if needs_inputs(case, known, dump, suspects):
         sizes = sizes_with_inputs(edges, dump, wanted)
         plan = _plan(case, first, dump, wanted, beside, sizes=sizes)
         if plan.raw_layers and {key.layer for key in suspects} <= set(plan.layers):

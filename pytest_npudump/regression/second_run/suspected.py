@@ -11,16 +11,19 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.reference.name_map import NameMap
+from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, UNKNOWN, Alone
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.suspects import Bench
+from pytest_npudump.reference.suspects import Bench, Isolated
+from pytest_npudump.reference.upstream import UPSTREAM
 from pytest_npudump.regression.second_run.by_reference import failing_keys
+from pytest_npudump.regression.second_run.inputs_wanted import edges_of_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
-    from pytest_npudump.reference.suspects import Isolated
+    from pytest_npudump.graph.edges import Edges
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun, Outcome
 
@@ -42,7 +45,7 @@ def suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
 def isolate_suspects(
     case: Case, first: FirstRun, suspects: tuple[TensorKey, ...], records: Sequence[TensorRecord]
 ) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
-    """Judge the suspects by the inputs that the second run dumped.
+    """Judge the suspects by the inputs that the second run dumped; where none can be, others that fail.
 
     The ONNX model is the test's reference, or else the one that ran, or that lies beside what ran; of several
     the one that the tensor's key names.
@@ -56,14 +59,22 @@ def isolate_suspects(
     Returns:
         The verdicts, and a note where there can be none.
     """
-    present = first.dump.records if first.dump is not None else ()
-    if not suspects:
+    if not suspects or first.dump is None:
         return (), ()
+    present, edges = first.dump.records, edges_of_device(case, first, first.dump)
     if case.reference is not None:
         try:
-            bench = case.reference.bench(plain=case.runtime.name == "emulator")
+            if not case.runtime.activity.evidence.files.keeps_weights(case.reference.path):
+                return _unknown(suspects, case.reference.path, own=False), ()
+            bench = case.reference.bench(plain=case.runtime.name == "emulator", edges=edges)
             layers = {record.key.layer for record in present}
-            return bench.isolate(suspects, records, layers, _changed(first)), ()
+            judged = bench.isolate(suspects, records, layers, _changed(first))
+            if {one.alone.verdict for one in judged} & {CONVICTED, ACQUITTED}:
+                return judged, ()
+            known = {one.key for one in judged}
+            others = [key for key in failing_keys(first.outcome) if key.io == "output" and key not in known]
+            further = bench.isolate(others[:UPSTREAM], records, layers, _changed(first))
+            return (*judged, *(one for one in further if one.alone.verdict == CONVICTED)), ()
         except NpudumpError as error:
             return (), (f"no operator was judged alone: {error}",)
     files = onnx_files(case)
@@ -74,17 +85,32 @@ def isolate_suspects(
         here = [record for record in records if _file_of(record.key, files) == file]
         layers = {record.key.layer for record in present if _file_of(record.key, files) == file}
         try:
-            found += _bench_of(case, file).isolate(own, here, layers, _changed(first)) if own else ()
+            if not own:
+                continue
+            if not case.runtime.activity.evidence.files.keeps_weights(file):
+                found += _unknown(own, file, own=True)
+                continue
+            found += _bench_of(case, file, edges).isolate(own, here, layers, _changed(first))
         except NpudumpError as error:
             notes.append(f"no operator was judged alone: {error}")
     return tuple(found), tuple(notes)
 
 
-def _bench_of(case: Case, file: Path) -> Bench:
+def _unknown(suspects: Iterable[TensorKey], file: Path, *, own: bool) -> tuple[Isolated, ...]:
+    """Return that operators are not judged, as nobody has the model any more that they ran in."""
+    why = f"{file.name} was written again after it was loaded, and may be another model"
+    alone = Alone(UNKNOWN, why=why)
+    return tuple(Isolated(key, "", file.name, own, alone) for key in suspects)
+
+
+def _bench_of(case: Case, file: Path, edges: Edges) -> Bench:
     """Return what operators of a model that ran, or that lies beside one, are recomputed with."""
     plain = case.runtime.name == "emulator"
     converted = not plain and file not in case.runtime.activity.models
-    return Bench(ReferenceModel.read(file), NameMap(), own=True, converted=converted, plain=plain)
+    graph = edges if converted else None
+    return Bench(
+        ReferenceModel.read(file), NameMap(), own=True, converted=converted, plain=plain, edges=graph
+    )
 
 
 def _file_of(key: TensorKey, files: Sequence[Path]) -> Path | None:

@@ -16,6 +16,8 @@ from onnx import helper, numpy_helper
 from pytest_npudump.demo.classifier import change_weights, find_model
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from conftest import Project
 
 DUMPS = "--npudump-dump-dir=dumps"
@@ -724,6 +726,80 @@ def test_failure_of_a_large_model_against_both_fills_no_more_than_thirty_lines(p
         failure = text[text.index("npudump: n0 ") : text.index("npudump: 0 of 1")].splitlines()
         assert "reference:  80 of 81 tensors fail" in text
         assert len(failure) <= most, failure
+
+
+QDQ = ("QuantizeLinear", ["scale", "zero"], {}), ("DequantizeLinear", ["scale", "zero"], {})
+CASTS = ("Cast", [], {"to": onnx.TensorProto.FLOAT16}), ("Cast", [], {"to": onnx.TensorProto.FLOAT})
+PREPARED = ("Sub", ["mean"], {}), ("Mul", ["twice"], {})
+INSERTED = {"quantised": (0, QDQ), "cast": (0, CASTS), "prepared": (0, PREPARED), "within": (2, QDQ)}
+"""By scene: before which operator the model of the device has others that the reference does not have."""
+
+
+def with_inserted(
+    path: Path, op_type: str, place: int, inserted: Sequence[tuple[str, list[str], Any]]
+) -> None:
+    """Write a product or convolution ``one``, a rectifier ``act`` and another one, ``two``."""
+    rng = np.random.default_rng(3)
+    kernel, image = ([], [4, 8]) if op_type == "MatMul" else ([3, 3], [1, 8, 8, 8])
+    weights = {name: rng.normal(size=[8, 8, *kernel]).astype(np.float32) for name in ("w1", "w2")}
+    weights |= {name: np.float32(value) for name, value in {"scale": 0.05, "mean": 0.1, "twice": 2}.items()}
+    weights |= {"zero": np.int8(0)}
+    nodes, read = [], "x"
+    for at, (name, kind, constants) in enumerate(
+        [("one", op_type, ["w1"]), ("act", "Relu", []), ("two", op_type, ["w2"])]
+    ):
+        for number, (other, others, how) in enumerate(inserted if at == place else ()):
+            nodes.append(helper.make_node(other, [read, *others], [f"i{number}"], f"put/{number}", **how))
+            read = f"i{number}"
+        nodes.append(helper.make_node(kind, [read, *constants], [f"t/{name}"], name))
+        read = f"t/{name}"
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, image)],
+        [helper.make_tensor_value_info(read, onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(path))
+
+
+def test_operators_are_judged_by_what_the_device_fed_them_and_not_by_the_inputs_of_the_reference(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes = [(name, op_type) for name in INSERTED for op_type in ("MatMul", "Conv")]
+    source = "import os\nfrom pytest_npudump.emulator import faults\n"
+    source += "from pytest_npudump.emulator.process.state import process\n"
+    source += "EXACT = [{'against': 'reference', 'rtol': 0, 'atol': 0, 'reason': 'any change'}]\n"
+    for name, op_type in scenes:
+        net = f"{name}_{op_type}"
+        with_inserted(project.path / f"{net}.onnx", op_type, *INSERTED[name])
+        with_inserted(project.path / f"{net}.plain.onnx", op_type, 0, ())
+        source += f"""
+@pytest.mark.npu_dump(reference="{net}.plain.onnx", tolerances=EXACT)
+def test_{net}(npu_dump):
+    shape = {[4, 8] if op_type == "MatMul" else [1, 8, 8, 8]}
+    process().faults.distortions.clear()
+    if os.environ["FAULT"]:
+        faults.distort("{net}", os.environ["FAULT"], factor=1.01)
+    with npu_dump.load_model("{net}.onnx") as model:
+        model.run(np.random.default_rng(1).normal(size=shape).astype(np.float32))
+"""
+    project.test_file(source)
+    given = {"quantised": "one", "prepared": "one", "within": "two"}
+    for fault in ("", "one", "act", "two"):
+        monkeypatch.setenv("FAULT", fault)
+        project.run(f"--npudump-dump-dir=dumps{fault}").assert_outcomes(failed=8)
+        for name, op_type in scenes:
+            [path] = project.path.glob(f"dumps{fault}/test_small_py_test_{name}_{op_type}-*/report.json")
+            isolated = json.loads(path.read_text())["escalation"]["isolated"]
+            judged = {one["layer"]: one["verdict"] for one in isolated}
+            wrong = {layer for layer, verdict in judged.items() if verdict == "convicted"}
+            known = {"one", "act", "two"} - {given.get(name, "")}
+            known &= {"one"} if name == "cast" else known  # the casts' rounding makes it the source
+            assert wrong == {fault} & known, (fault, name, op_type, judged)
+            if fault == "" and name in given:
+                assert judged == {given[name]: "unknown"}, (name, op_type, isolated)
 
 
 def test_nothing_heavy_is_imported_for_tests_without_a_reference(project: Project) -> None:

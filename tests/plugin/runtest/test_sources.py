@@ -169,6 +169,74 @@ def test_operators_of_several_models_are_judged_by_their_own(project: Project) -
     )
 
 
+@pytest.mark.parametrize("marker", ["", "reference='small.onnx'"])
+def test_no_operator_is_judged_by_a_file_that_was_written_again_after_it_was_loaded(
+    project: Project, marker: str
+) -> None:
+    models = {name: branches({"right/b": change}) for name, change in {"a": 0.0, "b": 0.5, "c": 0.7}.items()}
+    for name, content in models.items():
+        project.path.joinpath(f"{name}.bin").write_bytes(content)
+    source = """
+            from pathlib import Path
+            for name in {names!r}:
+                Path("small.onnx").write_bytes(Path(f"{{name}}.bin").read_bytes())
+                with npu_dump.load_model("small.onnx") as model:
+                    model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+            Path("small.onnx").write_bytes(Path("{last}.bin").read_bytes())
+            """
+    write(project)
+    project.marked(body=source.format(names="aa", last="a"))
+    project.record()
+    for names, last in (("ab", "b"), ("bb", "a"), ("ca", "a")):  # two loads; between the test and its report
+        project.marked(marker, body=source.format(names=names, last=last))
+        shown = failed(project).stdout.str()
+        assert "CONVICTED" not in shown, (names, last, shown)
+        assert "right/b#" in shown or "right/b:" in shown
+        assert "was written again after it was loaded, and may be another model" in shown, (names, last)
+
+
+def test_a_file_that_was_written_again_as_it_was_is_still_the_model_that_ran(project: Project) -> None:
+    write(project)
+    plant = 'import pytest_npudump.emulator.faults as f; f.distort("small", "right/b", factor=1.1)'
+    for fault in ("pass", plant):
+        project.marked(
+            body=f"""
+            from pathlib import Path
+            {fault}
+            for _ in range(2):
+                Path("small.onnx").write_bytes(Path("small.onnx").read_bytes())
+                with npu_dump.load_model("small.onnx") as model:
+                    model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+            """
+        )
+        if fault == "pass":
+            project.record()
+    failed(project).stdout.fnmatch_lines(["alone:      right/b:output.0 is CONVICTED: * by small.onnx: *"])
+
+
+def test_weights_in_a_file_beside_the_model_belong_to_what_was_loaded(project: Project) -> None:
+    path = str(project.path / "small.onnx")
+    for name, change in (("a", 0.0), ("b", 0.5)):
+        project.model(change=change)
+        onnx.save(
+            onnx.load(path), path, save_as_external_data=True, location="weights.bin", size_threshold=64
+        )
+        project.path.joinpath("weights.bin").rename(project.path / f"{name}.bin")
+    source = """
+            from pathlib import Path
+            for name in {names!r}:
+                Path("weights.bin").write_bytes(Path(f"{{name}}.bin").read_bytes())
+                with npu_dump.load_model("small.onnx") as model:
+                    model.run(np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+            """
+    project.marked(body=source.format(names="aa"))
+    project.record()
+    project.marked(body=source.format(names="ba"))
+    shown = failed(project).stdout.str()
+    assert "CONVICTED" not in shown
+    assert "small.onnx was written again after it was loaded" in shown
+
+
 def test_a_tensor_that_tells_no_model_is_not_judged_by_any(project: Project) -> None:
     write(project)
     source = project.path / "small.onnx"

@@ -1,0 +1,154 @@
+"""Whether the files of models are what they were when a test loaded them: a path may be written again.
+
+Looking at a file costs a call of the system, and where it is small its digest, once for each content. What
+else a test did with the path shows later, where somebody wants to read it: what a run computed with is known
+only of a file that is still the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_npudump.storage.regular_file import open_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_DIGESTED = 1 << 24
+"""Size of the largest file whose digest is taken as it is loaded."""
+_PIECE = 1 << 20
+_TICK = 20_000_000
+"""Nanoseconds in which a file system may give two changes of a file one time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file at one moment.
+
+    Attributes:
+        marks: device, inode, size, and when content and inode changed; () where there was none.
+        digest: SHA-256 of a small file's content; "" of a larger one, or one that cannot be read.
+        at: when that was, in nanoseconds.
+    """
+
+    marks: tuple[int, ...]
+    digest: str
+    at: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileState:
+        """Look at a file."""
+        now, marks = time.time_ns(), _marks(path)
+        small = bool(marks) and marks[2] <= _DIGESTED
+        return cls(marks, _digest(path, marks) if small else "", now)
+
+    def holds(self, path: Path) -> bool:
+        """Whether the file has the content that it had."""
+        now = _marks(path)
+        fresh = bool(self.digest) and self.at - self.marks[-1] < _TICK  # its marks may be the next one's too
+        if now == self.marks and not fresh:
+            return True
+        return bool(self.digest and now) and self.digest == (_read if fresh else _digest)(path, now)
+
+    def holds_weights(self, path: Path) -> bool:
+        """Whether an ONNX model has, and all files have that hold weights of it.
+
+        Raises:
+            ModelError: it is no ONNX model.
+        """
+        if not self.holds(path):
+            return False
+        return all(0 < max(_marks(file)[3:], default=0) <= self.at for file in weight_files(path))
+
+
+@dataclass(slots=True)
+class LoadedFiles:
+    """The files of the models that a run has loaded."""
+
+    _states: dict[Path, list[FileState]] = field(default_factory=dict)
+
+    def look(self, path: Path) -> dict[Path, FileState]:
+        """Return the state of a model's file, and of the ONNX model beside it, before it is loaded."""
+        return {file: FileState.of(file) for file in {path, path.with_suffix(".onnx")}}
+
+    def add(self, looked: dict[Path, FileState]) -> None:
+        """Remember that what was looked at has been loaded."""
+        for path, state in looked.items():
+            self._states.setdefault(path, []).append(state)
+
+    def keeps_graph(self, path: Path) -> bool:
+        """Whether each load of a path was of the graph that its file has, and the ONNX model beside it."""
+        return all(state.holds(file) for file in self._beside(path) for state in self._states.get(file, ()))
+
+    def keeps_weights(self, path: Path) -> bool:
+        """Whether each load was of the weights that the ONNX model has, too.
+
+        Raises:
+            ModelError: it is no ONNX model.
+        """
+        return self.keeps_graph(path) and all(
+            state.holds_weights(path) for state in self._states.get(path, ()) if path.suffix == ".onnx"
+        )
+
+    def _beside(self, path: Path) -> list[Path]:
+        return [file for file in self._states if file.with_suffix("") == path.with_suffix("")]
+
+
+def weight_files(path: Path) -> tuple[Path, ...]:
+    """Return the files beside an ONNX model that hold weights of it.
+
+    Raises:
+        ModelError: it is no ONNX model.
+    """
+    return _weight_files(path, _marks(path))
+
+
+@lru_cache(maxsize=64)
+def _weight_files(path: Path, marks: tuple[int, ...]) -> tuple[Path, ...]:
+    from pytest_npudump.onnxmodels.graph import every_tensor  # noqa: PLC0415 - only where a test fails
+    from pytest_npudump.onnxmodels.sessions import onnx, read_model  # noqa: PLC0415 - the same
+
+    del marks  # of the content that is read
+    external = onnx().TensorProto.EXTERNAL
+    tensors = (one for one in every_tensor(read_model(path)) if one.data_location == external)
+    places = (entry.value for one in tensors for entry in one.external_data if entry.key == "location")
+    return tuple(path.parent / place for place in dict.fromkeys(places))
+
+
+def model_digest(path: Path) -> str:
+    """Return the SHA-256 of an ONNX file, or of it and the files of its weights; "" where one cannot be read.
+
+    Raises:
+        ModelError: it is no ONNX model.
+    """
+    digests = [_digest(file, _marks(file)) for file in (path, *weight_files(path))]
+    if len(digests) == 1 or not all(digests):
+        return digests[0] if all(digests) else ""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _read(path: Path, marks: tuple[int, ...]) -> str:
+    del marks  # of the content that is read
+    digest = hashlib.sha256()
+    try:
+        with open_regular(path) as file:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
+_digest = lru_cache(maxsize=256)(_read)
+
+
+def _marks(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
