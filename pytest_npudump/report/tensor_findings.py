@@ -18,7 +18,7 @@ def finding_lines(finding: Finding, *, worst: int) -> list[str]:
     """Describe one tensor; ``worst`` is the number of worst elements to list."""
     key = finding.key
     lines = []
-    if finding.reproduced is False:
+    if finding.differences:
         pairs = ", ".join(
             _("{name} {first} then {second}").format(name=name, first=number(first), second=number(second))
             for name, (first, second) in finding.differences.items()

@@ -145,6 +145,13 @@ def _ended(arguments: argparse.Namespace, made: Made) -> int:
                 "npudump: {layer}: passes on drawn values, so nothing was written: leave out --synthetic"
             ).format(layer=layer)
         )
+    elif made.reproduction.failure.reproduced is False:
+        to_stderr(
+            _(
+                "npudump: {layer}: passes here by itself, and the second run of {test}, whose inputs these "
+                "are, did not reproduce the failure"
+            ).format(layer=layer, test=made.reproduction.failure.test)
+        )
     else:
         to_stderr(
             _(
