@@ -56,7 +56,7 @@ def findings(count: int, *, reproduced: bool = True) -> tuple[Finding, ...]:
 def test_small_failure_is_told_in_full(failed: Callable[..., Result]) -> None:
     lines = text_of(failed(2))
     assert lines[0].startswith("npudump: net/layer_0 (MatMul output.0) differs: max is 1.5 instead of 1, ")
-    assert lines[1].startswith("first:      output 0 of net/layer_0 is the first tensor that differs")
+    assert lines[1].startswith("first:      output 0 of net/layer_0 is the first mismatch")
     assert lines.pop(2).startswith("sources:    not known, as nothing tells what feeds the tensors that fail")
     assert lines[2] == "golden:     2 of 2 tensors fail against golden/test_a/test_b.yaml"
     assert " ".join(lines[3].split()) == "layer type tensor statistic golden actual allowed off by"
