@@ -80,7 +80,7 @@ def _downstream(source: Source, failing: int) -> str:
 
 
 def _traced(source: Source) -> str:
-    return _("{begins}, changed within tolerance ({share:.2g} of it), upstream of {key}").format(
+    return _("{begins} ({share:.2g} of its tolerance), upstream of {key}").format(
         key=source.key, begins=source.begins, share=source.share
     )
 

@@ -120,11 +120,11 @@ def test_a_vanished_layer_goes_before_what_follows_from_it() -> None:
 @pytest.mark.parametrize(
     ("golden", "actual", "words"),
     [
-        ([("a:output.0", 1)], [("a:output.0", 2)], "agrees; its own inputs were not dumped"),
+        ([("a:output.0", 1)], [("a:output.0", 2)], "agree; its own inputs were not dumped"),
         (
             [("a:input.0", 0), ("a:output.0", 1)],
             [("a:input.0", 0), ("a:output.0", 2)],
-            "the inputs of a agree",
+            "statistics of its inputs agree",
         ),
         ([("a:input.0", 1)], [("a:input.0", 2)], "comes from before a, from a layer that was not dumped"),
         ([("a:output.0", 1), ("b:output.0", 1)], [("b:output.0", 1)], "only in the golden"),

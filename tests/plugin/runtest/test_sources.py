@@ -66,7 +66,7 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
     failed(project, "-rf").stdout.fnmatch_lines(
         [
             "npudump: left/a (Mul output.0) differs: *; 1 other source: right/b",
-            "first:      output 0 of left/a is the first tensor * before it agrees, what feeds it included",
+            "first:      output 0 of left/a is the first mismatch; * before it agree, those of its inputs *",
             "sources:    2 sources: left/a:output.0 (3 of 6 mismatches *), right/b:output.0 (2 of 6 *)",
             "FAILED * npudump: left/a *",
         ]
@@ -124,7 +124,7 @@ def test_a_change_off_the_reference_is_followed_in_32_bits(project: Project, bit
         )
     shown = failed(project).stdout
     shown.fnmatch_lines(["sources:    1 source: both:output.0 (0 of 1 mismatches downstream)"])
-    followed = "traced to:  left/a:output.0, changed within tolerance (* of it), upstream of both:output.0"
+    followed = "traced to:  left/a:output.0 (* of its tolerance), upstream of both:output.0"
     (shown.fnmatch_lines if bits == 32 else shown.no_fnmatch_line)([followed] if bits == 32 else followed)
 
 
@@ -310,7 +310,7 @@ def test_a_change_that_passes_is_followed_to_where_it_begins(project: Project) -
     failed(project).stdout.fnmatch_lines(
         [
             "sources:    1 source: both:output.0 (0 of 1 mismatches downstream)",
-            "traced to:  left/a:output.0, changed within tolerance (* of it), upstream of both:*",
+            "traced to:  left/a:output.0 (* of its tolerance), upstream of both:output.0",
         ]
     )
 
