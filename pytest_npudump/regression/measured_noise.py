@@ -150,9 +150,9 @@ def _repeats(alike: Sequence[Deviations], *, filtered: bool) -> Repeats:
 def culprits(alike: Sequence[Deviations], *, filtered: bool = False) -> tuple[str, ...]:
     """Return the layers at which runs alike come apart, in the order of execution.
 
-    The first layer that they disagree in is one, as the statistics of all before it agreed. So is any other that strays
-    further than its tolerance while all of its inputs are dumped and agree. Where some layers are not
-    dumped, one of these may be what the first got its values from: then its inputs have to agree as well.
+    The first layer that they disagree in is one, as the statistics of all before it agreed. So is any other
+    that strays further than its tolerance while all of its inputs are dumped and agree. Where some layers are
+    not dumped, one of these may be what the first got its values from: then its inputs have to agree as well.
 
     Args:
         alike: the later runs against the first.

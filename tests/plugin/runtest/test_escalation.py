@@ -127,6 +127,32 @@ def test_no_operator_is_judged_by_a_second_run_that_is_healthy(project: Project)
         assert bool(judged) == bool(convicted), (factors, judged)
 
 
+def test_runs_that_print_the_same_are_not_said_to_disagree(project: Project) -> None:
+    """A half of 16 bits may lie half way between two texts of six digits."""
+
+    def scaled(factor: float) -> None:
+        kind, value = onnx.TensorProto.FLOAT16, onnx.helper.make_tensor_value_info
+        node = onnx.helper.make_node("Mul", ["image", "factor"], ["out"], "mul")
+        weight = numpy_helper.from_array(np.array([factor], np.float16), "factor")
+        ports = [value("image", kind, [4])], [value("out", kind, [4])]
+        graph = onnx.helper.make_graph([node], "small", *ports, [weight])
+        opset = [onnx.helper.make_opsetid("", 17)]
+        model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
+        onnx.save(model, project.path / "small.onnx")
+
+    scaled(1.01)
+    body = """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.array([-1.921875, 0.1, 1.2, 1.5], np.float16))
+"""
+    project.marked("preset='exact'", body=body)
+    project.record()
+    scaled(1.0)
+    result = project.run(DUMPS)
+    result.stdout.fnmatch_lines(["*max is 1.5 instead of 1.51465", "second run: the failure reproduced *"])
+    result.stdout.no_fnmatch_line("*disagree*")
+
+
 def test_golden_tensors_are_compared_element_by_element(project: Project) -> None:
     project.marked("golden_tensors=['block/conv.2']")
     project.record()
