@@ -127,7 +127,7 @@ def test_no_operator_is_judged_by_a_second_run_that_is_healthy(project: Project)
         assert bool(judged) == bool(convicted), (factors, judged)
 
 
-def test_runs_that_print_the_same_are_not_said_to_disagree(project: Project) -> None:
+def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
     """A half of 16 bits may lie half way between two texts of six digits."""
 
     def scaled(factor: float) -> None:

@@ -315,6 +315,32 @@ def test_a_change_that_passes_is_followed_to_where_it_begins(project: Project) -
     )
 
 
+def test_an_input_with_two_readers_is_not_several_operators_of_one_name(project: Project) -> None:
+    write(project)
+    project.marked()
+    recorded = project.run("--npudump-update-golden")
+    assert "  image#turn=1:output.0 " in project.golden.read_text()
+    recorded.stdout.no_fnmatch_line("*several operators*")
+    model = onnx.load(project.path / "small.onnx")
+    for node in model.graph.node:
+        node.name = {"left/b": "left.a"}.get(node.name, node.name)
+    onnx.save(model, project.path / "small.onnx")
+    recorded = project.run("--npudump-update-golden")
+    recorded.stdout.fnmatch_lines(["*several operators go by one file name*: left_a (*"])
+
+
+def test_two_faults_in_series_are_not_said_to_be_one(project: Project) -> None:
+    """The second is downstream of the first, and wrong by itself."""
+    write(project)
+    project.marked()
+    project.record()
+    write(project, left_a=0.1, left_b=0.1)
+    shown = failed(project, "-v").stdout
+    shown.fnmatch_lines(["sources:    1 source: left/a:output.0 (3 of 4 mismatches downstream)"])
+    for words in ("*explain*", "*begins*", "*look there*", "*tensor dumped before it agrees*"):
+        shown.no_fnmatch_line(words)
+
+
 def test_damaged_edges_fail_the_test_with_the_way_out(project: Project) -> None:
     write(project)
     project.marked()
