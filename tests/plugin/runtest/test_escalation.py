@@ -150,6 +150,7 @@ def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
     scaled(1.0)
     result = project.run(DUMPS)
     result.stdout.fnmatch_lines(["*max is 1.5 instead of 1.51465", "second run: the failure reproduced *"])
+    result.stdout.fnmatch_lines(["bounds:     of the preset exact, whatever the numerics"])
     result.stdout.no_fnmatch_line("*disagree*")
 
 
