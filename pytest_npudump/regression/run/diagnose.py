@@ -91,7 +91,10 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
             "function-scoped fixture, with npu_dump.load_model() or after acl.init()"
         )
     if request.scene == "op":
-        yield "no single operator ran through acl.op while the dump was on"
+        yield (
+            "either no single operator ran through acl.op while the dump was on, or CANN wrote nothing of "
+            "those that did"
+        )
     if not activity.models:
         filters = _filters(request)
         yield (
