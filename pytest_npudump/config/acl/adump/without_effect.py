@@ -126,8 +126,8 @@ def _watcher(items: list[dict[str, Any]]) -> Iterator[str]:
     for index, item in enumerate(items):
         if item.get("watcher_nodes") and not item.get("layer"):
             yield (
-                f"dump_list[{index}].layer: missing, so that no operator is named behind which the watched "
-                f"outputs are dumped again; name those that may change them: {EXAMPLES['layer']}"
+                f"dump_list[{index}].layer: missing, so that the watched outputs are dumped again after "
+                f"every operator; for fewer files name those that may change them: {EXAMPLES['layer']}"
             )
 
 
