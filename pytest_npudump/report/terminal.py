@@ -238,12 +238,12 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
             different=different, count=len(findings)
         )
         now = Counter(finding.now for finding in findings if finding.reproduced is False and finding.now)
-        golden = ", ".join(
-            f"{now[word]} {_(word)}"
-            for word in (status.AS_PRINTED, status.WITHIN, status.OUTSIDE)
-            if now[word]
+        golden = _(", ").join(
+            _("{number} {how}").format(number=now[how], how=_(how))
+            for how in (status.AS_PRINTED, status.WITHIN, status.OUTSIDE)
+            if now[how]
         )
-        return f"{words}: {golden}" if golden else words
+        return _("{words}: {golden}").format(words=words, golden=golden) if golden else words
     if escalation.reproduced is None:
         return _("it has none of the failing tensors, so it says nothing of them")
     rest = _(", but for {unseen} tensors it did not dump").format(unseen=unseen) if unseen else ""
