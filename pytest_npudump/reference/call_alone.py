@@ -273,7 +273,7 @@ def _of_integers(result: _Result, output: Array) -> Alone:
 
 def _why_not_wrong_integers(result: _Result, output: Array) -> str:
     if result.operator in _TIES:
-        return "equal values may be taken in any order"
+        return "ties are not told from errors there"
     if result.jumps:
         return _JUMP
     if not result.given_finite():

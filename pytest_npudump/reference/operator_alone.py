@@ -172,7 +172,7 @@ def of_integers(op_type: str, output: Array, expected: Array) -> Alone:
         return Alone(ACQUITTED, 0.0, 0.0)
     if op_type in _TIES:
         return Alone(
-            UNKNOWN, why=f"{wrong} of {output.size} values differ, and equal ones may be taken in any order"
+            UNKNOWN, why=f"{wrong} of {output.size} values differ, and ties are not told from errors there"
         )
     if "Quant" in op_type or op_type.startswith(("QLinear", "Cast")):
         near = np.abs(output.astype(np.float64) - expected.astype(np.float64)).max() <= 1

@@ -148,11 +148,11 @@ def _repeats(alike: Sequence[Deviations], *, filtered: bool) -> Repeats:
 
 
 def culprits(alike: Sequence[Deviations], *, filtered: bool = False) -> tuple[str, ...]:
-    """Return the layers that are not deterministic, in the order of execution.
+    """Return the layers at which runs alike come apart, in the order of execution.
 
-    The first layer that runs alike disagree in is one, as all before it agreed. So is any other that strays
-    further than its tolerance while all of its inputs are dumped and agree. Where some layers are not
-    dumped, one of these may be what the first got its values from: then its inputs have to agree as well.
+    The first layer that they disagree in is one, as the statistics of all before it agreed. So is any other
+    that strays further than its tolerance while all of its inputs are dumped and agree. Where some layers are
+    not dumped, one of these may be what the first got its values from: then its inputs have to agree as well.
 
     Args:
         alike: the later runs against the first.
@@ -200,7 +200,7 @@ def _repeat_notes(alike: Sequence[Deviations], repeats: Repeats, way_out: str) -
         return ()
     first = TensorKey.parse(alike[0].keys[int(differs.argmax())])
     if layers := first_of(repeats.not_deterministic):
-        culprit = f"not deterministic: {layers}"
+        culprit = f"first seen at: {layers}"
     elif first.io == _INPUT:
         culprit = "what the test feeds its model differs already"
     else:

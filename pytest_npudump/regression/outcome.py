@@ -39,6 +39,11 @@ ERROR = mark("error")
 DIED = mark("process died")
 NOT_COMPARED = mark("not compared")
 
+AS_PRINTED = mark("identical to the golden as printed")
+WITHIN = mark("within tolerance of the golden")
+OUTSIDE = mark("out of tolerance with other values")
+"""How a tensor of a second run that did not reproduce a failure compares with the golden."""
+
 GOOD = frozenset({PASSED, RECORDED, UNCHANGED})
 """Statuses of tests that may pass."""
 
@@ -136,7 +141,8 @@ class Finding:
 
     Attributes:
         key: which tensor.
-        reproduced: whether the statistics of both runs agree; None where the second run has no such tensor.
+        reproduced: whether the statistics of both runs agree, and the second run's tensor is out of tolerance
+            as the first one's was; None where the second run has no such tensor.
         differences: the statistics in which the two runs disagree, as ``name: (first, second)``.
         difference: element-wise, where a golden tensor exists.
         description: of the tensor by itself, where none exists.
@@ -147,6 +153,8 @@ class Finding:
             where no pattern explains one.
         picture: what can be drawn of the tensor; None of those behind the first, see ``SEARCHED`` of
             :mod:`pytest_npudump.compare.patterns.tensor_patterns`.
+        now: how the second run's tensor compares with the golden, :data:`AS_PRINTED`, :data:`WITHIN` or
+            :data:`OUTSIDE`; "" where the golden does not tell.
     """
 
     key: TensorKey
@@ -160,6 +168,13 @@ class Finding:
     pattern: Pattern | None = None
     reference_pattern: Pattern | None = None
     picture: Picture | None = None
+    now: str = ""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the tensor failed in the first run only: the second one says nothing of the cause."""
+        off_reference = self.reference is not None and bool(self.reference.outside)
+        return self.reproduced is False and self.now != OUTSIDE and not off_reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +277,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
         "layer": finding.key.layer,
         "key": str(finding.key),
         "reproduced": finding.reproduced,
+        "against_golden": finding.now or None,
         "differences": {name: [*map(_plain, pair)] for name, pair in finding.differences.items()},
         "elements": finding.difference.to_json() if finding.difference else None,
         "pattern": finding.pattern.to_json() if finding.pattern else None,

@@ -6,8 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.language.translation import ngettext, spoken
+from pytest_npudump.language.translation import spoken
 from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED
+from pytest_npudump.reference.upstream import UPSTREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,15 +35,15 @@ def isolated_lines(isolated: Sequence[Isolated], *, brief: bool) -> list[str]:
     lines = [_("alone:      {key} {sentence}").format(key=one.key, sentence=_sentence(one)) for one in shown]
     if len(ranked) > len(shown):
         lines[-1] += _(" (and {left} more)").format(left=len(ranked) - len(shown))
-    passed = sum(one.upstream and one.alone.verdict == ACQUITTED for one in isolated)
+    upstream = [one.alone.verdict for one in isolated if one.upstream]
+    passed = upstream.count(ACQUITTED)
     if passed and not (brief and convicted):
-        lines.append(
-            ngettext(
-                "alone:      {count} operator upstream of it is what its own inputs give, too",
-                "alone:      {count} operators upstream are what their own inputs give, too",
-                passed,
-            ).format(count=passed)
+        limit = _("; at most {most} per source are looked at").format(most=UPSTREAM)
+        words = _(
+            "alone:      {passed} of {count} operators looked at upstream are what their inputs give{limit}"
         )
+        limit *= len(upstream) >= UPSTREAM
+        lines.append(words.format(passed=passed, count=len(upstream), limit=limit))
     return lines
 
 

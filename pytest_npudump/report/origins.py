@@ -40,7 +40,7 @@ def origin_lines(sources: Sources | None, comparison: Comparison, *, brief: bool
 
 
 def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
-    """Return which failing tensors explain the others, where their change begins, and what is not known.
+    """Return which failing tensors are sources, what they are traced back to, and what is not known.
 
     Args:
         sources: of a failure; None where nothing is known of what feeds which.
@@ -51,7 +51,7 @@ def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
     limit = _SHOWN if brief else None
     alone = sources.independent
     reached = [source for source in sources.found if source.behind is not None]
-    words = first_of((_explains(source, sources.failing) for source in alone), limit)
+    words = first_of((_downstream(source, sources.failing) for source in alone), limit)
     count = ngettext("{count} source", "{count} sources", len(alone)).format(count=len(alone))
     lines = [_("sources:    {count}: {words}").format(count=count, words=words)]
     if reached:
@@ -59,7 +59,7 @@ def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
         lines[0] += _("; then outside again, behind tensors that pass: {named}").format(named=named)
     walked = [source for source in alone if source.begins is not None]
     if walked:
-        lines.append(_("begins:     {words}").format(words=first_of(map(_begins, walked), limit)))
+        lines.append(_("traced to:  {words}").format(words=first_of(map(_traced, walked), limit)))
     if sources.unplaced:
         lines.append(
             _("unplaced:   {count} of {failing}, as not all is known that feeds {which}: {unplaced}").format(
@@ -72,15 +72,15 @@ def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
     return lines
 
 
-def _explains(source: Source, failing: int) -> str:
+def _downstream(source: Source, failing: int) -> str:
     doubts = _(", in a cycle") * source.cycle + _(", what feeds it is not known") * (not source.known)
-    return _("{key} (explains {explains} of {failing}{doubts})").format(
-        key=source.key, explains=source.explains, failing=failing, doubts=doubts
+    return _("{key} ({downstream} of {failing} mismatches downstream{doubts})").format(
+        key=source.key, downstream=source.explains - 1, failing=failing, doubts=doubts
     )
 
 
-def _begins(source: Source) -> str:
-    return _("first outside: {key}; the change begins at {begins} ({share:.2g} of what is allowed)").format(
+def _traced(source: Source) -> str:
+    return _("{begins} ({share:.2g} of its tolerance), upstream of {key}").format(
         key=source.key, begins=source.begins, share=source.share
     )
 
@@ -88,7 +88,7 @@ def _begins(source: Source) -> str:
 def first_change(outcome: Outcome) -> list[str]:
     """Return where values begin to differ at all, if that is before what is outside of its tolerance.
 
-    Of runs of the same numerics that is the layer to look at, if the golden is known to repeat; others differ
+    That tells something of runs of the same numerics, if the golden is known to repeat; others differ
     everywhere, or anywhere.
     """
     comparison = outcome.comparison
@@ -101,9 +101,9 @@ def first_change(outcome: Outcome) -> list[str]:
     if first is None or first.status != FAIL or change == first.key:
         return []
     return [
-        _(
-            "changed:    {change} is the first that is not the golden's digit for digit: look there first"
-        ).format(change=change)
+        _("changed:    {change} is the first whose statistics are not the golden's digit for digit").format(
+            change=change
+        )
     ]
 
 

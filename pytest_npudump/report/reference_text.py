@@ -109,7 +109,7 @@ def _first(result: ReferenceResult, sources: Sources | None) -> str:
     first = comparison.first
     if first is not None and first.op_type == GRAPH_INPUT:
         return _(
-            "output {slot} of {layer} is the first tensor that differs: it is an input of the graph, so the "
+            "output {slot} of {layer} is the first mismatch: it is an input of the graph, so the "
             "reference was not given what the device was"
         ).format(slot=first.key.slot, layer=first.key.layer)
     return explain_first(comparison, feeds_seen=feeds_are_seen(sources, first))

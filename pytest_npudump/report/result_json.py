@@ -51,7 +51,7 @@ def result_json(result: Result, details: ReportFiles | None) -> dict[str, Any]:
         told["sources"] = small_sources(outcome.sources)
     if outcome.measured is not None and outcome.measured.widens:
         told["calibrated"] = outcome.measured_bounds
-    if outcome.numerics is not None:
+    if outcome.numerics is not None and not outcome.numerics.preset:
         told["bounds"] = outcome.numerics.bounds
     if outcome.reference is not None:
         told["reference"] = outcome.reference.summary()

@@ -14,7 +14,7 @@ from pytest_npudump.regression.scenes.overflow.findings import Overflow
 from pytest_npudump.regression.scenes.watcher.judge import Trampling
 from pytest_npudump.report.operator_checks_text import wrong_details, wrong_sentence
 from pytest_npudump.report.tensor_findings import tensor_words
-from pytest_npudump.report.verdicts import number
+from pytest_npudump.report.verdicts import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,9 +59,8 @@ def _trampling_details(finding: Trampling) -> list[str]:
     tensor = " ".join(filter(None, (finding.dtype, shape, finding.format)))
     values = ""
     if change.before is not None:
-        values = _(", the first from {before} to {after}").format(
-            before=number(change.before), after=number(change.after)
-        )
+        before, after = numbers(change.before, change.after)
+        values = _(", the first from {before} to {after}").format(before=before, after=after)
     return [
         _("output:     {node} ({op_type} output.{slot}) {tensor}{values}").format(
             node=finding.node, op_type=finding.op_type, slot=finding.slot, tensor=tensor, values=values

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
-from pytest_npudump.report.verdicts import number
+from pytest_npudump.report.verdicts import number, numbers
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.describe import TensorDescription
@@ -18,10 +18,11 @@ def finding_lines(finding: Finding, *, worst: int) -> list[str]:
     """Describe one tensor; ``worst`` is the number of worst elements to list."""
     key = finding.key
     lines = []
-    if finding.reproduced is False:
+    if finding.differences:
         pairs = ", ".join(
-            _("{name} {first} then {second}").format(name=name, first=number(first), second=number(second))
-            for name, (first, second) in finding.differences.items()
+            _("{name} {first} then {second}").format(name=name, first=first, second=second)
+            for name, pair in finding.differences.items()
+            for first, second in (numbers(*pair),)
         )
         lines.append(_("  {key}: first and second run disagree: {pairs}").format(key=key, pairs=pairs))
     golden = (finding.difference, finding.pattern, mark("golden"))
@@ -55,9 +56,10 @@ def _difference_lines(difference: TensorDifference, worst: int, side: str) -> li
         lines.append(_("NaN or Inf differ: {words}").format(words=d.special_text().replace("golden", words)))
     lines += [
         _("worst at {index}: {side} {golden}, actual {actual}").format(
-            index=list(e.index), side=words, golden=number(e.golden), actual=number(e.actual)
+            index=list(e.index), side=words, golden=golden, actual=actual
         )
         for e in d.worst[:worst]
+        for golden, actual in (numbers(e.golden, e.actual),)
     ]
     return lines
 

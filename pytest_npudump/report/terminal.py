@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_npudump.compare.stats.first_divergence import explain_first
@@ -239,9 +240,16 @@ def _reproduction(result: Result, escalation: Escalation) -> str:
     different = sum(finding.reproduced is False for finding in findings)
     unseen = sum(finding.reproduced is None for finding in findings)
     if different:
-        return _("NOT REPRODUCED in {different} of {count} tensors: the runs disagree").format(
+        words = _("NOT REPRODUCED in {different} of {count} tensors").format(
             different=different, count=len(findings)
         )
+        now = Counter(finding.now for finding in findings if finding.reproduced is False and finding.now)
+        golden = _(", ").join(
+            _("{number} {how}").format(number=now[how], how=_(how))
+            for how in (status.AS_PRINTED, status.WITHIN, status.OUTSIDE)
+            if now[how]
+        )
+        return _("{words}: {golden}").format(words=words, golden=golden) if golden else words
     if escalation.reproduced is None:
         return _("it has none of the failing tensors, so it says nothing of them")
     rest = _(", but for {unseen} tensors it did not dump").format(unseen=unseen) if unseen else ""

@@ -44,6 +44,14 @@ def number(value: object) -> str:
     return str(value)
 
 
+def numbers(one: object, other: object) -> tuple[str, str]:
+    """Return two values as :func:`number` does, or with all digits where these would not tell them apart."""
+    texts = number(one), number(other)
+    if texts[0] == texts[1] and isinstance(one, float) and isinstance(other, float) and one != other:
+        texts = repr(float(one)), repr(float(other))
+    return texts
+
+
 def excess(reason: Reason) -> float:
     """How many times the allowance a reason is off; infinite where nothing is allowed or comparable."""
     if not reason.allowed or not _is_number(reason.golden) or not _is_number(reason.actual):
@@ -107,7 +115,7 @@ def row(verdict: Verdict) -> tuple[str, ...]:
         return (*head, "", "", "", "", "")
     more = _(" (+{left} more)").format(left=len(verdict.reasons) - 1) if len(verdict.reasons) > 1 else ""
     allowed = "" if reason.allowed is None else f"± {number(float(reason.allowed))}"
-    cells = (number(reason.golden), number(reason.actual), allowed, off_by(reason))
+    cells = (*numbers(reason.golden, reason.actual), allowed, off_by(reason))
     return (*head, statistic(reason) + more, *cells)
 
 
@@ -139,8 +147,9 @@ def sentence(verdict: Verdict, *, against: str = "golden") -> str:
     elif isinstance(reason.actual, str) and reason.statistic not in _STRUCTURE:
         words = f"{reason.statistic}: {reason.actual}"
     else:
+        golden, actual = numbers(reason.golden, reason.actual)
         words = _("{statistic} is {actual} instead of {golden}").format(
-            statistic=statistic(reason), actual=number(reason.actual), golden=number(reason.golden)
+            statistic=statistic(reason), actual=actual, golden=golden
         )
     return _("{place} differs: {words}{far}").format(place=where, words=words, far=far)
 

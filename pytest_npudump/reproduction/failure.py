@@ -39,6 +39,8 @@ class Failure:
         reference_map: its mapping file.
         bounds: ``same``, ``other`` or ``hf32``; "" where it is not known.
         call: folder of the call of torch that gave the tensor and is convicted; None where there is none.
+        reproduced: whether the second run, whose tensors these are, did the same; None where that is unknown.
+        now: how its tensor compares with the golden, where it did not; "" where that is not known.
     """
 
     report: Path
@@ -56,6 +58,8 @@ class Failure:
     reference_map: Path | None
     bounds: str
     call: Path | None
+    reproduced: bool | None
+    now: str
 
 
 def read_failure(path: Path, layer: str = "") -> Failure:
@@ -82,6 +86,7 @@ def read_failure(path: Path, layer: str = "") -> Failure:
         )
     key = _chosen(file, data, escalation, layer)
     origin = data["origin"]
+    found: dict[str, Any] = next((one for one in escalation["findings"] if one["key"] == str(key)), {})
     return Failure(
         report=file,
         test=str(data["test"]),
@@ -100,6 +105,8 @@ def read_failure(path: Path, layer: str = "") -> Failure:
         call=next(
             (_path(one.get("saved")) for one in escalation["isolated"] if one["key"] == str(key)), None
         ),
+        reproduced=found.get("reproduced"),
+        now=found.get("against_golden") or "",
     )
 
 

@@ -61,7 +61,11 @@ def _head(made: FailingPiece) -> Iterator[str]:
     elif made.drawn:
         given = "drawn inputs with the statistics of those that it had"
     test = code(made.failure.test)
-    yield f"\nOf {code(made.origin)}, on {given} in {test}. `test_repro.py` fails where it is wrong.\n"
+    again = "`test_repro.py` fails where it is wrong."
+    if made.failure.reproduced is False:
+        now = f", in which {code(str(made.key))} is {made.failure.now}" if made.failure.now else ""
+        again = f"The failure did not reproduce: what is here is of the second run{now}."
+    yield f"\nOf {code(made.origin)}, on {given} in {test}. {again}\n"
     soc = made.failure.producer.get("soc", "") if made.failure.runtime != "emulator" else ""
     options = [f"--model={made.name}.onnx", "--framework=5", f"--output={made.name}"]
     yield _COMMANDS.format(atc=typed("atc", *options, f"--soc_version={soc or 'SOC'}"))

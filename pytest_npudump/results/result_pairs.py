@@ -125,8 +125,10 @@ def _pair(
     except NpudumpError as error:
         return ResultPair(name, origins, problems=(str(error),))
     ours, theirs = one[1].data["producer"], other[1].data["producer"]
-    numerics = numerics_of(_differences(ours, theirs), theirs, option=bounds.numerics)
     tolerances = case.tolerances.extended(bounds.rules)
+    numerics = numerics_of(
+        _differences(ours, theirs), theirs, option=bounds.numerics, preset=tolerances.preset
+    )
     golden, actual = before.table, now.table
     numbered = number_calls(golden, actual)
     comparison = compare_tables(golden, numbered.table, tolerances.under(numerics.bounds), approved=False)

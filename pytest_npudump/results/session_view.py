@@ -87,7 +87,7 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
         notes=tuple(dict.fromkeys(map(str, notes))),
         golden=str(data["golden"]["judged_with"] or data["golden"]["file"]),
         preset=_("{preset} ({numerics} numerics)").format(preset=preset, numerics=numerics)
-        if numerics
+        if numerics and preset == "default"
         else str(preset),
         when=str(data["time"]),
         producers=_producers(result, data["producer"]),

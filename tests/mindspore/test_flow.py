@@ -79,8 +79,8 @@ def test_a_perturbed_weight_is_found_first_where_it_is_used_and_only_what_fails_
         [
             "npudump: Default/fc2-Dense/MatMul-op0 (MatMul output.0) differs: *",
             (
-                "first:*output 0 of Default/fc2-Dense/MatMul-op0 is the first tensor that differs; every "
-                "tensor dumped before it agrees*"
+                "first:*output 0 of Default/fc2-Dense/MatMul-op0 is the first mismatch; all "
+                "statistics compared before it agree*"
             ),
             "golden:*3 of 10 tensors fail against *",
             "second run: the failure reproduced (3 layers dumped as tensors)",

@@ -81,7 +81,7 @@ def test_a_regression_is_found_as_by_files_and_explained_from_files(project: Pro
         report: dict[str, Any] = json.loads(path.read_text())
         found[transport] = [finding["key"] for finding in report["escalation"]["findings"]]
         assert report["escalation"]["reproduced"] is True
-        result.stdout.fnmatch_lines(["*first:*output 0 of block/conv.2 is the first tensor that differs*"])
+        result.stdout.fnmatch_lines(["*first:*output 0 of block/conv.2 is the first mismatch*"])
     assert found["files"] == found["callback"]
 
 

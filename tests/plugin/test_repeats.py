@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx
 import pytest
 import yaml
 
@@ -67,11 +69,42 @@ def test_fixtures_are_set_up_anew_for_each_recording_run(project: Project) -> No
     assert project.path.joinpath("torn-down").read_text("utf-8") == "xx"
 
 
+def test_an_operator_behind_an_unstable_one_is_not_called_unstable(project: Project) -> None:
+    """What the first multiplies by has another last bit in each run, which six digits do not show."""
+    value = onnx.helper.make_tensor_value_info
+    nodes = [
+        onnx.helper.make_node("Mul", ["image", "one"], ["a"], "unstable"),
+        onnx.helper.make_node("Sub", ["a", "one"], ["out"], "sub"),
+    ]
+    ports = [value("image", 1, [4])], [value("out", 1, [4])]
+    one = [onnx.numpy_helper.from_array(np.ones(1, np.float32), "one")]
+    graph = onnx.helper.make_graph(nodes, "small", *ports, one)
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), project.path / "small.onnx")
+    project.test_file(
+        """
+        import itertools
+        from pytest_npudump.emulator import faults
+
+        RUN = itertools.count(1)
+
+        @pytest.mark.npu_dump
+        def test_small(npu_dump):
+            faults.distort("small", "unstable", factor=1 + next(RUN) * 2.0**-23)
+            with npu_dump.load_model("small.onnx") as model:
+                model.run(np.ones(4, np.float32))
+        """
+    )
+    result = project.run("--npudump-update-golden")
+    result.stdout.fnmatch_lines(["*2 runs alike* (first seen at: sub): *"])
+    result.stdout.no_fnmatch_line("*not deterministic*")
+
+
 def test_what_does_not_repeat_is_listed_with_its_spread_and_is_no_change(project: Project) -> None:
     project.wavering(1e-3)
     result = project.run("--npudump-update-golden")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*tensors are not the same in 2 runs alike*not deterministic: *"])
+    result.stdout.fnmatch_lines(["*tensors are not the same in 2 runs alike*(first seen at: *"])
     lines = project.golden.read_text("utf-8").splitlines()
     assert any(line.split()[-1].startswith("~") for line in lines if "block/conv.2" in line)
     passes = project.run("--npudump-fail-on=change")

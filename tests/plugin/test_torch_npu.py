@@ -168,11 +168,17 @@ def test_a_refused_configuration_fails_the_test(eager: Eager) -> None:
     result.stdout.fnmatch_lines(["*set_dump(*acl.json') returned 100009 (ACL_ERROR_INVALID_DUMP_CONFIG)*"])
 
 
-def test_a_test_that_runs_no_operator_fails_and_says_what_may_be_wrong(eager: Eager) -> None:
-    eager.write([])
-    result = eager.run("--npudump-update-golden")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*no operator ran on the NPU while the dump was on*"])
+def test_an_empty_dump_fails_and_is_not_said_to_be_without_operators(eager: Eager) -> None:
+    """No operator ran, or one of which CANN writes no statistics as it is captured into a graph."""
+    captured = "    _device.state['capturing'] = []\n    operator('aclnnAdd', 1)\n"
+    for body in ([], captured + "    _device.state['capturing'] = None\n"):
+        eager.write(body)
+        result = eager.run("--npudump-update-golden")
+        result.assert_outcomes(failed=1)
+        words = (
+            "either no operator ran on the NPU while the dump was on, or CANN wrote nothing of those that did"
+        )
+        result.stdout.fnmatch_lines([f"*the dump holds nothing: {words}: *"])
 
 
 def test_a_model_file_is_refused_with_the_way_out(eager: Eager) -> None:

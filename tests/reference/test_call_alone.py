@@ -135,6 +135,7 @@ def test_whole_numbers_are_exact_but_for_ties_and_jumps(name: str, verdict: str)
     assert judged(call, output, "int64").verdict == "acquitted"
     output[0, 0] ^= 1
     assert judged(call, output, "int64").verdict == verdict
+    assert "equal" not in judged(call, output, "int64").why
 
 
 def test_a_cast_of_what_does_not_fit_is_undefined() -> None:

@@ -55,7 +55,7 @@ def test_the_largest_deviation_of_all_runs_is_kept_and_what_made_it_is_named() -
     found = repeated([run({"b:output.0": 1e-5}), run({"b:output.0": 2e-5, "c:output.0": 1e-6})])
     assert found.cells == ("-", "-", "~2e-5,-,-,-", "~1e-6,-,-,-")
     assert found.head == {"repeats": {"runs": 3, "not_deterministic": ["b"]}}
-    assert "2 of 4 tensors are not the same in 3 runs alike (not deterministic: b)" in found.notes[0]
+    assert "2 of 4 tensors are not the same in 3 runs alike (first seen at: b)" in found.notes[0]
 
 
 def test_projections_are_kept_beside_the_statistics() -> None:

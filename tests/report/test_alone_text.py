@@ -59,7 +59,18 @@ def test_upstream_the_convicted_are_named_and_all_others_counted() -> None:
     passed = Alone("acquitted", 0.0, 1.0)
     searched = [one(passed, "a"), *(one(passed, name, upstream=True) for name in "bcd")]
     assert isolated_lines(searched, brief=True)[1:] == [
-        "alone:      3 operators upstream are what their own inputs give, too"
+        "alone:      3 of 3 operators looked at upstream are what their inputs give"
+    ]
+    unknown = one(Alone("unknown", why="Loop"), "u", upstream=True)
+    assert isolated_lines([*searched, unknown], brief=True)[1:] == [
+        "alone:      3 of 4 operators looked at upstream are what their inputs give"
+    ]
+    limit = [one(passed, "a"), *(one(passed, f"n{at}", upstream=True) for at in range(32))]
+    assert isolated_lines(limit, brief=True)[1:] == [
+        (
+            "alone:      32 of 32 operators looked at upstream are what their inputs give; at most 32 per "
+            "source are looked at"
+        )
     ]
     found = [*searched, one(Alone("convicted", 1.0, 0.1), "e", upstream=True)]
     brief = isolated_lines(found, brief=True)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from pytest_npudump.compare.stats.verdict import Reason, Verdict
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.language.inert import inert
+from pytest_npudump.regression.outcome import Finding
+from pytest_npudump.report.tensor_findings import finding_lines
 from pytest_npudump.report.verdicts import (
     COLUMNS,
     deciding_rule,
@@ -54,6 +56,16 @@ def fail(*reasons: Reason, key: TensorKey = KEY, op_type: str = "Conv2D") -> Ver
 )
 def test_number_reads_as_people_expect_it(value: object, text: str) -> None:
     assert number(value) == text
+
+
+def test_two_values_that_differ_are_not_shown_alike() -> None:
+    verdict = fail(reason(golden=-1.92188, actual=-1.921875, allowed=0.0))
+    assert "max is -1.921875 instead of -1.92188" in sentence(verdict)
+    assert row(verdict)[4:6] == ("-1.92188", "-1.921875")
+    finding = Finding(KEY, reproduced=False, differences={"min": (0.1, 0.1 + 2**-30), "max": (2.0, 3.0)})
+    assert finding_lines(finding, worst=1) == [
+        f"  {KEY}: first and second run disagree: min 0.1 then 0.10000000093132258, max 2 then 3"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,44 @@ def test_a_model_that_was_written_again_within_the_failing_run_is_refused(
     )
 
 
+_WRONG_ONCE = """
+import pathlib
+import numpy as np
+import pytest
+from pytest_npudump.emulator import faults
+from pytest_npudump.emulator.process.state import process
+
+
+@pytest.mark.npu_dump
+def test_net(npu_dump):
+    process().faults.distortions.clear()
+    wrong = pathlib.Path("wrong")
+    if wrong.exists():
+        wrong.unlink()
+        faults.distort("net", "second", factor=1.01)
+    with npu_dump.load_model("net.onnx") as model:
+        model.run(np.linspace(-1, 1, 128, dtype=np.float32).reshape(8, 16))
+"""
+
+
+def test_a_failure_that_did_not_reproduce_is_said_to_be_none_of_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net(tmp_path / "net.onnx")
+    tmp_path.joinpath("test_net.py").write_text(_WRONG_ONCE, encoding="utf-8")
+    assert run_pytest(tmp_path, "--npudump-update-golden") == 0
+    tmp_path.joinpath("wrong").touch()
+    assert run_pytest(tmp_path, "--npudump-dump-dir=dumps") == 1
+    [report] = (tmp_path / "dumps").glob("*/report.json")
+    assert main(["repro", str(report), "-o", str(tmp_path / "made")]) == 1
+    said = capsys.readouterr().err
+    assert "passes here by itself, and the second run of test_net.py::test_net, whose inputs these" in said
+    words = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+    second = "of the second run, in which `second:output.0` is identical to the golden as printed."
+    assert f"The failure did not reproduce: what is here is {second}" in words
+    assert "fails as that test did" not in words
+
+
 def test_drawn_values_share_none_with_the_private_ones_and_fail_too(
     wrong_kernel: Failed, plant: Callable[[str], None], tmp_path: Path
 ) -> None:

@@ -134,7 +134,7 @@ def _repeats(golden: Golden) -> str:
     )
     if not found.not_deterministic:
         return words
-    return _("{words}; not deterministic: {operators}").format(
+    return _("{words}; first seen at: {operators}").format(
         words=words, operators=", ".join(found.not_deterministic)
     )
 

@@ -147,6 +147,13 @@ def _ended(arguments: argparse.Namespace, made: Made) -> int:
                 "npudump: {layer}: passes on drawn values, so nothing was written: leave out --synthetic"
             ).format(layer=layer)
         )
+    elif made.reproduction.failure.reproduced is False:
+        to_stderr(
+            _(
+                "npudump: {layer}: passes here by itself, and the second run of {test}, whose inputs these "
+                "are, did not reproduce the failure"
+            ).format(layer=layer, test=made.reproduction.failure.test)
+        )
     elif made.reproduction.failure.runtime == "emulator":
         to_stderr(
             _(

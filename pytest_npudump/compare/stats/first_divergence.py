@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL, MISSING, aligned_keys
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.onnxmodels.random_operators import draws_random
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_npudump.compare.stats.verdict import Comparison, Verdict
 
@@ -91,14 +92,19 @@ def explain_first(comparison: Comparison, *, feeds_seen: bool = False) -> str:
 def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> str:
     key = first.key
     tensor = _("{io} {slot} of {layer}").format(io=key.io, slot=key.slot, layer=key.layer)
-    differs = _("{tensor} is the first tensor that differs").format(tensor=tensor)
+    differs = _("{tensor} is the first mismatch").format(tensor=tensor)
     if comparison.origin == STRUCTURE:
         side = _("only in the golden") if first.status == MISSING else _("only in the dump")
         return _("{tensor} is {side}: the model or what is dumped of it has changed there").format(
             tensor=tensor, side=side
         )
+    moved = comparison.differing | comparison.within_noise
     if comparison.origin == LAYER:
-        return _("{differs}, and the inputs of {layer} agree").format(differs=differs, layer=key.layer)
+        fed, rows = execution(key.sanitised), enumerate(_keys(comparison))
+        words = _("{differs}; the compared statistics of its inputs agree")
+        if any(at in moved for at, one in rows if one.io == "input" and execution(one.sanitised) == fed):
+            words = _("{differs}; the compared statistics of its inputs are within tolerance")
+        return words.format(differs=differs)
     if first.op_type == GRAPH_INPUT:
         return _("{differs}: it is an input of the graph, so what the test feeds in has changed").format(
             differs=differs
@@ -108,15 +114,18 @@ def _explained(comparison: Comparison, first: Verdict, *, feeds_seen: bool) -> s
             "{differs}: the difference comes from before {layer}, from a layer that was not dumped or from "
             "what the test fed in"
         ).format(differs=differs, layer=key.layer)
-    on_both = "" if comparison.failing[0] is first else _(" that both sides have")
     inputs = "" if _inputs_dumped(comparison, key) else _("; its own inputs were not dumped")
-    inputs = _(", what feeds it included") if feeds_seen else inputs
-    told = {"differs": differs, "on_both": on_both, "inputs": inputs}
-    if comparison.first_change not in (None, key):
-        return _("{differs}; every tensor dumped before it{on_both} is within tolerance{inputs}").format(
-            **told
-        )
-    return _("{differs}; every tensor dumped before it{on_both} agrees{inputs}").format(**told)
+    inputs = _(", those of its inputs included") if feeds_seen else inputs
+    words = _("{differs}; all statistics compared before it agree{inputs}")
+    if any(at in moved for at, _key in enumerate(takewhile(lambda one: one != key, _keys(comparison)))):
+        words = _("{differs}; all statistics compared before it are within tolerance{inputs}")
+    return words.format(differs=differs, inputs=inputs)
+
+
+def _keys(comparison: Comparison) -> Iterator[TensorKey]:
+    """Yield the keys of all tensors in execution order."""
+    rows = aligned_keys(comparison.golden, comparison.actual, comparison.alignment)
+    return (key for key, _op_type in rows)
 
 
 def _inputs_dumped(comparison: Comparison, key: TensorKey) -> bool:

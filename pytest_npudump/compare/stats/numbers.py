@@ -156,7 +156,8 @@ def below_atol(pairs: Pairs, judged: NDArray[np.bool_], tolerances: Tolerances) 
 def half_unit(values: NDArray[np.float64], digits: NDArray[np.integer]) -> NDArray[np.float64]:
     """Half a unit of the last of ``digits`` significant digits of ``values``; 0 where digits is 0.
 
-    Zero is printed as it is, and so are NaN and infinities.
+    Zero is printed as it is, and so are NaN and infinities. A value half way between two texts is as far from
+    either, but for what the decimal number is off in float64.
     """
     size = np.abs(values)
     rounded = (digits > 0) & (size > 0) & np.isfinite(size)
@@ -165,7 +166,7 @@ def half_unit(values: NDArray[np.float64], digits: NDArray[np.integer]) -> NDArr
     exponent = np.floor(np.log10(np.where(rounded, size, 1.0)) + 1e-13)
     with np.errstate(under="ignore"):
         unit = 10.0 ** (exponent - np.where(rounded, digits, 1) + 1)
-    return np.where(rounded, 0.5 * unit, 0.0)
+    return np.where(rounded, 0.5 * unit + np.spacing(np.where(rounded, size, 1.0)), 0.0)
 
 
 def scales(

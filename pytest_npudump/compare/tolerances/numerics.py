@@ -38,17 +38,22 @@ class Numerics:
         differs: facts that both sides tell and in which they differ, as ``name: (golden, this run)``.
         untold: facts that one side only tells.
         fixed: who chose the bounds, ``marker`` or ``option``; "" where the facts decided.
+        preset: the one that was named, and that applies whatever the numerics; "" for ``default``.
     """
 
     bounds: str = SAME
     differs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     untold: tuple[str, ...] = ()
     fixed: str = ""
+    preset: str = ""
 
     def describe(self) -> str:
         """The decision and its reason in one line."""
         differs = ", ".join(f"{name} {golden} -> {now}" for name, (golden, now) in self.differs.items())
         untold = _("; not told by both: {names}").format(names=", ".join(self.untold)) if self.untold else ""
+        if self.preset:
+            words = _("of the preset {preset}, whatever the numerics").format(preset=self.preset)
+            return words + (f" ({differs})" if differs else "")
         words = {
             SAME: _("for the same numerics"),
             OTHER: _("for other numerics"),
@@ -76,6 +81,7 @@ def numerics_of(
     *,
     marker: str | None = None,
     option: str = AUTO,
+    preset: str = "default",
 ) -> Numerics:
     """Decide by the facts of origin in which a golden and a run differ.
 
@@ -87,15 +93,17 @@ def numerics_of(
         switches: facts of this run, of which ``hf32`` is looked at.
         marker: the marker's choice; None for none.
         option: the run's choice.
+        preset: of the tolerances.
     """
+    named = "" if preset == "default" else preset
     told = {name: pair for name, pair in differences.items() if name not in _ASKED}
     differs = {name: pair for name, pair in told.items() if UNKNOWN not in pair}
     untold = tuple(name for name in told if name not in differs)
     for choice, who in ((marker, mark("marker")), (option, mark("option --npudump-numerics"))):
         if choice and choice != AUTO:
-            return Numerics(choice, differs, untold, who)
+            return Numerics(choice, differs, untold, who, named)
     values = [*(value for name in _SWITCHES for value in told.get(name, ()))]
     values += [switches[name] for name in _SWITCHES if name in switches]
     on = any(value not in {"off", UNKNOWN} for value in values)
     bounds = SAME if not differs else HF32 if on else OTHER
-    return Numerics(bounds, differs, untold)
+    return Numerics(bounds, differs, untold, preset=named)

@@ -215,14 +215,23 @@ def _model_name(place: Place, graphs: Collection[int]) -> str:
 
 
 def shared_names(groups: Iterable[Sequence[Execution]]) -> list[str]:
-    """Say which names stand for several operators: told by different types or task ids in one step."""
+    """Say which names stand for several operators: told by different types or task ids in one step.
+
+    An input of the graph has the task id of each operator that reads it.
+    """
     shared = sorted(
         {
             group[0].layer
             for group in groups
             if len(group) > 1
             and not group[0].raw
-            and len({(found.op_type, found.task, found.stream) for found in group}) > 1
+            and len(
+                {
+                    (found.op_type, *((found.task, found.stream) if found.op_type != GRAPH_INPUT else ()))
+                    for found in group
+                }
+            )
+            > 1
         }
     )
     if not shared:

@@ -173,7 +173,8 @@ def _numerics_for(
 ) -> Numerics:
     """Decide by what produced the golden and this run; the marker, then the option, may have decided."""
     option = case.settings.numerics or AUTO
-    return numerics_of(differences, facts, marker=case.request.numerics, option=option)
+    preset = case.tolerances.preset
+    return numerics_of(differences, facts, marker=case.request.numerics, option=option, preset=preset)
 
 
 def _changes(comparison: Comparison, changes: Changes) -> tuple[str, ...]:

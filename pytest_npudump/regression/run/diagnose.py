@@ -96,7 +96,10 @@ def _causes(request: DumpRequest, activity: Activity, dump_path: Path) -> Iterat
             "function-scoped fixture, with npu_dump.load_model() or after acl.init()"
         )
     if request.scene == "op":
-        yield f"no single operator ran through acl.op while the dump was on{_or_filtered(request)}"
+        yield (
+            "either no single operator ran through acl.op while the dump was on, or CANN wrote nothing of "
+            f"those that did{_or_filtered(request)}"
+        )
     if not activity.models:
         yield (
             "no model was loaded through npu_dump.load_model() while the dump was on; a model loaded "

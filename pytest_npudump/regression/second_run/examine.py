@@ -9,13 +9,16 @@ import numpy as np
 
 from pytest_npudump.compare.stats.deviations import deviations
 from pytest_npudump.compare.stats.eager_calls import compare_runs, under_golden_keys
+from pytest_npudump.compare.stats.order import ABSENT
 from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.stats.verdict import EXTRA, FAIL
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
+from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
-from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import JUDGED, StatsTable
 from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.kept_tensors import read_tensors
@@ -38,7 +41,7 @@ from pytest_npudump.regression.second_run.suspected_calls import decided, isolat
 from pytest_npudump.regression.shared_by_ranks import by_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -108,10 +111,12 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
     findings = with_patterns(findings, second.records, tensors)
     findings, notes = with_reference(case, first, findings, second.records)
     at_hand = with_graph_inputs(second.records.values(), plan.layers, dump)
-    isolated, told = isolate_suspects(case, first, plan.suspects, at_hand)
+    lost = {str(finding.key.sanitised) for finding in findings if finding.healthy}
+    suspects = _reproduced(first, plan.suspects, lost)
+    isolated, told = isolate_suspects(case, first, suspects, at_hand)
     records = [*second.records.values()]
-    calls, unsaved = isolate_calls(case, first, plan.suspects, records, attempt.directory)
-    isolated = decided(isolated, calls)
+    calls, unsaved = isolate_calls(case, first, suspects, records, attempt.directory, healthy=lost)
+    isolated = tuple(one for one in decided(isolated, calls) if str(one.key.sanitised) not in lost)
     notes += told + unsaved
     layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
     drawing = drawing_alike(case, first.dump) if first.dump is not None else ()
@@ -125,6 +130,22 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
         isolated=isolated,
         alike=_alike(case, first, second.records),
     )
+
+
+def _reproduced(
+    first: FirstRun, suspects: Iterable[TensorKey], lost: Collection[str]
+) -> tuple[TensorKey, ...]:
+    """Return the suspects but for those that did not fail again, and where the changes of these begin.
+
+    Args:
+        first: the first run.
+        suspects: the outputs under suspicion.
+        lost: sanitised keys of the tensors that failed in the first run only.
+    """
+    sources = first.outcome.sources.independent if first.outcome.sources is not None else ()
+    again = [source for source in sources if str(source.key.sanitised) not in lost]
+    begun = {source.begins for source in sources} - {source.begins for source in again}
+    return tuple(key for key in suspects if key not in begun and str(key.sanitised) not in lost)
 
 
 def _alike(case: Case, first: FirstRun, records: Mapping[str, TensorRecord]) -> Mapping[str, TensorRecord]:
@@ -211,6 +232,43 @@ def _findings(
         found.append(_finding(tolerances, key, records.get(str(key.sanitised)), disagreements, tensors))
         if told is not None:
             told(number, len(failing))
+    return _against_golden(first, tolerances, found, records)
+
+
+def _against_golden(
+    first: FirstRun, tolerances: Tolerances, findings: Sequence[Finding], records: Mapping[str, TensorRecord]
+) -> tuple[Finding, ...]:
+    """Add to the findings how the second run's tensors compare with the golden.
+
+    Where all that failed in the first run is within tolerance in the second one, that has not reproduced it.
+    """
+    before = first.outcome.comparison
+    if before is None:
+        return tuple(findings)
+    here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records]
+    after = compare_tables(
+        before.golden, StatsTable.from_records(here), tolerances.with_measured(first.outcome.measured)
+    )
+    reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
+    places = {str(verdict.key.sanitised): (at, verdict) for at, verdict in enumerate(after.verdicts())}
+    unjudged = frozenset[int]().union(*(doubt.unjudged for doubt in after.doubts))
+    changed = after.differing | after.within_noise
+    found = []
+    for finding in findings:
+        key, difference = str(finding.key.sanitised), finding.difference
+        at, verdict = places.get(key, (ABSENT, None))
+        known = {"dtype", "shape", "count", *((ELEMENTS, SPECIAL, BYTES) if difference is not None else ())}
+        row = int(after.alignment.actual[at]) if verdict is not None else ABSENT
+        known |= {name for name in JUDGED if row != ABSENT and after.actual.tells(name)[row]}
+        if row == ABSENT or verdict is None or verdict.status == EXTRA:
+            found.append(finding)
+        elif verdict.status == FAIL or (difference is not None and difference.outside):
+            found.append(replace(finding, now=status.OUTSIDE))
+        elif at in unjudged or not known.issuperset(reason.statistic for reason in reasons.get(key, ())):
+            found.append(finding)
+        else:
+            now = status.WITHIN if at in changed else status.AS_PRINTED
+            found.append(replace(finding, now=now, reproduced=finding.reproduced and key not in reasons))
     return tuple(found)
 
 

@@ -13,7 +13,7 @@ from pytest_npudump.regression.second_run.by_reference import failing_keys
 from pytest_npudump.runtime.aten.call_copies import CallKeepingRuntime, WantedOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
@@ -36,12 +36,15 @@ def keep_suspected(case: Case, first: FirstRun | None, plan: Plan | None) -> Non
         case.runtime.keep_calls(wanted, case.settings.dump_limit)
 
 
-def _calls_among(first: FirstRun, suspects: Sequence[TensorKey]) -> tuple[TensorKey, ...]:
+def _calls_among(
+    first: FirstRun, suspects: Sequence[TensorKey], healthy: Collection[str] = ()
+) -> tuple[TensorKey, ...]:
     """Return the outputs of calls to judge: the suspects, and others that fail, as any may be a source."""
     if not suspects:
         return ()
     failing = (key for key in failing_keys(first.outcome) if key.io == "output")
-    calls = (key for key in dict.fromkeys((*suspects, *failing)) if is_eager(key.layer))
+    wanted = (key for key in dict.fromkeys((*suspects, *failing)) if str(key.sanitised) not in healthy)
+    calls = (key for key in wanted if is_eager(key.layer))
     return tuple(islice(calls, _MOST))
 
 
@@ -65,7 +68,13 @@ def _extremes(record: TensorRecord) -> tuple[float, float] | None:
 
 
 def isolate_calls(
-    case: Case, first: FirstRun, suspects: Sequence[TensorKey], records: Sequence[TensorRecord], folder: Path
+    case: Case,
+    first: FirstRun,
+    suspects: Sequence[TensorKey],
+    records: Sequence[TensorRecord],
+    folder: Path,
+    *,
+    healthy: Collection[str] = (),
 ) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
     """Judge the outputs of calls of torch that :func:`keep_suspected` had kept, by these on the CPU.
 
@@ -75,6 +84,7 @@ def isolate_calls(
         suspects: the outputs under suspicion.
         records: the second run's tensors, in execution order.
         folder: of the second run, in which the calls that are convicted are saved.
+        healthy: sanitised keys of tensors that failed in the first run only, which are not judged.
 
     Returns:
         The verdicts, and notes on calls that could not be saved.
@@ -86,7 +96,7 @@ def isolate_calls(
     archive = CallArchive(folder / _CALLS, case.settings.dump_limit)
     bench = CallBench(case.runtime.kept_calls(), case.settings.recompute, allowed, archive)
     told = case.steps_of("recomputing calls on the CPU")
-    found = bench.isolate(_calls_among(first, suspects), records, told)
+    found = bench.isolate(_calls_among(first, suspects, healthy), records, told)
     case.runtime.keep_calls((), 0)
     return found, tuple(archive.notes)
 

@@ -51,11 +51,11 @@ class Judged:
 
 
 def sources_of(result: Mapping[str, Any]) -> str:
-    """Return the tensors that explain the failing ones, or else the first that fails; "" where none does."""
+    """Return the sources, or else the first that fails; "" where none does."""
     sources = result.get("sources")
     if not sources or not sources["first"]:
         return str(result.get("first") or result.get("operator") or "")
-    names = [f"{source['key']} (explains {source['explains']})" for source in sources["first"]]
+    names = [f"{source['key']} ({source['explains'] - 1} downstream)" for source in sources["first"]]
     left = sources["in_all"] - len(names)
     return ", ".join(names) + (f" and {left} more" if left > 0 else "")
 

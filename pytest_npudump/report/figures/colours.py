@@ -22,7 +22,7 @@ COLOURS = {
 """By state of a tensor, for media without a style sheet."""
 
 WORDS = {
-    SOURCE: mark("source: outside its tolerance, and nothing before it explains it"),
+    SOURCE: mark("source: outside its tolerance, and traced back to no other that is"),
     OUTSIDE: mark("outside its tolerance"),
     UNPAIRED: mark("only in the golden, or only in the run"),
     CHANGED: mark("changed, within its tolerance"),

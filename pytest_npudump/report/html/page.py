@@ -19,7 +19,7 @@ from pytest_npudump.report.figures.histogram import errors_svg, values_svg
 from pytest_npudump.report.figures.operator_graph import graph_svg
 from pytest_npudump.report.figures.strip import strip_svg
 from pytest_npudump.report.html.payload import payload
-from pytest_npudump.report.verdicts import number, plain
+from pytest_npudump.report.verdicts import number, numbers, plain
 from pytest_npudump.report.view.overview import BAD, GOOD, LEFT_OUT, OPEN
 from pytest_npudump.report.view.tensor_views import STATES
 
@@ -57,7 +57,7 @@ def page(session: SessionView) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"plain": plain, "number": number, "spoken": spoken}
+    environment.filters |= {"plain": plain, "number": number, "numbers": numbers, "spoken": spoken}
     environment.globals |= {"_": _, "ngettext": ngettext}
     script = (_HERE / "templates" / "page.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.dump.table import STATISTICS
-from pytest_npudump.report.verdicts import number, plain
+from pytest_npudump.report.verdicts import number, numbers, plain
 from pytest_npudump.report.view.tensor_views import IDENTICAL, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_npudump.compare.stats.verdict import Value
     from pytest_npudump.report.view.tensor_views import TensorView
 
 INFINITE, ABSENT = -1, -2
@@ -67,11 +66,9 @@ def _told(tensors: Sequence[TensorView], most: int) -> list[int]:
 
 
 def _statistics(tensor: TensorView) -> list[Any]:
-    return [[*map(_value, side)] for side in (tensor.golden, tensor.actual)]
-
-
-def _value(value: Value) -> str:
-    return number(value)
+    if not (tensor.golden and tensor.actual):
+        return [[*map(number, side)] for side in (tensor.golden, tensor.actual)]
+    return [*zip(*map(numbers, tensor.golden, tensor.actual), strict=True)]
 
 
 def _share(share: float) -> float | int:

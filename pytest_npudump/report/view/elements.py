@@ -46,13 +46,14 @@ class ElementsView:
 
     Attributes:
         key: which tensor.
-        reproduced: whether both runs agree; None where the second one lacks the tensor.
+        reproduced: whether the second run did the same; None where it lacks the tensor.
         measures: names and values of distances; none where no golden tensor was kept.
         pattern: what explains the difference, in words; "" for nothing.
         worst: the elements farthest off.
         picture: what can be drawn.
         note: why something is missing.
         path: the dumped file; "" for none.
+        now: how the second run's tensor compares with the golden; "" where that is not known.
     """
 
     key: str
@@ -63,6 +64,7 @@ class ElementsView:
     picture: Picture | None
     note: str
     path: str
+    now: str = ""
 
 
 def read_elements(report: Path, test: str) -> tuple[tuple[ElementsView, ...], str]:
@@ -98,6 +100,7 @@ def _view(finding: Mapping[str, Any]) -> ElementsView:
     return ElementsView(
         key=str(finding["key"]),
         reproduced=finding["reproduced"],
+        now=str(finding.get("against_golden") or ""),
         measures=tuple(measures),
         pattern=f"{pattern['where']}: {pattern['what']}" if pattern else "",
         worst=tuple(

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _IDLE = (
-    "no operator ran on the NPU while the dump was on: make the test's tensors on the device 'npu', and run "
-    "them inside the test or a function-scoped fixture (CANN writes no statistics for operators captured "
-    "into a graph, and none of eager operators with dump_level='op')"
+    "either no operator ran on the NPU while the dump was on, or CANN wrote nothing of those that did: make "
+    "the test's tensors on the device 'npu', and run them inside the test or a function-scoped fixture (CANN "
+    "writes no statistics for operators captured into a graph, and none of eager operators with "
+    "dump_level='op')"
 )
 _UNSEEN = (
     "no operator ran on the NPU in the test's own thread while the dump was on: move the model to the device "

@@ -74,9 +74,7 @@ def test_when_and_why_it_changed_is_told(run: Run, golden: Callable[..., Path]) 
 
 def test_what_was_measured_is_told_widest_first(run: Run, golden: Callable[..., Path]) -> None:
     out = run("golden", "show", golden(CALIBRATED, CELLS), "--noise").out.splitlines()
-    assert out[4] == (
-        "repeats:     2 runs, all tensors compared, 1 with other digits; not deterministic: relu"
-    )
+    assert out[4] == ("repeats:     2 runs, all tensors compared, 1 with other digits; first seen at: relu")
     assert out[5] == "calibration: 20 members, factor 7, varied: inputs"
     assert "calibrated: 20 members, factor 7" in out[6]
     assert out[7].split()[-2:] == ["projections", "%"]

@@ -120,11 +120,11 @@ def test_a_vanished_layer_goes_before_what_follows_from_it() -> None:
 @pytest.mark.parametrize(
     ("golden", "actual", "words"),
     [
-        ([("a:output.0", 1)], [("a:output.0", 2)], "agrees; its own inputs were not dumped"),
+        ([("a:output.0", 1)], [("a:output.0", 2)], "agree; its own inputs were not dumped"),
         (
             [("a:input.0", 0), ("a:output.0", 1)],
             [("a:input.0", 0), ("a:output.0", 2)],
-            "the inputs of a agree",
+            "statistics of its inputs agree",
         ),
         ([("a:input.0", 1)], [("a:input.0", 2)], "comes from before a, from a layer that was not dumped"),
         ([("a:output.0", 1), ("b:output.0", 1)], [("b:output.0", 1)], "only in the golden"),
@@ -156,17 +156,17 @@ def rows_of(side: Any) -> Any:
         (
             [("a:output.0", 1), ("b:output.0", 1), ("c:output.0", 1)],
             [("a:output.0", 1), ("b:output.0", 2), ("c:output.0", 2)],
-            "every tensor dumped before it agrees; its own inputs were not dumped",
+            "all statistics compared before it agree; its own inputs were not dumped",
         ),
         (
             [("a:output.0", 1), ("b:output.0", 1), ("b:input.0", 1)],
             [("a:output.0", 1), ("b:output.0", 2)],
-            "every tensor dumped before it agrees",
+            "all statistics compared before it agree",
         ),
         (
             [("a:input.0", 1), ("a:output.0", 1), ("b:output.0", 1)],
             [("a:output.0", 1), ("b:output.0", 2)],
-            "every tensor dumped before it that both sides have agrees; its own inputs were not dumped",
+            "all statistics compared before it agree; its own inputs were not dumped",
         ),
     ],
 )
@@ -174,7 +174,7 @@ def test_what_stands_before_the_first_divergence_is_said_to_agree(
     make_table: Callable[..., StatsTable], golden: Any, actual: Any, rest: str
 ) -> None:
     comparison = compare_tables(*(make_table(*rows_of(side)) for side in (golden, actual)), Tolerances())
-    assert explain_first(comparison) == f"output 0 of b is the first tensor that differs; {rest}"
+    assert explain_first(comparison) == f"output 0 of b is the first mismatch; {rest}"
 
 
 def test_of_one_layers_weights_without_inputs_all_before_is_said_to_agree(
@@ -182,7 +182,7 @@ def test_of_one_layers_weights_without_inputs_all_before_is_said_to_agree(
 ) -> None:
     tables = [outputs_only(ppocr_cls(name)) for name in ("golden", "regressed")]
     assert explain_first(compare_tables(*tables, Tolerances())) == (
-        "output 0 of net_Conv@21 is the first tensor that differs; every tensor dumped before it agrees; "
+        "output 0 of net_Conv@21 is the first mismatch; all statistics compared before it agree; "
         "its own inputs were not dumped"
     )
 

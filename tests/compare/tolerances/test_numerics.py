@@ -44,3 +44,12 @@ def test_the_reason_names_what_differs_and_what_is_not_told() -> None:
     assert found.describe() == "for other numerics: cann 9.0.0 -> 9.1.0; not told by both: driver"
     assert numerics_of({}, {}).describe() == "for the same numerics: the producers are alike"
     assert numerics_of({}, {}, marker="other").describe() == "for other numerics, as the marker says"
+
+
+def test_a_preset_that_was_named_decides_and_not_the_numerics() -> None:
+    named = "of the preset other, whatever the numerics"
+    assert numerics_of({}, {}, preset="other").describe() == named
+    assert numerics_of({}, {}, marker="same", preset="other").describe() == named
+    facts = {"cann": ("9.0.0", "9.1.0")}
+    assert numerics_of(facts, {}, preset="other").describe() == f"{named} (cann 9.0.0 -> 9.1.0)"
+    assert numerics_of(facts, {}, preset="default").describe() == "for other numerics: cann 9.0.0 -> 9.1.0"

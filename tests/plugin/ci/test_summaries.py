@@ -42,7 +42,7 @@ def test_summary_is_written_where_it_is_asked_for_and_replaced(regressed: Any) -
     regressed.run("--npudump-summary=out/summary.md").assert_outcomes(failed=1)
     summary = regressed.path / "out" / "summary.md"
     text = summary.read_text("utf-8")
-    assert "| `test_small.py::test_small[1]` | `failed` | `block/conv.2:output.0 (explains 2)` |" in text
+    assert "| `test_small.py::test_small[1]` | `failed` | `block/conv.2:output.0 (1 downstream)` |" in text
     regressed.model()
     regressed.run("--npudump-summary=out/summary.md").assert_outcomes(passed=1)
     assert summary.read_text("utf-8").startswith("### ✅")
@@ -198,7 +198,7 @@ def test_junit_has_plain_properties_of_each_test(
     assert "npudump: block/conv.2 (Conv output.0) differs" in failure.message
     properties = {found.name: found.value for found in case.child(junitparser.Properties)}
     assert properties["npudump.status"] == "failed"
-    assert properties["npudump.source"] == "block/conv.2:output.0 (explains 2)"
+    assert properties["npudump.source"] == "block/conv.2:output.0 (1 downstream)"
     assert properties["npudump.tensors"] == "5 of 5 compared, 2 outside"
     assert str(properties["npudump.golden"]).endswith(".yaml")
     assert json.loads(str(properties["npudump"]))["status"] == "failed"

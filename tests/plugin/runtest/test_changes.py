@@ -85,7 +85,7 @@ def test_a_change_before_the_failure_is_named_beside_it(project: Project) -> Non
         [
             "npudump: head/softmax (Softmax output.0) differs*",
             "first: *",
-            "changed:    block/conv.2:output.0 is the first that is not the golden's digit for digit*",
+            "changed:    block/conv.2:output.0 is the first whose statistics are not the golden's digit *",
         ]
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,6 +82,76 @@ def test_failure_that_does_not_reproduce_still_fails(project: Project) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["second run: NOT REPRODUCED in *", "*first and second run disagree: *"])
     assert project.report()["escalation"]["reproduced"] is False
+
+
+FLAKY = """
+    import pathlib
+    from pytest_npudump.emulator import faults
+    from pytest_npudump.emulator.process.state import process
+
+    process().faults.distortions.clear()
+    runs = pathlib.Path("runs")
+    if runs.exists():
+        number = len(runs.read_text())
+        runs.write_text("." * (number + 1))
+        for layer, factors in {factors}.items():
+            if factors[number] != 1:
+                faults.distort("small", layer, factor=factors[number])
+    image = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+"""
+
+
+def test_no_operator_is_judged_by_a_second_run_that_is_healthy(project: Project) -> None:
+    """Factors by which operators are wrong in the two runs, the second one's line, and who is convicted."""
+    conv, head = "block/conv.2", "head/softmax"
+    cases = [
+        ({conv: (1.01, 1)}, "NOT REPRODUCED in 2 of 2 tensors: 2 identical to the golden as printed (*", []),
+        ({conv: (1.01, 1.000005)}, "NOT REPRODUCED in 2 of 2 *: * within tolerance of the golden *", []),
+        ({conv: (1.00003, 1.000015)}, "NOT REPRODUCED in 1 of 1 *: 1 within tolerance of the golden *", []),
+        ({conv: (1.01, 1.02)}, "NOT REPRODUCED in 2 of 2 tensors: 2 out of tolerance with *", [conv]),
+        ({conv: (1.01, 1), head: (1, 1.02)}, "NOT REPRODUCED in 2 of 2 *: 1 identical *, 1 out of *", []),
+        ({conv: (1.01, 1.01)}, "the failure reproduced (*", [conv]),
+    ]
+    for factors, words, convicted in cases:
+        project.path.joinpath("runs").unlink(missing_ok=True)
+        shutil.rmtree(project.path / "dumps", ignore_errors=True)
+        project.marked(body=FLAKY.replace("{factors}", repr(factors)))
+        project.record()
+        project.path.joinpath("runs").touch()
+        result = project.run(DUMPS)
+        result.stdout.fnmatch_lines([f"second run: {words}"])
+        judged = project.report()["escalation"]["isolated"]
+        assert [one["layer"] for one in judged if one["verdict"] == "convicted"] == convicted, factors
+        assert bool(judged) == bool(convicted), (factors, judged)
+
+
+def test_runs_that_print_the_same_reproduce_a_failure(project: Project) -> None:
+    """A half of 16 bits may lie half way between two texts of six digits."""
+
+    def scaled(factor: float) -> None:
+        kind, value = onnx.TensorProto.FLOAT16, onnx.helper.make_tensor_value_info
+        node = onnx.helper.make_node("Mul", ["image", "factor"], ["out"], "mul")
+        weight = numpy_helper.from_array(np.array([factor], np.float16), "factor")
+        ports = [value("image", kind, [4])], [value("out", kind, [4])]
+        graph = onnx.helper.make_graph([node], "small", *ports, [weight])
+        opset = [onnx.helper.make_opsetid("", 17)]
+        model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
+        onnx.save(model, project.path / "small.onnx")
+
+    scaled(1.01)
+    body = """
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(np.array([-1.921875, 0.1, 1.2, 1.5], np.float16))
+"""
+    project.marked("preset='exact'", body=body)
+    project.record()
+    scaled(1.0)
+    result = project.run(DUMPS)
+    result.stdout.fnmatch_lines(["*max is 1.5 instead of 1.51465", "second run: the failure reproduced *"])
+    result.stdout.fnmatch_lines(["bounds:     of the preset exact, whatever the numerics"])
+    result.stdout.no_fnmatch_line("*disagree*")
 
 
 def test_golden_tensors_are_compared_element_by_element(project: Project) -> None:

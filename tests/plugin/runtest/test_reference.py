@@ -88,7 +88,7 @@ def test_changed_weight_fails_first_at_its_layer_and_is_explained_element_by_ele
         [
             "npudump: against the reference reference.onnx: block/conv.2 (Conv output.0) differs: *",
             "reference:  2 of 5 tensors fail against reference.onnx; 4 of 4 layers have a counterpart",
-            "*output 0 of block/conv.2 is the first tensor that differs*",
+            "*output 0 of block/conv.2 is the first mismatch*",
             "  layer         type     tensor    statistic *reference *actual *allowed *off by",
             "  block/conv.2  Conv     output.0 *",
             "  head/softmax  Softmax  output.0 *",
@@ -223,9 +223,7 @@ def test_inputs_may_be_told_by_the_test(converted: Project) -> None:
     converted.marked(REFERENCE, body=told.replace("{'image': image}", "{'image': image * 2}"))
     result = converted.run(DUMPS)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*output 0 of image is the first tensor that differs: it is an input of the graph*"]
-    )
+    result.stdout.fnmatch_lines(["*output 0 of image is the first mismatch: it is an input of the graph*"])
 
 
 def test_inputs_are_taken_from_a_dump_of_tensors(converted: Project) -> None:

@@ -66,8 +66,8 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
     failed(project, "-rf").stdout.fnmatch_lines(
         [
             "npudump: left/a (Mul output.0) differs: *; 1 other source: right/b",
-            "first:      output 0 of left/a is the first tensor * before it agrees, what feeds it included",
-            "sources:    2 sources: left/a:output.0 (explains 4 of 6), right/b:output.0 (explains 3 of 6)",
+            "first:      output 0 of left/a is the first mismatch; * before it agree, those of its inputs *",
+            "sources:    2 sources: left/a:output.0 (3 of 6 mismatches *), right/b:output.0 (2 of 6 *)",
             "FAILED * npudump: left/a *",
         ]
     )
@@ -100,8 +100,8 @@ def test_two_faults_off_the_reference_are_both_named_and_convicted(project: Proj
     failed(project, "-rf").stdout.fnmatch_lines(
         [
             "npudump: against the reference reference.onnx: left/a (Mul output.0) *; 1 other source: right/b",
-            "            output 0 of left/a is the first tensor that differs*",
-            "sources:    2 sources: left/a:output.0 (explains 4 of 6), right/b:output.0 (explains 3 of 6)",
+            "            output 0 of left/a is the first mismatch*",
+            "sources:    2 sources: left/a:output.0 (3 of 6 mismatches *), right/b:output.0 (2 of 6 *)",
             "alone:      left/a:output.0 is CONVICTED: *",
             "alone:      right/b:output.0 is CONVICTED: *",
         ]
@@ -123,8 +123,8 @@ def test_a_change_off_the_reference_is_followed_in_32_bits(project: Project, bit
             body=project.body.replace("np.float32", "np.float16"),
         )
     shown = failed(project).stdout
-    shown.fnmatch_lines(["sources:    1 source: both:output.0 (explains 1 of 1)"])
-    followed = "begins:     first outside: both:output.0; the change begins at left/a:output.0 *"
+    shown.fnmatch_lines(["sources:    1 source: both:output.0 (0 of 1 mismatches downstream)"])
+    followed = "traced to:  left/a:output.0 (* of its tolerance), upstream of both:output.0"
     (shown.fnmatch_lines if bits == 32 else shown.no_fnmatch_line)([followed] if bits == 32 else followed)
 
 
@@ -136,7 +136,9 @@ def test_sources_are_off_the_reference_where_the_golden_agrees(project: Project)
     failed(project).stdout.fnmatch_lines(["sources:    2 sources: left/a:output.0 *, right/b:output.0 *"])
     assert project.report()["sources"]["told_by"] == "test_small.yaml"  # type: ignore[index]
     write(project, left_a=0.1, left_b=0.1, right_b=0.1)
-    failed(project).stdout.fnmatch_lines(["sources:    1 source: left/b:output.0 (explains 2 of 2)"])
+    failed(project).stdout.fnmatch_lines(
+        ["sources:    1 source: left/b:output.0 (1 of 2 mismatches downstream)"]
+    )
 
 
 def test_operators_of_several_models_are_judged_by_their_own(project: Project) -> None:
@@ -364,7 +366,7 @@ def test_layers_that_are_not_dumped_are_looked_through(project: Project) -> None
     text = project.golden.read_text()
     assert text.endswith("  left/a < -\n  right/a < -\n  both < left/a:output.0 right/a:output.0\n")
     write(project, left_a=0.1, right_b=0.1)
-    failed(project).stdout.fnmatch_lines(["*dumped before it agrees; its own inputs were not dumped"])
+    failed(project).stdout.fnmatch_lines(["*compared before it agree; its own inputs were not dumped"])
     assert found(project) == [("left/a:output.0", 2)]
 
 
@@ -375,10 +377,36 @@ def test_a_change_that_passes_is_followed_to_where_it_begins(project: Project) -
     write(project, left_a=0.1)
     failed(project).stdout.fnmatch_lines(
         [
-            "sources:    1 source: both:output.0 (explains 1 of 1)",
-            "begins:     first outside: both:output.0; the change begins at left/a:output.0 (* of what *",
+            "sources:    1 source: both:output.0 (0 of 1 mismatches downstream)",
+            "traced to:  left/a:output.0 (* of its tolerance), upstream of both:output.0",
         ]
     )
+
+
+def test_an_input_with_two_readers_is_not_several_operators_of_one_name(project: Project) -> None:
+    write(project)
+    project.marked()
+    recorded = project.run("--npudump-update-golden")
+    assert "  image#turn=1:output.0 " in project.golden.read_text()
+    recorded.stdout.no_fnmatch_line("*several operators*")
+    model = onnx.load(project.path / "small.onnx")
+    for node in model.graph.node:
+        node.name = {"left/b": "left.a"}.get(node.name, node.name)
+    onnx.save(model, project.path / "small.onnx")
+    recorded = project.run("--npudump-update-golden")
+    recorded.stdout.fnmatch_lines(["*several operators go by one file name*: left_a (*"])
+
+
+def test_two_faults_in_series_are_not_said_to_be_one(project: Project) -> None:
+    """The second is downstream of the first, and wrong by itself."""
+    write(project)
+    project.marked()
+    project.record()
+    write(project, left_a=0.1, left_b=0.1)
+    shown = failed(project, "-v").stdout
+    shown.fnmatch_lines(["sources:    1 source: left/a:output.0 (3 of 4 mismatches downstream)"])
+    for words in ("*explain*", "*begins*", "*look there*", "*tensor dumped before it agrees*"):
+        shown.no_fnmatch_line(words)
 
 
 def test_damaged_edges_fail_the_test_with_the_way_out(project: Project) -> None:

@@ -9,7 +9,8 @@ def test_sources_name_what_each_explains_and_how_many_more_there_are() -> None:
     first = [{"key": f"Conv@{n}:output.0", "explains": 9 - n} for n in range(3)]
     told = sources_of({"status": "failed", "first": "x", "sources": {"in_all": 5, "first": first}})
     assert told == (
-        "Conv@0:output.0 (explains 9), Conv@1:output.0 (explains 8), Conv@2:output.0 (explains 7) and 2 more"
+        "Conv@0:output.0 (8 downstream), Conv@1:output.0 (7 downstream), Conv@2:output.0 (6 downstream) "
+        "and 2 more"
     )
 
 

@@ -148,7 +148,7 @@ def parse_overflow(data: bytes, path: Path | str, offset: int = 0) -> OverflowRe
         return _new(data, path, offset)
     if len(data) < _OLD_SIZE:
         raise FormatError(
-            path, f"an overflow record of {len(data)} bytes, expected {_OLD_SIZE} or a magic", offset=offset
+            path, f"no overflow record: {len(data)} bytes, expected {_OLD_SIZE} or a magic", offset=offset
         )
     return _old(data, path, offset)
 
@@ -157,8 +157,8 @@ def _old(data: bytes, path: Path | str, offset: int) -> OverflowRecord:
     if not any(data):
         raise FormatError(
             path,
-            f"an overflow record of {len(data)} zeros, which names no task and tells no overflow, as a file "
-            f"does that was not written to its end: collect the dump again",
+            f"no overflow record: {len(data)} zeros, which name no task and tell no overflow, as in a file "
+            f"that was not written to its end or that holds something else",
             offset=offset,
         )
     record = OverflowRecord(tuple(_old_unit(data, *unit) for unit in _OLD_UNITS))
@@ -166,9 +166,9 @@ def _old(data: bytes, path: Path | str, offset: int) -> OverflowRecord:
     if damaged is not None:
         raise FormatError(
             path,
-            f"an overflow record of neither layout: the new one begins with {MAGIC:#x}, and the old one has "
-            f"ids of 32 bits and zeros between its fields, unlike byte {damaged}: the file is damaged, "
-            f"collect the dump again",
+            f"no overflow record of either layout: the new one begins with {MAGIC:#x}, and the old one has "
+            f"ids of 32 bits and zeros between its fields, unlike byte {damaged}: the file is damaged, or "
+            f"holds something else",
             offset=offset,
         )
     return record

@@ -61,10 +61,10 @@ def test_an_old_record_without_overflow() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "an overflow record of 0 bytes"),
-        (bytes(2047), "an overflow record of 2047 bytes, expected 2048"),
-        (bytes(2048), "an overflow record of 2048 zeros, which names no task"),
-        (bytes(4096), "an overflow record of 4096 zeros, which names no task"),
+        (b"", "no overflow record: 0 bytes"),
+        (bytes(2047), "no overflow record: 2047 bytes, expected 2048"),
+        (bytes(2048), "no overflow record: 2048 zeros, which name no task"),
+        (bytes(4096), "no overflow record: 4096 zeros, which name no task"),
         (struct.pack("<6I", 0x5A5A5A5A, 0, 1, 0, 0, 88), "data_len 88 in 24 bytes"),
         (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 0, 0, 80), "data_len 80 in 112 bytes, expected 88"),
         (struct.pack("<6I88x", 0x5A5A5A5A, 0, 1, 4, 0, 88), "accelerator 4"),
@@ -103,7 +103,7 @@ def test_a_damaged_head_is_unreadable_or_changes_no_verdict(name: str) -> None:
 @pytest.mark.parametrize("byte", [0x00, 0xA5, 0xFF])
 def test_a_record_whose_head_is_overwritten_is_unreadable(name: str, length: int, byte: int) -> None:
     data = _payload(name)
-    with pytest.raises(FormatError, match=r"^file, byte 100: an overflow record of neither layout"):
+    with pytest.raises(FormatError, match=r"^file, byte 100: no overflow record of either layout"):
         parse_overflow(bytes([byte]) * length + data[length:], "file", 100)
 
 
