@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import ngettext
-from pytest_npudump.regression import outcome as status
 from pytest_npudump.settings.run_settings import in_ci
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
+    from pytest_npudump.results.entry import Entry
     from pytest_npudump.settings import Settings
 
 
-def open_runs_line(results: Iterable[Mapping[str, Any]], settings: Settings) -> str:
+def open_runs_line(
+    entries: Iterable[Entry], tests: Collection[str], rank: int | None, settings: Settings
+) -> str:
     """Say how many runs wait for a decision, and the command for it; "" where none does.
 
     In CI pytest's cache goes with the machine, so that only a folder that was named is worth a word.
 
     Args:
-        results: of the session's tests, which are kept.
+        entries: what is kept.
+        tests: names of the session's tests.
+        rank: of this process; None for a process of its own.
         settings: of the session.
     """
-    count = sum(result["status"] in {status.FAILED, status.MISSING_GOLDEN} for result in results)
+    own = (entry for entry in entries if entry.test in tests and entry.data["rank"] == rank)
+    count = sum(entry.is_open for entry in own)
     if not count or (in_ci() and not settings.results):
         return ""
     folder = f" --results {shlex.quote(settings.results)}" if settings.results else ""
