@@ -9,23 +9,39 @@ import os
 import re
 import time
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.applicable import variants_of
 from pytest_npudump.golden.integrity import SUFFIX, TENSORS, files_below
 from pytest_npudump.golden.pair import recorded_tensors, waiting_path
+from pytest_npudump.golden.path import is_variant
 from pytest_npudump.golden.store import read_golden
+from pytest_npudump.golden.tensors import is_foreign
 from pytest_npudump.storage.atomic import STALE_SECONDS, locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _RANK = re.compile(r"(?:^|[@_])rank[0-9]")
+_INI_FILES = (
+    ".pytest.ini",
+    ".pytest.toml",
+    "pyproject.toml",
+    "pytest.ini",
+    "pytest.toml",
+    "setup.cfg",
+    "tox.ini",
+)
+_GOLDEN_DIR = re.compile(
+    r"""^[^#;\n]*\bnpudump[_-]golden[_-]dir["']?\s*[=,\s]\s*["']?([^\s"',]+)""", re.MULTILINE
+)
+"""The folder of goldens that a configuration names, by its key or among its ``addopts``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Collection:
     """What a collection of tests has found.
 
@@ -42,6 +58,53 @@ class Collection:
     goldens: Mapping[Path, str]
     files: frozenset[str]
     unclear: frozenset[str] = frozenset()
+
+    def elsewhere(self, file: str) -> str:
+        """Say why a test file may be that of another rootdir, which shares the folder of goldens; "" if not.
+
+        Args:
+            file: the test file that a golden names, relative to the rootdir of its run.
+        """
+        if self._neighbours is None:
+            return f"{self.root} lies outside of {self.rootdir} and may have goldens of other projects"
+        named = PurePosixPath(file).parts
+        parts = tuple(part for part in named if part != "..")
+        for found in self._neighbours.get(parts[-1] if parts else "", ()):
+            rootdir = found.parents[len(parts) - 1]
+            if found.parts[-len(parts) :] != parts or rootdir == self.rootdir.resolve():
+                continue
+            if ".." in named or self._is_shared_by(rootdir):
+                return f"{found} may be its test file, from another rootdir"
+        return ""
+
+    @cached_property
+    def _neighbours(self) -> dict[str, list[Path]] | None:
+        """Files of the repository by name; None where the goldens are outside of it."""
+        root, rootdir = self.root.resolve(), self.rootdir.resolve()
+        top = next((path for path in (rootdir, *rootdir.parents) if (path / ".git").exists()), None)
+        top = top or Path(os.path.commonpath([rootdir, root.parent]))
+        if top.parent == top or not root.is_relative_to(top):
+            return None
+        found: dict[str, list[Path]] = {}
+        for folder, folders, names in os.walk(top):
+            folders[:] = [name for name in folders if name[:1] != "." and name != "node_modules"]
+            for name in names:
+                found.setdefault(name, []).append(Path(folder, name))
+        return found
+
+    def _is_shared_by(self, rootdir: Path) -> bool:
+        """Whether tests of another rootdir may have their goldens here."""
+        texts = [
+            path.read_text("utf-8", errors="replace")
+            for path in (rootdir / name for name in _INI_FILES)
+            if path.is_file()
+        ]
+        if not texts and rootdir.is_relative_to(self.rootdir.resolve()):
+            return False  # its tests are run with the configuration of this one
+        named = [rootdir / folder for text in texts for folder in _GOLDEN_DIR.findall(text)]
+        # Without a name an option may have one; a folder of goldens of its own speaks against it.
+        own = named or [path for path in [rootdir / "golden"] if path.is_dir()]
+        return not own or self.root.resolve() in {path.resolve() for path in own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +157,34 @@ def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
 
     Args:
         collection: of all tests.
-        variants: names of the variants that runs select, as golden files spell them, besides those that a
-            common golden names; none for any.
+        variants: names of the variants that runs select, besides those that a common golden names; none
+            for any.
 
     Raises:
         OSError: a folder cannot be looked at.
+        GoldenError: no golden of a test here is of one of the variants, whose name may be misspelt.
     """
-    if not collection.root.is_dir():
-        return Census((), (), ())
     found: dict[str, list[Finding]] = {"used": [], "stale": [], "unjudged": []}
     kinds: dict[Path, str] = {}
     named: dict[Path, frozenset[str]] = {}
     places = {path.with_suffix("") for path in collection.goldens}
-    files = sorted(files_below(collection.root), key=lambda path: "@" not in path.name)
+    files = files_below(collection.root) if collection.root.is_dir() else []
+    files.sort(key=lambda path: "@" not in path.name)
+    _refuse_unknown(variants, (path for path in files if _place(path) in places))
     for path in (path for path in files if path.suffix == SUFFIX):
-        chosen = [*variants, *_named_beside(path, named)] if variants else []
-        kinds[path], why = _of_golden(path, collection, places, chosen)
+        try:
+            if _place(path) not in places:
+                kinds[path], why = _of_test(read_golden(path).test, collection)
+            elif variants and not _is_selected(path, variants, named):
+                variant = _variant(path)
+                kinds[path], why = "stale", f"the variant {variant!r}, which no run selects"
+            else:
+                kinds[path], why = (
+                    "used",
+                    collection.goldens.get(path.with_name(_place(path).name + SUFFIX), ""),
+                )
+        except GoldenError as error:
+            kinds[path], why = "unjudged", str(error)
         found[kinds[path]].append(_finding(path, why))
     for path in (path for path in files if path.suffix == TENSORS):
         kind, why = _of_tensors(path, kinds.get(path.with_suffix(SUFFIX), ""))
@@ -120,32 +195,39 @@ def census(collection: Collection, variants: Sequence[str] = ()) -> Census:
     return Census(*(tuple(found[kind]) for kind in ("used", "stale", "unjudged")))
 
 
-def _named_beside(path: Path, known: dict[Path, frozenset[str]]) -> frozenset[str]:
-    """Return the variants that the common golden of a variant names; none where it cannot be read."""
-    place, sign, _ = path.stem.partition("@")
-    if not sign:
-        return frozenset()
-    common = path.with_name(place + SUFFIX)
-    if common not in known:
-        try:
-            known[common] = frozenset(variants_of(read_golden(common)))
-        except GoldenError:
-            known[common] = frozenset()
-    return known[common]
+def _place(path: Path) -> Path:
+    """Return a golden's place, which its variants and tensors share."""
+    return path.with_name(path.stem.partition("@")[0])
 
 
-def _of_golden(
-    path: Path, collection: Collection, places: set[Path], variants: Sequence[str]
-) -> tuple[str, str]:
-    place, _, variant = path.stem.partition("@")
-    if path.with_name(place) in places:
-        if variants and variant and variant not in variants and not _RANK.search(variant):
-            return "stale", f"the variant {variant!r}, which no run selects"
-        return "used", collection.goldens.get(path.with_name(place + SUFFIX), "")
-    try:
-        return _of_test(read_golden(path).test, collection)
-    except GoldenError as error:
-        return "unjudged", str(error)
+def _variant(path: Path) -> str:
+    return path.stem.partition("@")[2]
+
+
+def _refuse_unknown(variants: Sequence[str], files: Iterable[Path]) -> None:
+    """Refuse a name of which no golden is: the files of all variants would be stale by a slip of the pen."""
+    known = dict.fromkeys(_variant(path) for path in files if _variant(path))
+    for name in variants:
+        if not any(is_variant(spelled, name) for spelled in known):
+            raise GoldenError(
+                f"the variant {name!r}: no golden of these tests is of it; these variants are there: "
+                f"{', '.join(known) or 'none'}"
+            )
+
+
+def _is_selected(path: Path, variants: Sequence[str], named: dict[Path, frozenset[str]]) -> bool:
+    """Whether a run may choose a golden of a test: by an option, a rank, or the common golden.
+
+    Raises:
+        GoldenError: the common golden, which may name it, cannot be read.
+    """
+    variant = _variant(path)
+    if not variant or _RANK.search(variant) or any(is_variant(variant, name) for name in variants):
+        return True
+    common = path.with_name(_place(path).name + SUFFIX)
+    if common not in named:
+        named[common] = frozenset(variants_of(read_golden(common)) if common.exists() else ())
+    return variant in named[common]
 
 
 def _of_test(test: str, collection: Collection) -> tuple[str, str]:
@@ -153,16 +235,20 @@ def _of_test(test: str, collection: Collection) -> tuple[str, str]:
     file = test.partition("::")[0]
     if test.partition("[")[0] in collection.unclear:
         return "unjudged", f"{test}: has no parameters on this machine, and may have some on another"
-    if file in collection.files:
-        return "stale", f"no test of {file} has this golden: {test}"
-    if not (collection.rootdir / file).exists():
-        return "stale", f"the test file is gone: {test}"
-    return "unjudged", f"{file} was not collected: it is skipped as a whole, or lies outside of testpaths"
+    is_collected = file in collection.files
+    if not is_collected and (collection.rootdir / file).exists():
+        return "unjudged", f"{file} was not collected: it is skipped as a whole, or lies outside of testpaths"
+    if elsewhere := collection.elsewhere(file):
+        return "unjudged", f"{test}: {elsewhere}"
+    gone = f"no test of {file} has this golden: {test}" if is_collected else f"the test file is gone: {test}"
+    return "stale", gone
 
 
 def _of_tensors(path: Path, golden: str) -> tuple[str, str]:
     """Judge tensors by what was found of the golden beside them, "" for none."""
     if not golden:
+        if is_foreign(path):
+            return "unjudged", "tensors that this plugin has not written, without a golden"
         return "stale", "tensors without a golden"
     if golden != "used":
         return golden, f"tensors of {path.stem}{SUFFIX}"

@@ -55,11 +55,21 @@ def golden_path(
     """
     *folders, file = test_file.parts or ("",)
     directory = root.joinpath(*map(_folder, folders), _test_file(file))
-    part = _test(classes, name, param_id)
-    if variant:
-        plain = _PLAIN_VARIANT.fullmatch(variant) is not None
-        part += "@" + _part(variant, variant, plain=plain, longest=_LONGEST_VARIANT)
+    part = _test(classes, name, param_id) + (f"@{_variant(variant)}" if variant else "")
     return directory / f"{part}{_SUFFIX}"
+
+
+def is_variant(spelled: str, name: str) -> bool:
+    """Whether a file's variant is one that runs name, or a rank's own of it.
+
+    Args:
+        spelled: what stands behind ``@`` in the file's name.
+        name: as an option takes it, or as the file spells it.
+    """
+    of_ranks, cut = _variant(f"{name}@rank0of0"), -_HASH_LENGTH
+    # The name of a rank is cut off where the variant's is long, and its hash tells nothing.
+    is_cut = len(of_ranks) == _LONGEST_VARIANT and _HASHED.search(spelled) is not None
+    return spelled in {name, _variant(name)} or (is_cut and spelled[:cut] == of_ranks[:cut])
 
 
 def _folder(raw: str) -> str:
@@ -76,6 +86,10 @@ def _test(classes: Sequence[str], name: str, param_id: str | None) -> str:
     plain = all(_PLAIN_NAME.fullmatch(part) for part in (*classes, name))
     plain = plain and (param_id is None or _PLAIN_PARAMETERS.fullmatch(param_id) is not None)
     return _part(shown, json.dumps([*classes, name, param_id]), plain=plain)
+
+
+def _variant(raw: str) -> str:
+    return _part(raw, raw, plain=_PLAIN_VARIANT.fullmatch(raw) is not None, longest=_LONGEST_VARIANT)
 
 
 def _part(shown: str, raw: str, *, plain: bool, longest: int = _LONGEST_PART) -> str:

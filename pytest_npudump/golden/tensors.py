@@ -74,6 +74,14 @@ def read_metadata(path: Path) -> dict[str, str]:
         raise _unreadable(path, error) from error
 
 
+def is_foreign(path: Path) -> bool:
+    """Whether a file of tensors is another program's, as the weights of a model are."""
+    try:
+        return _BYTES not in read_metadata(path)
+    except GoldenError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class TensorFile:
     """A file of golden tensors whose header has been read, and nothing else of it.

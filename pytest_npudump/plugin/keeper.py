@@ -12,7 +12,17 @@ from pytest_npudump.plugin.runtest.approval import why_incomplete
 from pytest_npudump.plugin.runtest.item_state import ITEM, KEPT
 from pytest_npudump.plugin.terminal.reporter import UNKEPT
 from pytest_npudump.regression.outcome import RECORDED, UNCHANGED
-from pytest_npudump.results.entry import FAILED, PASSED, SESSION, SKIPPED, VERSION, XFAILED, XPASSED
+from pytest_npudump.results.entry import (
+    FAILED,
+    PASSED,
+    SESSION,
+    SKIPPED,
+    VERSION,
+    XFAILED,
+    XPASSED,
+    ResultsError,
+)
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +49,7 @@ class Keeper:
         self._rank = rank
         self._folder: ResultsFolder | None = None
         self._session = _session_name(config)
-        self._failed = False
+        self._failed = ""
         self.tests: frozenset[object] = frozenset()
 
     def keep(self, item: pytest.Item, reports: Sequence[pytest.TestReport]) -> None:
@@ -52,13 +62,17 @@ class Keeper:
         kept = item.stash.get(KEPT, None)
         if KEPT in item.stash:
             del item.stash[KEPT]
-        if self._failed or not reports or not keeps_results(self._config, self._settings):
+        if not reports or not keeps_results(self._config, self._settings):
             return
         try:
-            self._keep(item, reports, kept)
-        except (OSError, NpudumpError) as error:
-            self._failed = True
-            vars(reports[-1])[UNKEPT] = f"results are not kept: {error}"
+            if not self._failed:
+                self._keep(item, reports, kept)
+        except ResultsError as error:  # of the folder: another version's, or locked for a minute
+            self._failed = str(error)
+        except (OSError, NpudumpError) as error:  # the next test may have room
+            vars(reports[-1])[UNKEPT] = str(error)
+        if self._failed:
+            vars(reports[-1])[UNKEPT] = self._failed
 
     def _keep(self, item: pytest.Item, reports: Sequence[pytest.TestReport], kept: Kept | None) -> None:
         from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - with the first test that ended
@@ -86,7 +100,7 @@ class Keeper:
             kept = Kept(blank_line(str(identity), request_of(item), self._settings, file, self._rank))
         told = [vars(report)["npudump"] for report in reports if "npudump" in vars(report)]
         status = told[-1]["status"] if told else kept.line["status"]
-        recorded = status in {RECORDED, UNCHANGED}
+        recorded = status in {RECORDED, UNCHANGED} and SCENES[request_of(item).scene].statistics
         if recorded:
             kept = with_golden(kept, root / kept.line["golden"]["file"])
         outcome = _outcome(reports)

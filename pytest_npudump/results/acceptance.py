@@ -72,6 +72,19 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
     return Approval(Entry({**data, "golden": file}), notes)
 
 
+def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
+    """Refuse names and globs of layers of which none of the runs that differ has one that does.
+
+    Raises:
+        ResultsError: one is misspelt, or its layer agrees.
+    """
+    compared = [one.comparison for one in runs if one.comparison is not None]
+    names = dict.fromkeys(verdict.key.layer for one in compared for verdict in one.failing)
+    idle = [one for one in layers if not any(matches_any(both_spellings([one]), name) for name in names)]
+    if names and idle:
+        raise ResultsError(f"{', '.join(idle)} names no layer that differs; these do: {first_of(names)}")
+
+
 def reject(pending: Pending) -> Entry:
     """Return what is to be kept of a run whose golden stays as it is."""
     return Entry({**pending.entry.data, "decision": REJECTED})

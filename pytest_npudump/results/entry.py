@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.errors import NpudumpError
+from pytest_npudump.scene import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,8 +89,13 @@ class Entry:
 
     @property
     def is_open(self) -> bool:
-        """Whether the run differs from its golden, or has none, and nobody has decided about it."""
-        return self.data["decision"] is None and self.status in {"failed", "golden missing"}
+        """Whether the run differs from its golden, or has none, and nobody has decided about it.
+
+        What a scene without statistics finds is no golden that anybody could accept.
+        """
+        scene = SCENES.get(str(self.data["request"].get("scene", "model")))
+        decidable = scene is None or scene.statistics
+        return decidable and self.data["decision"] is None and self.status in {"failed", "golden missing"}
 
 
 def line_of(data: Mapping[str, Any]) -> bytes:

@@ -189,19 +189,19 @@ class ResultsFolder:
             ]
             write_whole(self._lines, map(line_of, kept))
 
-    def compact(self) -> None:
-        """Remove lines and records that later ones of the same tests have superseded.
+    def compact(self) -> list[Entry]:
+        """Remove lines and records that later ones of the same tests have superseded, and return the rest.
 
         Raises:
             OSError: something cannot be written; all is as it was.
             ResultsError: the folder is locked for long.
         """
         if not self._lines.exists():
-            return
+            return []
         with self._locked():
             lines, problems = _parsed(read_regular(self._lines), self._lines)
             if problems:  # what a person should look at
-                return
+                return []
             entries = _standing(lines)
             used = {entry.data["session"] for entry in entries}
             sessions = {line["session"]: line for line in lines if line["kind"] == SESSION}
@@ -213,6 +213,7 @@ class ResultsFolder:
             objects = (name for one in entries if one.is_open for name in one.objects)
             files = (self.path / one.record_file for one in entries)
             self._sweep({*map(self.tensors.cache.path, objects), *files})
+        return entries
 
     def _sweep(self, used: set[Path]) -> None:
         for path in (*self.path.joinpath(RECORDS).rglob("*"), *self.path.joinpath(_TENSORS).rglob("*")):
@@ -296,11 +297,11 @@ def _badness(entry: Entry) -> tuple[int, bool]:
 
 
 def _missing(lines: Sequence[Mapping[str, Any]], path: Path) -> list[str]:
-    """Say how many tests of the last session left nothing, as where it was killed or stopped."""
+    """Say how many tests of the last session left nothing, as where it was killed, or a disk was full."""
     last = next((line for line in reversed(lines) if line["kind"] == SESSION), None)
     if last is None:
         return []
     own = [line for line in lines if line["kind"] != SESSION and line["session"] == last["session"]]
     left = last["tests"] - len({Entry(line).identity for line in own})
-    words = f"the last session ended before all of its {last['tests']} tests: {left} of them left no result"
+    words = f"{left} of the {last['tests']} tests of the last session left no result"
     return [f"{path}: {words}; run them again"] if left > 0 else []

@@ -43,5 +43,5 @@ def _reasons(result: Result, first: FirstRun) -> Iterator[str]:
 def _unseen(result: Result) -> str:
     scene = result.case.request.scene
     if scene not in {"model", "op"}:
-        return f"the scene {scene} is judged without statistics of its own: {_UPDATE}"
+        return f"the scene {scene} is judged without statistics of its own"
     return f"nothing was compared: {result.outcome.status}"

@@ -133,6 +133,18 @@ class Project:
     def model(self, **changes: object) -> None:
         self.path.joinpath("small.onnx").write_bytes(small_model(**changes))  # type: ignore[arg-type]
 
+    def overflowing(self) -> str:
+        """Write a model that overflows, and return the body of a test that runs it."""
+        x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2]) for name in "xy")
+        square = helper.make_node("Mul", ["x", "x"], ["y"], name="square")
+        graph = helper.make_graph([square], "square", [x], [y])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnx.save(model, str(self.path / "square.onnx"))
+        return (
+            '    with npu_dump.load_model("square.onnx") as model:\n'
+            "        model.run(np.full(2, 300, np.float16))\n"
+        )
+
     def run(self, *options: str) -> pytest.RunResult:
         return self.pytester.runpytest_inprocess("--npudump-runtime=emulator", *options)
 

@@ -321,10 +321,7 @@ def test_a_session_that_is_killed_loses_nothing_that_had_ended(
     assert [line["test"][-2] for line in lines(project)] == ["a", "b"]
     capsys.readouterr()
     assert main(["check", "kept"]) == 2
-    assert (
-        "the last session ended before all of its 4 tests: 2 of them left no result"
-        in capsys.readouterr().err
-    )
+    assert "2 of the 4 tests of the last session left no result" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("update", [False, True])
@@ -355,6 +352,69 @@ def test_a_full_disk_is_told_once_and_loses_no_golden(
     result.assert_outcomes(passed=1)
     assert project.golden.is_file()
     result.stdout.fnmatch_lines(["npudump: results are not kept: *No space left on device"])
+
+
+def test_a_test_that_finds_no_room_leaves_the_rest_kept(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.test_file(TWO + project.body + "    assert k >= 0\n")
+    project.record()
+    project.model(change=0.01)
+    folder = importlib.import_module("pytest_npudump.results.folder")
+    write = folder.ResultsFolder._write_record
+
+    def full_for_one(self: Any, name: str, content: bytes) -> None:
+        if "[b]" in name:
+            raise OSError(28, "No space left on device")
+        write(self, name, content)
+
+    monkeypatch.setattr(folder.ResultsFolder, "_write_record", full_for_one)
+    result = project.run(KEEP, "--npudump-report=page")
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(
+        [
+            "npudump: the results of 1 of 4 tests are not kept: *No space left on device",
+            "npudump: report: *index.html",
+            "npudump: 3 runs wait for a decision: *",
+        ]
+    )
+    assert [line["test"][-2] for line in lines(project)] == ["a", "c", "d"]
+    page = (project.path / "page/index.html").read_text("utf-8")
+    assert "1 of the 4 tests of the last session left no result" in page
+    capsys.readouterr()
+    assert main(["check", "kept"]) == 2
+    assert "1 of the 4 tests of the last session left no result" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scene", ["overflow", "check_op"])
+def test_an_update_keeps_tests_that_have_no_golden_and_those_behind_them(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], scene: str
+) -> None:
+    check = "    npu_dump.check_op('Abs', np.ones(2, 'f4'), reference=np.abs)\n"
+    marker = f"@pytest.mark.npu_dump(scene={scene!r})\ndef test_first(npu_dump):\n"
+    model = f"@pytest.mark.npu_dump\ndef test_second(npu_dump):\n{project.body}"
+    project.test_file(marker + (check if scene == "check_op" else project.body) + model)
+    result = project.run(KEEP, "--npudump-update-golden")
+    result.assert_outcomes(passed=2)
+    result.stdout.no_fnmatch_line("*not kept*")
+    assert [line["test"].partition("::")[2] for line in lines(project)] == ["test_first", "test_second"]
+    monkeypatch.chdir(project.path)
+    capsys.readouterr()
+    assert main(["check", "kept"]) == 0
+    assert "2 of 2 tests good" in capsys.readouterr().out
+
+
+def test_an_approved_overflow_is_no_comparison_of_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.marked("scene='overflow'", body=project.overflowing())
+    project.run(KEEP, "--npudump-update-golden").assert_outcomes(passed=1)
+    assert "\noverflow:" in project.golden.read_text("utf-8")
+    [line] = lines(project)
+    assert (line["status"], line["record"]) == ("recorded", None)
+    monkeypatch.chdir(project.path)
+    capsys.readouterr()
+    assert main(["check", "kept"]) == 0
 
 
 def test_results_of_another_version_stay_as_they_are(project: Project) -> None:

@@ -59,8 +59,9 @@ _LIST = "Collect the tests of this folder, as pytest does, and list the goldens 
 _STALE = (
     "Collect the tests of this folder, as pytest does, and list the goldens that none of them has, tensors "
     "without a golden, and what updates that were killed have left. What cannot be judged is listed apart: "
-    "goldens of test files that were not collected. Exit 0: nothing is stale; 1: something is; 2: a test "
-    "file cannot be collected, so that nothing is known."
+    "goldens of test files that were not collected, or that may be another rootdir's. Exit 0: nothing is "
+    "stale; 1: something is; 2: a test file cannot be collected, or no golden is of a variant that was "
+    "named, so that nothing is known."
 )
 _PRUNE = (
     "Remove the files that 'npudump golden stale' lists, goldens before their tensors; without --yes say "
@@ -167,8 +168,9 @@ def _add_variants(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a variant that runs select, as its file spells it; may be repeated: files of all others are "
-        "stale, but those that a common golden names; without it no variant is",
+        help="a variant that runs select, as --npudump-golden-variant takes it or its file spells it; may be "
+        "repeated: files of all others are stale, but those that a common golden names; without it no "
+        "variant is",
     )
 
 

@@ -11,7 +11,7 @@ from pytest_npudump.errors import NpudumpError, RequestError
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.report.verdicts import shown
-from pytest_npudump.results.acceptance import approve
+from pytest_npudump.results.acceptance import approve, refuse_idle
 from pytest_npudump.settings import ci_variable
 
 if TYPE_CHECKING:
@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the goldens; 2 where one was refused."""
+    """Write the goldens; 2 where one was refused.
+
+    Raises:
+        ResultsError: a layer that is named differs in none of the runs: nothing is written.
+    """
     refuse_in_ci(arguments)
     waiting = read_waiting(arguments)
+    refuse_idle(waiting.chosen, arguments.layers)
     good = [accept(waiting.folder, one, arguments.layers, arguments.reason) for one in waiting.chosen]
     emit(
         [

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.golden.accept import Done, accepted
 from pytest_npudump.language.translation import gettext as _
-from pytest_npudump.results.acceptance import reject
+from pytest_npudump.language.translation import spoken
+from pytest_npudump.results.acceptance import refuse_idle, reject
+from pytest_npudump.results.entry import ResultsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,9 +64,17 @@ class Decisions:
         return next((at for at in order if not self._made[at]), None)
 
     def accept(self, number: int, layers: Sequence[str] = ()) -> Done:
-        """Make a run the golden, or only some layers of it; a run that is refused keeps its golden."""
+        """Make a run the golden, or only some layers of it; a run that is refused keeps its golden.
+
+        One of which layers are refused is as open as before: their names may be misspelt.
+        """
+        try:
+            refuse_idle([self.runs[number]], layers)
+        except ResultsError as error:
+            return Done(good=False, problem=f"npudump: {spoken(str(error))}")
         done = accepted(self._folder, self.runs[number], layers, self._reason)
-        self._made[number] = ACCEPTED if done.good else REFUSED
+        if done.good or not layers:
+            self._made[number] = ACCEPTED if done.good else REFUSED
         return done
 
     def reject(self, number: int) -> Done:

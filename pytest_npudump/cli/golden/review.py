@@ -34,13 +34,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         review_by_lines(decisions)
     counts = decisions.counts
-    emit(
-        [
-            _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
-                accepted=counts.accepted, rejected=counts.rejected, left=counts.left
-            )
-        ]
+    told = _("{accepted} accepted, {rejected} rejected, {left} skipped").format(
+        accepted=counts.accepted, rejected=counts.rejected, left=counts.left
     )
+    emit([told + (_(", {refused} refused").format(refused=counts.refused) if counts.refused else "")])
     if counts.refused or not waiting.is_readable:
         return 2
     return 1 if counts.left else 0

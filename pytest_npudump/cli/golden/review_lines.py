@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.cli.common.output import emit, end_output, to_stderr
 from pytest_npudump.cli.golden import diff
+from pytest_npudump.cli.golden.decisions import OPEN
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 
@@ -25,7 +26,6 @@ def review_by_lines(decisions: Decisions) -> None:
     """Ask about each run in turn; ``A``, ``R`` and ``S`` hold for all that follow."""
     standing = ""
     for number, pending in enumerate(decisions.runs):
-        word, layers = standing, tuple[str, ...]()
         if not standing:
             emit(
                 [
@@ -34,9 +34,10 @@ def review_by_lines(decisions: Decisions) -> None:
                     *_shown(pending),
                 ]
             )
-            word, layers = _answer(pending)
-        standing = word if word in _FOR_ALL else ""
-        _decide(decisions, number, word, layers)
+        while decisions.made(number) == OPEN:  # until layers are named that there are
+            word, layers = (standing, ()) if standing else _answer(pending)
+            standing = word if word in _FOR_ALL else ""
+            _decide(decisions, number, word, layers)
 
 
 def _decide(decisions: Decisions, number: int, word: str, layers: Sequence[str]) -> None:

@@ -260,10 +260,13 @@ class _Review:
         from prompt_toolkit.application import get_app  # noqa: PLC0415 - the one that runs now
 
         patterns = buffer.text.split()
+        if patterns:
+            self.told.append(self._decisions.accept(self._chosen, patterns))
+            if not self.told[-1].good:
+                return True  # what was typed stays, to be corrected
         self._asks = False
         get_app().layout.focus(self._list)
         if patterns:
-            self.told.append(self._decisions.accept(self._chosen, patterns))
             number = self._decisions.next_open(self._chosen)
             if number is None:
                 get_app().exit()

@@ -1,8 +1,8 @@
 """``npudump init``: what a repository needs for its first test, written beside what is there.
 
 ``survey`` looks at the repository, ``pytest_keys`` adds keys to pytest's configuration, ``first_test`` and
-``ci_job`` are the texts of new files, ``attributes`` what git is told of goldens;
-``additions`` writes all that.
+``ci_job`` are the texts of new files, ``model_inputs`` runs a model for the former, ``attributes`` is what
+git is told of goldens; ``additions`` writes all that.
 """
 
 from __future__ import annotations

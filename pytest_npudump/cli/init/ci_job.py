@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_npudump import __version__
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark
 
@@ -20,11 +21,12 @@ permissions:
 jobs:
   npudump:
     runs-on: {runner}
-    steps:
+    env:
+{wheel}    steps:
       - uses: actions/checkout@v4
         with:
           lfs: true
-{python}      - run: pip install "pytest-npudump{extra}"
+{python}      - run: pip install "${{NPUDUMP_WHEEL}}{extra}"
       - run: npudump golden verify
       - run: pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
       - uses: actions/upload-artifact@v4
@@ -42,8 +44,9 @@ _PYTHON = """\
 """
 _GITLAB = """\
 npudump:
-{tags}  script:
-    - pip install "pytest-npudump{extra}"
+{tags}  variables:
+{wheel}  script:
+    - pip install "${{NPUDUMP_WHEEL}}{extra}"
     - npudump golden verify
     - pytest {options}--npudump-dump-dir=npudump-dumps --npudump-results=npudump-results
   artifacts:
@@ -51,9 +54,14 @@ npudump:
     paths: [npudump-dumps, npudump-results]
 """
 _NPU = mark('which label the runners with an NPU have: the job asks for "npu"')
+_WHEEL = """\
+{indent}# No package index has a release of pytest-npudump. Make a wheel of a checkout, and add it here:
+{indent}# pip wheel --no-deps --wheel-dir wheels PATH_OF_THE_CHECKOUT
+{indent}NPUDUMP_WHEEL: {wheel}
+"""
 _SOURCE = mark(
-    "where CI installs pytest-npudump from, and what else your tests need: the job asks pip for "
-    "pytest-npudump alone"
+    "where CI installs pytest-npudump from, as no package index has a release: the job takes {wheel}, which "
+    "you add; and what else your tests need"
 )
 _EMULATED = mark("whether CI has an NPU: the job runs on the emulator; on an NPU add --npudump-require-npu")
 
@@ -64,13 +72,19 @@ def ci_job(found: Survey) -> tuple[Path, str, tuple[str, ...]]:
     options = "--npudump-require-npu " if device else "--npudump-runtime=emulator "
     extra = "" if device else "[emulator]"
     told = {"extra": extra, "options": options}
-    unknown = (_(_NPU if device else _EMULATED), _(_SOURCE))
+    wheel = f"wheels/pytest_npudump-{__version__}-py3-none-any.whl"
+    unknown = (_(_NPU if device else _EMULATED), _(_SOURCE).format(wheel=wheel))
     if (found.root / ".gitlab-ci.yml").is_file() and not (found.root / ".github").is_dir():
         path = found.root / "npudump.gitlab-ci.yml"
         tags = "  tags: [npu]\n" if device else "  image: python:3.11\n"
         include = _("left to you: add 'include: npudump.gitlab-ci.yml' to .gitlab-ci.yml")
-        return path, _GITLAB.format(tags=tags, **told), (*unknown, include)
+        return (
+            path,
+            _GITLAB.format(tags=tags, wheel=_WHEEL.format(indent=" " * 4, wheel=wheel), **told),
+            (*unknown, include),
+        )
     runner = "[self-hosted, npu]" if device else "ubuntu-latest"
     python = "" if device else _PYTHON
-    text = _GITHUB.format(runner=runner, python=python, **told)
+    lines = _WHEEL.format(indent=" " * 6, wheel=wheel)
+    text = _GITHUB.format(runner=runner, python=python, wheel=lines, **told)
     return found.root / ".github" / "workflows" / "npudump.yml", text, unknown

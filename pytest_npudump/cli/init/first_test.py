@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pprint import pformat
 from typing import TYPE_CHECKING
 
+from pytest_npudump.cli.init.model_inputs import inputs_of
+from pytest_npudump.language.excerpt import cut
 from pytest_npudump.language.translation import gettext as _
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_npudump.cli.init.model_inputs import ModelInput
     from pytest_npudump.cli.init.survey import Survey
 
 FILE = "test_npudump_first.py"
+_REASON = 300
 
 _MODEL = '''\
 """A first test whose layers are compared with a golden."""
@@ -22,13 +25,13 @@ _MODEL = '''\
 import numpy as np
 import pytest
 
-INPUTS = {inputs}
-
 
 @pytest.mark.npu_dump
 def test_{name}(npu_dump):
     rng = np.random.default_rng(seed=7)
-    arrays = [rng.uniform(0, 1, shape).astype(dtype) for shape, dtype in INPUTS]
+    arrays = [
+{arrays}
+    ]
     with npu_dump.load_model({path!r}) as model:
         model.run(*arrays)
 '''
@@ -136,9 +139,10 @@ def first_test(found: Survey) -> FirstTest:
 
 
 def _of_model(found: Survey, model: Path) -> FirstTest:
+    runs = "onnxruntime" in found.packages
     try:
-        inputs, guessed = _inputs(found.root / model)
-    except Exception as error:  # noqa: BLE001 - whatever the package says of a file that is no model
+        trial = inputs_of(found.root / model, run=runs)
+    except (OSError, ValueError) as error:
         first = str(error).splitlines()[:1]
         return FirstTest(
             "",
@@ -150,11 +154,21 @@ def _of_model(found: Survey, model: Path) -> FirstTest:
         )
     name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in model.stem.lower())
     path = os.path.relpath(found.root / model, found.tests).replace(os.sep, "/")
-    text = _MODEL.format(inputs=pformat(inputs), name=name, path=path)
+    text = _MODEL.format(arrays="\n".join(map(_array, trial.inputs)), name=name, path=path)
     others = len(found.models) - 1
     unknown = tuple(
-        _("{model}: the size of {axis}: the test takes 1").format(model=model, axis=axis) for axis in guessed
+        _("{model}: the size of axis {axis} of the input {name!r}: the test takes {size}").format(
+            model=model, axis=axis, name=one.name, size=one.shape[axis]
+        )
+        for one in trial.inputs
+        for axis in one.guessed
     )
+    if not runs:
+        unknown += (_("{model}: whether it runs with these inputs: it was not tried").format(model=model),)
+    elif trial.error:
+        reason = cut(trial.error, _REASON)
+        none = _("{model}: inputs with which it runs: none of those that were tried: {reason}")
+        unknown += (none.format(model=model, reason=reason), _("write its inputs into the test first"))
     unknown += (_("what its inputs look like: the test feeds uniform random numbers with a seed"),)
     if others:
         unknown += (
@@ -165,23 +179,7 @@ def _of_model(found: Survey, model: Path) -> FirstTest:
     return FirstTest(text, unknown)
 
 
-def _inputs(model: Path) -> tuple[list[tuple[tuple[int, ...], str]], list[str]]:
-    """Return shape and numpy type of each input, and which axes have no size of their own."""
-    from pytest_npudump.onnxmodels.sessions import onnx, read_model  # noqa: PLC0415 - only where there is one
-
-    graph = read_model(model).graph
-    constants = {tensor.name for tensor in graph.initializer}
-    found, guessed = [], []
-    for value in graph.input:
-        if value.name in constants:
-            continue
-        tensor = value.type.tensor_type
-        shape = [axis.dim_value for axis in tensor.shape.dim]
-        guessed += [
-            _("axis {axis} of the input {name!r}").format(axis=row, name=value.name)
-            for row, size in enumerate(shape)
-            if size <= 0
-        ]
-        dtype = onnx().helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        found.append((tuple(max(size, 1) for size in shape), str(dtype)))
-    return found, guessed
+def _array(one: ModelInput) -> str:
+    """Return the line of a test that makes an input."""
+    how = "uniform" if one.dtype.startswith(("float", "complex")) else "integers"
+    return f"        rng.{how}(0, {one.high}, {one.shape}).astype({one.dtype!r}),  # {one.name!r}"

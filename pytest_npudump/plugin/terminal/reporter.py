@@ -55,7 +55,8 @@ class Reporter:
         self._annotations: list[str] = []
         self._began = time.time()
         self._notes: list[str] = []
-        self._unkept = ""
+        self._unkept: dict[str, str] = {}
+        self._untidy = ""
         self._stale: list[str] = []
         self._idle = ""
         self._fails_for_rules = False
@@ -80,8 +81,9 @@ class Reporter:
         if result is None and report.outcome == "passed" and UNKEPT not in told:
             return  # as nearly all of a session's are
         self._marked_failed = self._marked_failed or (report.failed and MARKER in report.keywords)
-        self._unkept = self._unkept or told.get(UNKEPT, "")
         item: str = told.get(ITEM_OF_REPORT, report.nodeid)
+        if UNKEPT in told:
+            self._unkept[item] = told[UNKEPT]
         if report.failed and item in self._tests:
             self._tests[item] = self._tests[item]._replace(failed=True)
         if result is None or report.when == "setup":
@@ -101,7 +103,7 @@ class Reporter:
         """Note in which marked test the session was ended, and whether that was ``pytest.exit()``."""
         self._exited = isinstance(excinfo.value, pytest.exit.Exception)
         runner = self._config.pluginmanager.get_plugin("npudump-runner")
-        if runner is not None and runner.ended_in not in self._results:
+        if runner is not None and runner.ended_in not in {test.nodeid for test in self._tests.values()}:
             self._ended_in = runner.ended_in
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -174,7 +176,7 @@ class Reporter:
             rank = current_rank()
         if self._results:
             with speaking(self._settings.lang):
-                self._tidy_results()
+                self._tidy_results(rank.number if rank is not None else None)
             self._trim_cache()
         if self._settings.report:
             with speaking(self._settings.lang):
@@ -264,22 +266,38 @@ class Reporter:
         if self._stale and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _tidy_results(self) -> None:
+    def _tidy_results(self, rank: int | None) -> None:
         """Remove what is kept of earlier runs of the tests that ran, and say what is to be decided about."""
         from pytest_npudump.plugin.paths import keeps_results, results_path  # noqa: PLC0415 - only for marked tests
         from pytest_npudump.results.folder import ResultsFolder  # noqa: PLC0415 - the same
 
-        if self._unkept or not keeps_results(self._config, self._settings):
+        if not self._kept or not keeps_results(self._config, self._settings):
             return
         try:
             folder = results_path(self._config, self._settings)
-            ResultsFolder(folder).compact()
+            entries = ResultsFolder(folder).compact()
         except (OSError, NpudumpError) as error:
-            self._unkept = f"results of earlier runs cannot be removed: {error}"
+            self._untidy = f"results of earlier runs cannot be removed: {error}"
         else:
             from pytest_npudump.plugin.terminal.open_runs import open_runs_line  # noqa: PLC0415 - as above
 
-            self._open = open_runs_line(self._results, self._settings, folder, self._config)
+            self._open = open_runs_line(entries, self._kept, rank, self._settings, folder, self._config)
+
+    @property
+    def _kept(self) -> set[str]:
+        """Names of the tests whose results are kept."""
+        told = self._tests.items()
+        return {str(test.result.get("test", test.nodeid)) for item, test in told if item not in self._unkept}
+
+    def _unkept_line(self) -> str:
+        """Say why not all results are kept; "" where they are."""
+        if not self._unkept:
+            return ""
+        error, *_ = self._unkept.values()
+        if not self._kept:
+            return f"results are not kept: {error}"
+        count, total = len(self._unkept), len({*self._tests, *self._unkept})
+        return f"the results of {count} of {total} tests are not kept: {error}"
 
     def _trim_cache(self) -> None:
         """Keep the tensors that this machine has of a store within their limit."""
@@ -293,15 +311,19 @@ class Reporter:
     def _write_report(self, session: pytest.Session, rank: int | None) -> None:
         from pytest_npudump.plugin.terminal.session_report import write_report  # noqa: PLC0415 - where asked for
 
-        tests = {str(result["test"]) for result in self._results}
         problems = self._problems(session)
-        self._report = write_report(self._config, self._settings, tests, self._unkept, problems, rank=rank)
+        tests = {str(result["test"]) for result in self._results}
+        unkept = "" if self._kept else self._unkept_line()
+        self._report = write_report(
+            self._config, self._settings, self._kept or tests, unkept, problems, rank=rank
+        )
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the one line that says what was compared, behind what is to be known of tests that passed."""
         self._printed = True
+        unkept = (self._unkept_line(), self._untidy)
         if lines := [
-            *filter(None, (*self._notes, self._unkept, *self._stale, self._idle, self._report, self._open))
+            *filter(None, (*self._notes, *unkept, *self._stale, self._idle, self._report, self._open))
         ]:
             from pytest_npudump.language.inert import inert  # noqa: PLC0415 - where there are any
             from pytest_npudump.language.translation import speaking, spoken  # noqa: PLC0415 - the same

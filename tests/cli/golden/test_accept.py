@@ -122,6 +122,17 @@ def test_a_test_without_a_golden_gets_one(repository: Repository, golden_command
     assert repository.values("test_one") == BEFORE
 
 
+def test_a_layer_that_is_misspelt_accepts_nothing(repository: Repository, golden_command: Verb) -> None:
+    for name, layer in (("test_a", "conv"), ("test_b", "fc")):
+        repository.approve(name, {layer: 1.0})
+        repository.keep(name, {layer: 2.0})
+    done = golden_command("accept", "--layers", "conv", "--layers", "cf")
+    assert (done.code, done.out) == (2, "")
+    assert "cf names no layer that differs; these do: conv, fc" in done.err
+    assert [repository.values(name) for name in ("test_a", "test_b")] == [{"conv": 1.0}, {"fc": 1.0}]
+    assert golden_command("accept", "--layers", "conv", "--layers", "fc").code == 0
+
+
 def test_layers_that_do_not_differ_are_refused(waiting: Repository, golden_command: Verb) -> None:
     done = golden_command("accept", "--layers", "relu")
     assert done.code == 2

@@ -80,10 +80,27 @@ def test_what_is_asked_about_is_shown_before_it(waiting: Repository, review: Cal
     assert waiting.decisions()["test_b"] is None
 
 
+def test_layers_that_are_misspelt_are_asked_for_again(
+    waiting: Repository, review: Callable[..., Any]
+) -> None:
+    done = review("l cnov", "l conv fx", "l conv", "S")
+    assert done.out.count("of 3: ") == 2
+    assert [line for line in done.err.splitlines() if "names" in line] == [
+        "npudump: cnov names no layer that differs; these do: conv, fc",
+        "npudump: fx names no layer that differs; these do: conv, fc",
+    ]
+    assert done.out.endswith(": 1 accepted, 0 rejected, 2 skipped\n")
+    assert done.code == 1
+    assert waiting.values("test_a") == {"conv": 1.5, "fc": 3.0}
+    assert [waiting.values(name) for name in NAMES[1:]] == [GOLDEN] * 2
+    assert review("l cnov").out.endswith(": 0 accepted, 0 rejected, 3 skipped\n")
+
+
 def test_a_refusal_is_told_and_ends_with_two(waiting: Repository, review: Callable[..., Any]) -> None:
     waiting.approve("test_a", {"conv": 7.0, "fc": 3.0})
     done = review("A")
     assert done.code == 2
     assert "is not the one that the run was judged with" in done.err
+    assert done.out.splitlines()[-1] == "2 accepted, 0 rejected, 0 skipped, 1 refused"
     assert waiting.values("test_a") == {"conv": 7.0, "fc": 3.0}
     assert waiting.values("test_b") == AFTER

@@ -102,6 +102,18 @@ def test_layers_are_accepted_by_name_and_the_others_keep_their_golden(
     assert waiting.values("test_c") == {"conv": 1.0, "fc": 6.0}
 
 
+def test_layers_that_are_misspelt_are_asked_for_again(
+    waiting: Repository, keys: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    backspace = "\x7f"
+    assert keys(f"lfx{ENTER}{backspace}c{ENTER}rlno{ENTER}\x03") == 1
+    told = capsys.readouterr()
+    assert "fx names no layer that differs; these do: conv, fc" in told.err
+    assert told.out.splitlines()[-1] == "1 accepted, 1 rejected, 1 skipped"
+    assert waiting.values("test_c") == {"conv": 1.0, "fc": 6.0}
+    assert waiting.decisions() == {"test_a": None, "test_b": "rejected", "test_c": None}
+
+
 def test_a_refused_run_keeps_its_golden_and_ends_with_2(
     waiting: Repository, keys: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from pytest_npudump.golden.content.text import Golden
 from pytest_npudump.golden.store import write_golden
@@ -164,6 +166,90 @@ def test_variants_are_in_use_unless_those_that_are_selected_are_named(project: P
         project.golden("test_a.py::test_x[a]", f"test_x[a]@{variant}")
     assert stale() == ([], [])
     assert stale("--variant", "ascend910b") == (["test_x[a]@ascend310p.yaml"], [])
+
+
+def test_a_variant_is_named_as_the_option_takes_it_or_as_its_file_spells_it(
+    project: Project, stale: Any
+) -> None:
+    # Names of files are those that runs with --npudump-golden-variant write, and with RANK=1 WORLD_SIZE=2.
+    own, long = "Ascend310P-d6b5ba2537", "Ascend910_9391_cann"
+    for variant in (own, f"{long}-3ad56a5915", f"{long}-c8faa9a798"):
+        project.golden("test_a.py::test_x[a]", f"test_x[a]@{variant}")
+    others = [f"test_x[a]@{long}-3ad56a5915.yaml", f"test_x[a]@{long}-c8faa9a798.yaml"]
+    for name in ("Ascend310P", own):
+        assert stale("--variant", name) == (others, [])
+    assert stale("--variant", "Ascend910_9391_cann8x") == ([f"test_x[a]@{own}.yaml"], [])
+    assert stale("--variant", "Ascend910_9391_cann8x", "--variant", "Ascend310P") == ([], [])
+
+
+def test_a_variant_of_which_no_golden_is_removes_nothing(project: Project, run: Run) -> None:
+    project.golden("test_a.py::test_gone", "test_gone@gone")
+    for names in ([], ["a3"], ["a3", "b4"]):
+        paths = [project.golden("test_a.py::test_x[a]", f"test_x[a]@{name}") for name in names]
+        for misspelt in ("A3", "", "gone"):
+            done = run("golden", "prune", "--variant", misspelt, "--yes")
+            assert (done.code, done.out) == (2, "")
+            assert f"these variants are there: {', '.join(names) or 'none'}" in done.err
+        assert all(map(Path.exists, paths))
+
+
+def test_variants_beside_a_common_golden_that_cannot_be_read_are_not_judged(
+    project: Project, stale: Any
+) -> None:
+    for variant in ("a3", "b4"):
+        project.golden("test_a.py::test_x[a]", f"test_x[a]@{variant}")
+    (project.path / "golden" / "test_a" / "test_x[a].yaml").write_text("<<<<<<< HEAD\n")
+    assert stale("--variant", "a3") == ([], ["test_x[a]@b4.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("file", "shared"),
+    [
+        ("pytest.ini", "[pytest]\nnpudump_golden_dir = ../golden\n"),
+        ("pytest.ini", "[pytest]\naddopts = -q --npudump-golden-dir ../golden\n"),
+        ("pyproject.toml", '[tool.pytest.ini_options]\nnpudump_golden_dir = "../golden"\n'),
+        ("tox.ini", "[pytest]\n"),  # the folder may be named on the command line
+    ],
+)
+def test_goldens_of_another_rootdir_that_shares_the_folder_stay(
+    project: Project, stale: Any, monkeypatch: pytest.MonkeyPatch, file: str, shared: str
+) -> None:
+    (project.path / ".git").mkdir()
+    with (project.path / "pytest.ini").open("a") as ini:
+        ini.write("norecursedirs = part\n")
+    part = project.path / "part"
+    part.mkdir()
+    (part / file).write_text(shared)
+    for name in ("test_a.py", "test_b.py"):
+        (part / name).write_text("def test_of_part(): pass\n")
+    project.golden("test_a.py::test_of_part")
+    project.golden("test_b.py::test_of_part", "other", folder="test_b")
+    project.golden("test_c.py::test_gone", "gone", folder="test_c")
+    assert stale() == (["gone.yaml"], ["test_of_part.yaml", "other.yaml"])
+    (part / "golden").mkdir()
+    if file == "tox.ini":
+        assert stale() == (["test_of_part.yaml", "other.yaml", "gone.yaml"], [])
+    else:
+        monkeypatch.chdir(part)
+        kept = ["test_x[a].yaml", "test_x[b].yaml"]
+        assert stale() == (["other.yaml", "gone.yaml"], ["test_of_part.yaml", *kept])
+
+
+def test_nothing_is_stale_in_a_folder_outside_of_the_repository(
+    project: Project, stale: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = project.path / "inside"
+    (inside / ".git").mkdir(parents=True)
+    (inside / "pytest.ini").write_text("[pytest]\nnpudump_golden_dir = ../golden\n")
+    (inside / "test_a.py").write_text(TESTS.partition("class")[0])
+    project.golden("test_c.py::test_gone", "gone", folder="test_c")
+    monkeypatch.chdir(inside)
+    assert stale() == ([], ["gone.yaml"])
+
+
+def test_tensors_that_another_program_wrote_are_not_stale(project: Project, stale: Any) -> None:
+    save_file({"weight": np.ones(2, np.float32)}, project.path / "golden" / "model.safetensors")
+    assert stale() == ([], ["model.safetensors"])
 
 
 def test_tensors_without_a_golden_are_stale_and_those_of_stale_goldens(project: Project, stale: Any) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import configparser
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 import pytest
 import yaml
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
+from pytest_npudump import __version__
 from pytest_npudump.cli.init import survey as looks
 from pytest_npudump.cli.init.attributes import with_goldens
 from pytest_npudump.cli.init.pytest_keys import with_keys
@@ -88,11 +91,103 @@ def test_the_smallest_model_is_run_with_inputs_of_its_shapes(
     assert done.code == 0
     text = (repository / "tests" / "test_npudump_first.py").read_text("utf-8")
     assert "'../models/small-net.onnx'" in text
-    assert "[((1, 4), 'float32'), ((4,), 'int64')]" in text
+    assert "rng.uniform(0, 1, (1, 4)).astype('float32'),  # 'image'\n" in text
+    assert "rng.integers(0, 2, (4,)).astype('int64'),  # 'mask'\n" in text
     assert "models/small-net.onnx: the size of axis 0 of the input 'image': the test takes 1" in done.out
     assert "which of 2 models matter" in done.out
     assert "1 recorded" in run_pytest(repository, "--npudump-update-golden", "tests")
     run_pytest(repository, "tests")
+
+
+def graph(path: Path, nodes: list[Any], inputs: list[Any], **weights: Any) -> None:
+    constants = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    out = [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)]
+    found = helper.make_graph(nodes, "g", inputs, out, initializer=constants)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(helper.make_model(found, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+
+
+def test_inputs_are_those_with_which_the_model_runs(repository: Path, run: Callable[..., Any]) -> None:
+    value, node = helper.make_tensor_value_info, helper.make_node
+    graph(
+        repository / "tokens" / "net.onnx",
+        [
+            node("Gather", ["words", "ids"], ["word"], name="embed"),
+            node("Cast", ["segment"], ["index"], name="cast", to=TensorProto.INT64),
+            node("Gather", ["kinds", "index"], ["kind"], name="kind"),
+            node("Add", ["word", "kind"], ["out"], name="add"),
+        ],
+        [value("ids", TensorProto.INT64, ["n", "t"]), value("segment", TensorProto.INT32, ["n", "t"])],
+        words=np.ones((50, 4), np.float32),
+        kinds=np.ones((3, 4), np.float32),
+    )
+    graph(
+        repository / "image" / "net.onnx",
+        [
+            node("Conv", ["x", "w"], ["a"], name="conv.1", strides=[4, 4]),
+            node("Conv", ["a", "v"], ["out"], name="conv.2"),
+        ],
+        [value("x", TensorProto.FLOAT, ["n", "c", "h", "w_"])],
+        w=np.ones((2, 3, 4, 4), np.float32),
+        v=np.ones((1, 2, 3, 3), np.float32),
+    )
+    expected = {
+        "tokens": [
+            "rng.integers(0, 50, (1, 8)).astype('int64')",
+            "rng.integers(0, 3, (1, 8)).astype('int32')",
+        ],
+        "image": ["rng.uniform(0, 1, (1, 3, 16, 16)).astype('float32')"],
+    }
+    for folder, arrays in expected.items():
+        done = run("init", folder)
+        text = (repository / folder / "test_npudump_first.py").read_text("utf-8")
+        found = [line.strip().partition(",  #")[0] for line in text.splitlines() if "rng." in line]
+        assert found == arrays
+        assert "none of those that were tried" not in done.out
+        assert "1 recorded" in run_pytest(repository / folder, "--npudump-update-golden")
+        assert "of 1 tests good" in run_pytest(repository / folder)
+    assert "net.onnx: the size of axis 2 of the input 'x': the test takes 16" in done.out
+
+
+def test_a_model_that_runs_with_none_of_the_inputs_is_told(
+    repository: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    reshape = helper.make_node("Reshape", ["x", "shape"], ["out"], name="reshape")
+    graph(repository / "net.onnx", [reshape], [x], shape=np.array([1009]))
+    done = run("init", "--dry-run")
+    assert "net.onnx: inputs with which it runs: none of those that were tried: " in done.out
+    assert "Reshape" in done.out
+    monkeypatch.setattr(looks, "_is_there", lambda name: name == "onnx")
+    assert "net.onnx: whether it runs with these inputs: it was not tried" in run("init", "--dry-run").out
+
+
+def test_nothing_of_the_repository_is_imported_to_try_a_model(
+    repository: Path, run: Callable[..., Any]
+) -> None:
+    model(repository / "net.onnx")
+    for name in ("onnx", "json", "numpy"):
+        (repository / f"{name}.py").write_text("raise SystemExit('imported')\n", "utf-8")
+    assert "none of those that were tried" not in run("init").out
+    assert (repository / "test_npudump_first.py").is_file()
+
+
+def test_a_job_installs_a_wheel_that_the_repository_has(repository: Path, run: Callable[..., Any]) -> None:
+    for service in ("github", "gitlab"):
+        if service == "gitlab":
+            (repository / ".gitlab-ci.yml").write_text("stages: [test]\n", "utf-8")
+            shutil.rmtree(repository / ".github")
+        done = run("init")
+        file = "npudump.gitlab-ci.yml" if service == "gitlab" else ".github/workflows/npudump.yml"
+        job = yaml.safe_load((repository / file).read_text("utf-8"))
+        job = job["npudump"] if service == "gitlab" else job["jobs"]["npudump"]
+        variables = job["variables" if service == "gitlab" else "env"]
+        steps = job["script"] if service == "gitlab" else [step.get("run", "") for step in job["steps"]]
+        (install,) = [step for step in steps if step.startswith("pip install ")]
+        shell = ["sh", "-c", install.replace("pip install", "printf %s")]
+        told = subprocess.run(shell, env=variables, capture_output=True, text=True, check=True).stdout
+        assert told == f"wheels/pytest_npudump-{__version__}-py3-none-any.whl[emulator]"
+        assert variables["NPUDUMP_WHEEL"] in done.out
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,56 @@ def test_what_is_not_kept_does_not_wait(project: Project, monkeypatch: pytest.Mo
     project.run("--npudump-results=kept").stdout.fnmatch_lines(["*golden review --results kept"])
 
 
+PLANT = "    from pytest_npudump.emulator import faults\n    faults."
+ONES = "    run(npu_dump, np.ones((1, 1, 8, 8), np.float32))\n"
+FAILING = {
+    "check_op": ("", "    npu_dump.check_op('Relu', np.array([1, 2], 'f2'), reference=lambda a: a + 1)\n"),
+    "watcher": (
+        ", layers=['block/conv.2'], watcher_nodes=['block/conv.1']",
+        f"{PLANT}trample('small', by='block/conv.2', victim='block/conv.1', first=12, elements=37)\n{ONES}",
+    ),
+    "exception": (
+        ", isolation='none'",
+        f"{PLANT}fail('block/conv.2')\n    with contextlib.suppress(Exception):\n    {ONES}",
+    ),
+}
+RUN = """
+import contextlib
+
+def run(npu_dump, image):
+    with npu_dump.load_model("small.onnx") as model:
+        model.run(image)
+
+"""
+
+
+def test_what_a_scene_without_statistics_finds_is_nothing_to_decide(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing = {**FAILING, "overflow": ("", project.overflowing())}
+    tests = [
+        f"@pytest.mark.npu_dump(scene={scene!r}{more})\ndef test_{scene}(npu_dump):\n{body}"
+        for scene, (more, body) in failing.items()
+    ]
+    project.test_file(RUN + "".join(tests))
+    # In a process of its own: a failed operator leaves its mark in the emulator.
+    options = ("--npudump-runtime=emulator", "--npudump-results=kept", "--npudump-summary=summary.md")
+    result = project.pytester.runpytest_subprocess(*options)
+    result.assert_outcomes(failed=4)
+    for words in ("*for a decision*", "*golden review*", "*golden accept*"):
+        result.stdout.no_fnmatch_line(words)
+    summary = (project.path / "summary.md").read_text("utf-8")
+    assert "golden review" not in summary
+    assert "golden accept" not in summary
+    monkeypatch.chdir(project.path)
+    capsys.readouterr()
+    for verb in (["pending"], ["accept"], ["review", "--lines"]):
+        assert main(["golden", *verb, "--results", "kept"]) == 0
+        assert capsys.readouterr().out == "no run waits for a decision\n"
+    assert main(["check", "kept"]) == 1
+    assert "approve" not in capsys.readouterr().out
+
+
 def test_a_body_that_fails_leaves_nothing_to_decide(project: Project) -> None:
     project.marked(body="    assert False\n")
     project.run("--npudump-results=kept").stdout.no_fnmatch_line("*for a decision*")
