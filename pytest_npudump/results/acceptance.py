@@ -78,9 +78,12 @@ def refuse_idle(runs: Sequence[Pending], layers: Sequence[str]) -> None:
     Raises:
         ResultsError: one is misspelt, or its layer agrees.
     """
-    compared = [one.comparison for one in runs if one.comparison is not None]
-    names = dict.fromkeys(verdict.key.layer for one in compared for verdict in one.failing)
-    idle = [one for one in layers if not any(matches_any(both_spellings([one]), name) for name in names)]
+    compared = [(one, one.comparison) for one in runs if one.comparison is not None]
+    differing = [(run, {verdict.key.layer: None for verdict in found.failing}) for run, found in compared]
+    idle = [
+        one for one in layers if not any(run.layers_named([one]) & names.keys() for run, names in differing)
+    ]
+    names = dict.fromkeys(name for _, found in differing for name in found)
     if names and idle:
         raise ResultsError(f"{', '.join(idle)} names no layer that differs; these do: {first_of(names)}")
 

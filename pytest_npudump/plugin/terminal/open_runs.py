@@ -24,6 +24,7 @@ def open_runs_line(
     tests: Collection[str],
     rank: int | None,
     settings: Settings,
+    *,
     folder: Path,
     config: pytest.Config,
 ) -> str:

@@ -281,7 +281,9 @@ class Reporter:
         else:
             from pytest_npudump.plugin.terminal.open_runs import open_runs_line  # noqa: PLC0415 - as above
 
-            self._open = open_runs_line(entries, self._kept, rank, self._settings, folder, self._config)
+            self._open = open_runs_line(
+                entries, self._kept, rank, self._settings, folder=folder, config=self._config
+            )
 
     @property
     def _kept(self) -> set[str]:

@@ -10,9 +10,9 @@ from pytest_npudump.config.acl.acl_json import dump_section, request_warnings
 from pytest_npudump.config.acl.collect_path import collecting_words
 from pytest_npudump.config.acl.installed import rules_version
 from pytest_npudump.config.acl.soc import soc_notes
-from pytest_npudump.dump.selection import both_spellings
+from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.request import RunRequest, matches_any
+from pytest_npudump.request import RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -122,9 +122,9 @@ def beside_words(others: Iterable[str]) -> str:
 
 def _inside_words(request: DumpRequest, inside: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
     """Say how many operators of each model, of those asked for, are out of sight of the emulator."""
-    patterns = both_spellings(request.layers)
     for model, held in inside.items():
-        types = [kind for name, kind in held if not patterns or matches_any(patterns, name)]
+        wanted = layers_meant(request.layers, (name for name, _ in held))
+        types = [kind for name, kind in held if not request.layers or name in wanted]
         if types:
             kinds = ", ".join(dict.fromkeys(types))
             yield f"not dumped by the emulator: {len(types)} of the operators of {model}, inside {kinds}"

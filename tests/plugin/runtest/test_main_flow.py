@@ -446,6 +446,8 @@ def test_a_model_with_a_name_that_is_no_text_is_an_error_with_its_file(project: 
         result.stdout.fnmatch_lines(
             [f"E *AclError: *small.onnx is no ONNX model: its name b'{bad}?xff' is not *"]
         )
+
+
 def test_a_rule_or_layer_with_brackets_is_for_the_layer_that_has_them_alone(project: Project) -> None:
     relu_and_add(project, 1.0)
     rule = '{"layer": "blk[1]", "rtol": 1, "atol": 9, "reason": "wide"}'
