@@ -10,7 +10,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.content.text import EMPTY, REASON, UNWRITTEN
-from pytest_npudump.golden.content.unwritten import entries_of
+from pytest_npudump.golden.content.unwritten_entries import entries_of
 from pytest_npudump.golden.kept_tensors import KeptTensors
 from pytest_npudump.golden.replaceable import replaced_words
 from pytest_npudump.language.excerpt import first_of

@@ -31,7 +31,7 @@ from pytest_npudump.golden.content.text import (
     parse,
     render,
 )
-from pytest_npudump.golden.content.unwritten import LEFT_OUT, entries_of
+from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of
 from pytest_npudump.golden.merge.joins import Conflict, joined, joined_order
 from pytest_npudump.golden.merge.noise_joins import joined_repeats, under_one_calibration
 from pytest_npudump.golden.pair import KEY, SOURCES

@@ -17,7 +17,7 @@ from pytest_npudump.dump.selection import (
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import DumpError, EmptyDumpError
 from pytest_npudump.golden.content.text import UNWRITTEN
-from pytest_npudump.golden.content.unwritten import LEFT_OUT, entries_of, left_out_of
+from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
 from pytest_npudump.regression.run.definitions import as_recorded, is_printed
 from pytest_npudump.regression.run.diagnose import explain_empty
 from pytest_npudump.regression.run.unwritten import unjudged_note, without

@@ -12,7 +12,7 @@ from pytest_npudump.dump.records import Dump, Stats, TensorKey, TensorRecord
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import GoldenError
 from pytest_npudump.golden.content.text import Golden
-from pytest_npudump.golden.content.unwritten import entries_of, left_out_of
+from pytest_npudump.golden.content.unwritten_entries import entries_of, left_out_of
 from pytest_npudump.regression.record import golden_to_start_from
 from pytest_npudump.regression.run.unwritten import (
     by_layer,
