@@ -1,8 +1,8 @@
 """What runs models and switches the dump on: one folder a runtime, behind one protocol.
 
 ``base`` is the protocol, ``registry`` the index of the runtimes, ``select`` decides for one of them,
-``remote`` stands for one that lived in another process, and ``thread_order`` says what no order of executions
-tells apart.
+``remote`` stands for one that lived in another process, ``other_processes`` are those that ran beside a test,
+and ``thread_order`` says what no order of executions tells apart.
 
 ``pyacl/``, ``torch_npu/``, ``mindspore/``: each runtime has the same files, and others for what is its own:
 
