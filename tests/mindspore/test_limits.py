@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -185,3 +187,14 @@ def test_a_graph_compiled_at_import_is_named_as_the_cause(project: Project) -> N
     result = project.run("--npudump-update-golden")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["npudump: MindSpore has compiled a graph in this process before the test*"])
+
+
+def test_the_numpy_of_the_extra_is_one_that_mindspore_runs_with(project: Project) -> None:
+    script = project.path / "alone.py"
+    script.write_text(
+        "import mindspore as ms, numpy as np\n"
+        "(ms.Tensor(np.ones(3), ms.bfloat16) + 1).asnumpy()\n"
+        "print([*ms.dataset.NumpySlicesDataset(np.arange(4), shuffle=False).batch(2)])\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
