@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TWO_WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}")
-FACTS = re.compile(r"Type output|\(preset \w+\)|环境: .*|规律：.*|npudump: |npudump golden diff TEST")
+FACTS = re.compile(
+    r"Type output|\(preset \w+\)|环境: .*|规律：.*|npudump: |npudump golden diff TEST|pytest --npudump-\S+ \S+"
+)
 """Rules, facts of producers, patterns and commands, which are English everywhere."""
 
 
