@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.compat import NOTSET
 from _pytest.runner import call_and_report, show_test_item
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
 
@@ -130,3 +131,9 @@ def base_temp(config: pytest.Config) -> Path:
     factory: Any = config._tmp_path_factory  # type: ignore[attr-defined]  # noqa: SLF001 - no fixture here
     path: Path = factory.getbasetemp()
     return path
+
+
+def has_no_case(item: pytest.Item) -> bool:
+    """Whether this is what pytest makes of parameters that are none; its name differs by release."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return any(value is NOTSET for value in parameters)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_npudump.plugin._compat import has_no_case
 from pytest_npudump.plugin.marker.item import Identity, request_of
 from pytest_npudump.plugin.marker.marks import is_marked
 from pytest_npudump.plugin.paths import Paths, golden_root
@@ -21,9 +22,6 @@ from pytest_npudump.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-
-_EMPTY = "NOTSET"
-"""What pytest calls the one case of parameters that are none, as those that depend on the machine may be."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -102,7 +100,4 @@ def _keeps_statistics(item: pytest.Item) -> bool:
 
 def _without_cases(item: pytest.Item) -> str:
     """Return the test function, as a user types it, of which there is no case here; "" for others."""
-    identity = Identity.of(item)
-    if _EMPTY not in (identity.param_id or ""):
-        return ""
-    return str(identity).partition("[")[0]
+    return str(Identity.of(item)).partition("[")[0] if has_no_case(item) else ""

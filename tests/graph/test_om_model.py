@@ -39,7 +39,10 @@ def model_class() -> Any:
                 added.type_name = f".ge.proto.{kind}"
     pool: Any = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("ge.proto.ModelDef"))
+    descriptor, factory = pool.FindMessageTypeByName("ge.proto.ModelDef"), message_factory
+    if hasattr(factory, "GetMessageClass"):
+        return factory.GetMessageClass(descriptor)
+    return factory.MessageFactory(pool).GetPrototype(descriptor)  # of protobuf 3
 
 
 def om(*operators: tuple[str, str, list[str]], weights: bytes = b"w" * 500) -> bytes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_npudump.cli.common.output import encodable
 from pytest_npudump.language.translation import AUTO, LANGUAGES, gettext, is_english, ngettext
@@ -52,6 +53,15 @@ class SpokenParser(argparse.ArgumentParser):
         self.lang = self.add_argument(
             _OPTION, type=_language, default=argparse.SUPPRESS, metavar="LANG", help=argparse.SUPPRESS
         )
+
+    def error(self, message: str) -> NoReturn:
+        """End with what is wrong with a call; Python 3.10 begins in English, whatever the rest is in."""
+        found = re.fullmatch(r"argument (.+?): (.*)", message, re.DOTALL)
+        if found:
+            name, reason = found.groups()
+            words = gettext("argument %(argument_name)s: %(message)s")
+            message = words % {"argument_name": name, "message": reason}
+        super().error(message)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         stream: TextIO | None = file or sys.stderr
