@@ -147,7 +147,11 @@ def test_no_name_of_a_layer_is_a_command_to_github(
     kept = ["--results", "kept", "--root", "."]
     for words in (
         *(["check", "kept"], ["check", "kept", "--json", "-"], ["report", "kept", "-o", "page"]),
-        *(["golden", "pending", *kept], ["golden", "diff", *kept], ["golden", "review", "--lines", *kept]),
+        *(
+            ["golden", "pending", *kept],
+            ["golden", "diff", *kept],
+            ["golden", "review", "--lines", "--allow-in-ci", *kept],
+        ),
     ):
         main(words)
         shown = capsys.readouterr()
