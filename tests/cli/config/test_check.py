@@ -55,7 +55,7 @@ def test_a_watcher_without_layers_watches_after_every_operator_and_lacks_nothing
         '{"dump": {"dump_path": ".", "dump_scene": "watcher", "dump_mode": "output", "dump_list": [%s]}}'
     )
     for layers in ("", ', "layer": ["relu1"]'):
-        code, out = npudump(watcher % ('{"watcher_nodes": ["conv1"]%s}' % layers))
+        code, out = npudump(watcher % f'{{"watcher_nodes": ["conv1"]{layers}}}')
         assert (code, "warning" in out) == (0, False)
 
 
