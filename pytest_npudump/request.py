@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fnmatch import filter as filter_names
 from typing import TYPE_CHECKING, Any
@@ -107,23 +108,35 @@ class RunRequest:
     dump_data: str | None = None
 
 
+_WILDCARD, _INDEX = re.compile(r"[*?]|\[(?!\w\])"), re.compile(r"\[(?=\w\])")
+
+
+def as_glob(pattern: str) -> str:
+    """Return a glob for :mod:`fnmatch`, in which an index, as in ``a[1]*``, is no choice of characters."""
+    return _INDEX.sub("[[]", pattern)
+
+
 def is_glob(name: str) -> bool:
-    """Whether ``name`` has a wildcard of :mod:`fnmatch`."""
-    return any(character in name for character in "*?[")
+    """Whether ``name`` has a wildcard of :mod:`fnmatch`; one character in brackets is an index."""
+    return bool(_WILDCARD.search(name))
 
 
 class KnownNames:
     """What there is of a kind, to be named: what is called like that is meant alone, else it is a glob."""
 
-    def __init__(self, names: Iterable[str], spelling: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, names: Iterable[str], spelling: Callable[[str], str] = str, *, choices: bool = True
+    ) -> None:
         """Take what there is.
 
         Args:
             names: of tests or layers.
             spelling: how else each may be written, as files write layers.
+            choices: whether brackets in a glob are a choice of characters; names of tests have their own.
         """
         self._names = {name for name in names if name}
         self._spelling = spelling
+        self._as_glob = as_glob if choices else lambda pattern: pattern.replace("[", "[[]")
         self._spelt: dict[str, set[str]] = {}
         for name in self._names:
             self._spelt.setdefault(spelling(name), set()).add(name)
@@ -142,6 +155,7 @@ class KnownNames:
         """Return what a glob matches, either of them as it is or in its other spelling."""
         if not is_glob(pattern):
             return set()
-        plain = self._names.intersection(filter_names(self._spelt, self._spelling(pattern)))
-        spelt = (self._spelt[name] for name in filter_names(self._spelt, pattern))
-        return plain.union(filter_names(self._names, pattern), *spelt)
+        glob = self._as_glob(pattern)
+        plain = self._names.intersection(filter_names(self._spelt, self._spelling(glob)))
+        spelt = (self._spelt[name] for name in filter_names(self._spelt, glob))
+        return plain.union(filter_names(self._names, glob), *spelt)

@@ -27,6 +27,7 @@ _PLAIN_NAME = re.compile(r"[a-z0-9_]+")
 _PLAIN_PARAMETERS = re.compile(r"[a-z0-9_.,+=-]*")
 _PLAIN_VARIANT = re.compile(r"[a-z0-9_][a-z0-9_-]*(?:\.[a-z0-9_-]+)*")
 _HASHED = re.compile(rf"-[0-9a-f]{{{_HASH_LENGTH}}}\Z")
+_OF_RANK = re.compile(rf"_(rank\d+of\d+)-[0-9a-f]{{{_HASH_LENGTH}}}\Z")
 _UNPRESENTABLE = re.compile(r"[^A-Za-z0-9_.,+=\[\]-]+")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin|conout)\Z", re.IGNORECASE)
 
@@ -69,7 +70,9 @@ def is_variant(spelled: str, name: str) -> bool:
     of_ranks, cut = _variant(f"{name}@rank0of0"), -_HASH_LENGTH
     # The name of a rank is cut off where the variant's is long, and its hash tells nothing.
     is_cut = len(of_ranks) == _LONGEST_VARIANT and _HASHED.search(spelled) is not None
-    return spelled in {name, _variant(name)} or (is_cut and spelled[:cut] == of_ranks[:cut])
+    rank = _OF_RANK.search(spelled)
+    whole = rank is not None and spelled == _variant(f"{name}@{rank[1]}")
+    return whole or spelled in {name, _variant(name)} or (is_cut and spelled[:cut] == of_ranks[:cut])
 
 
 def _folder(raw: str) -> str:

@@ -149,7 +149,9 @@ def every_name(model: Any) -> Iterator[str | bytes]:
         scopes.append(graph.node)
         yield graph.name
         tensors = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
-        yield from (one.name for one in (*graph.input, *graph.output, *graph.value_info, *tensors))
+        values = (*graph.input, *graph.output, *graph.value_info)
+        yield from (one.name for one in (*values, *tensors))
+        yield from (axis.dim_param for one in values for axis in one.type.tensor_type.shape.dim)
     for node in itertools.chain(*scopes):
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         for attribute in node.attribute:

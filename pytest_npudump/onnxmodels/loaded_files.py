@@ -80,6 +80,12 @@ class LoadedFiles:
         for path, state in looked.items():
             self._states.setdefault(path, []).append(state)
 
+    def add_if_untouched(self, before: dict[Path, FileState], after: dict[Path, FileState]) -> None:
+        """Remember what another process may have loaded at any moment between two looks."""
+        self.add(
+            {path: s if s.marks == after[path].marks else FileState((), "", 0) for path, s in before.items()}
+        )
+
     def keeps_graph(self, path: Path) -> bool:
         """Whether each load of a path was of the graph that its file has, and the ONNX model beside it."""
         return all(state.holds(file) for file in self._beside(path) for state in self._states.get(file, ()))

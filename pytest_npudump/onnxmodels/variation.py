@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -64,7 +65,7 @@ class Varying:
         unperturbed: names of inputs that were left as they are, as they hold no floating-point values.
         unreached: inputs that were left as they are for another reason, in words.
         fed: each input of each execution before it was perturbed, in their order, with a hash of its bytes;
-            the key's step is the execution's number in the run.
+            the key's step is the execution's number in the run, the stream the thread that fed it.
     """
 
     variation: Variation = PLAIN
@@ -114,7 +115,8 @@ class Varying:
         except DecodeError:  # a type whose values are no numbers
             stats = None
         key, dtype = TensorKey(name, "input", 0, step=execution), flat.dtype.name
-        self.fed.append(TensorRecord(key, "", dtype, flat.shape, Path(), stats=stats, digest=digest))
+        record = TensorRecord(key, "", dtype, flat.shape, Path(), stats=stats, digest=digest)
+        self.fed.append(replace(record, stream=threading.get_ident()))
 
     def moved(self, name: str, array: np.ndarray, place: tuple[int, int]) -> np.ndarray | None:
         """Return one input as it is to be, and note its name; None where it stays as it is.

@@ -123,13 +123,18 @@ def golden_root(config: pytest.Config, settings: Settings) -> Path:
 
 
 def started_with(config: pytest.Config) -> dict[str, str]:
-    """Return what pytest was told at its start of its configuration and rootdir, relative to the latter."""
+    """Return what was given at the start that decides a test's golden; pytest's paths relative to rootdir."""
     root, option = config.rootpath, config.option
     found = {
         "-c": config.inipath if option.inifilename else None,
         "--rootdir": root if option.rootdir else None,
     }
-    return {name: Path(os.path.relpath(path, root)).as_posix() for name, path in found.items() if path}
+    told = {name: Path(os.path.relpath(path, root)).as_posix() for name, path in found.items() if path}
+    words = {
+        "--npudump-golden-dir": getattr(option, "npudump_golden_dir", None),
+        "--npudump-golden-variant": getattr(option, "npudump_golden_variant", None),
+    }
+    return told | {name: str(word) for name, word in words.items() if word}
 
 
 def keeps_results(config: pytest.Config, settings: Settings) -> bool:

@@ -53,6 +53,8 @@ class ProgramRun:
             self._refuse_environment(words)
             self.test.case.runtime.hand_over(f"{words[0]} (with {self.target})", models)
             attempt = self.test.state.attempt
+            files = self.test.case.runtime.activity.evidence.files
+            looked = [files.look(model) for model in models]  # before the program can write one again
             with placed(self.target, attempt.config) as place:
                 done = run_program(
                     words,
@@ -62,9 +64,8 @@ class ProgramRun:
                     check=check,
                     env=self.env,
                 )
-                files = self.test.case.runtime.activity.evidence.files
-                for model in models:
-                    files.add(files.look(model))
+                for model, before in zip(models, looked, strict=True):
+                    files.add_if_untouched(before, files.look(model))
                 self._note_evidence(done, place)
                 return done
         except NpudumpError as error:

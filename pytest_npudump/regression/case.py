@@ -70,6 +70,11 @@ class Case:
         return None if self.progress is None else partial(self.progress, what)
 
 
+PYTEST_PATHS = ("-c", "--rootdir")
+STARTED = (*PYTEST_PATHS, "--npudump-golden-dir", "--npudump-golden-variant")
+"""Options that have to be given again for a test to have the golden that it had."""
+
+
 def arguments_of(test: str, file: str, root: Path, here: Path, started: Mapping[str, str]) -> tuple[str, ...]:
     """Return what a user types behind ``pytest`` in the folder ``here`` to run a test alone.
 
@@ -80,7 +85,11 @@ def arguments_of(test: str, file: str, root: Path, here: Path, started: Mapping[
         here: the folder.
         started: as :attr:`Case.started`.
     """
-    options = [word for name, path in started.items() for word in (name, _relative(root / path, here))]
+    options = [
+        word
+        for name, given in started.items()
+        for word in (name, _relative(root / given, here) if name in PYTEST_PATHS else given)
+    ]
     return (*options, _relative(root / file, here) + test[len(file) :])
 
 

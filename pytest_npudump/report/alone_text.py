@@ -38,12 +38,11 @@ def isolated_lines(isolated: Sequence[Isolated], *, brief: bool) -> list[str]:
     upstream = [one.alone.verdict for one in isolated if one.upstream]
     passed = upstream.count(ACQUITTED)
     if passed and not (brief and convicted):
-        limit = _("; at most {most} per source are looked at").format(most=UPSTREAM)
         words = _(
-            "alone:      {passed} of {count} operators looked at upstream are what their inputs give{limit}"
+            "alone:      {passed} of {count} operators looked at upstream are what their inputs give; at "
+            "most {most} per source are looked at"
         )
-        limit *= len(upstream) >= UPSTREAM
-        lines.append(words.format(passed=passed, count=len(upstream), limit=limit))
+        lines.append(words.format(passed=passed, count=len(upstream), most=UPSTREAM))
     return lines
 
 
@@ -69,7 +68,7 @@ def _sentence(one: Isolated) -> str:
     if one.call and alone.verdict in (CONVICTED, ACQUITTED):
         return _call_sentence(one, apart)
     if alone.verdict == CONVICTED:
-        given = _("kernel") if one.own else _("kernel, weights or attributes")
+        given = _("kernel") if one.own else _("kernel, type, weights or attributes")
         given += _(" or its conversion") * one.converted
         off = spoken(alone.why) or _(
             "{apart} (relative L2), and a healthy operator no more than {allowed:.2g}"
@@ -79,8 +78,8 @@ def _sentence(one: Isolated) -> str:
         )
     if alone.verdict == ACQUITTED and one.own:
         return _(
-            "computes what {model}, the run's own model, says ({apart}): its weights, its attributes or "
-            "what came in have changed; reference= can tell which"
+            "computes what {model}, the run's own model, says ({apart}): its type, its weights, its "
+            "attributes or what came in have changed; reference= can tell which"
         ).format(model=one.model, apart=apart)
     if alone.verdict == ACQUITTED:
         return _(

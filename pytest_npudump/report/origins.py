@@ -74,9 +74,13 @@ def source_lines(sources: Sources | None, *, brief: bool) -> list[str]:
 
 def _downstream(source: Source, failing: int) -> str:
     doubts = _(", in a cycle") * source.cycle + _(", what feeds it is not known") * (not source.known)
-    return _("{key} ({downstream} of {failing} mismatches downstream{doubts})").format(
-        key=source.key, downstream=source.explains - 1, failing=failing, doubts=doubts
-    )
+    downstream = source.explains - 1
+    words = _("{key} ({downstream} of {failing} mismatches downstream{doubts})")
+    if (
+        downstream + 1 < failing
+    ):  # what is reached through tensors that pass, or by no known edge, is not counted
+        words = _("{key} (at least {downstream} of {failing} mismatches downstream{doubts})")
+    return words.format(key=source.key, downstream=downstream, failing=failing, doubts=doubts)
 
 
 def _traced(source: Source) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import mark, spoken
-from pytest_npudump.report.verdicts import number, numbers
+from pytest_npudump.report.verdicts import PROJECTIONS, number, numbers
 
 if TYPE_CHECKING:
     from pytest_npudump.compare.tensors.describe import TensorDescription
@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.outcome import Finding
 
 
+def _disagreement(name: str, first: object, second: object) -> str:
+    if name == PROJECTIONS and first == 0:  # what the second is, is how far off the elements are
+        return _("{name} off by roughly {distance:.2g}").format(name=name, distance=second)
+    first, second = numbers(first, second)
+    return _("{name} {first} then {second}").format(name=name, first=first, second=second)
+
+
 def finding_lines(finding: Finding, *, worst: int) -> list[str]:
     """Describe one tensor; ``worst`` is the number of worst elements to list."""
     key = finding.key
     lines = []
     if finding.differences:
-        pairs = ", ".join(
-            _("{name} {first} then {second}").format(name=name, first=first, second=second)
-            for name, pair in finding.differences.items()
-            for first, second in (numbers(*pair),)
-        )
+        pairs = ", ".join(_disagreement(name, *pair) for name, pair in finding.differences.items())
         lines.append(_("  {key}: first and second run disagree: {pairs}").format(key=key, pairs=pairs))
     golden = (finding.difference, finding.pattern, mark("golden"))
     for difference, pattern, side in (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.compare.stats.verdict import Reason, Verdict
 
-_PROJECTIONS = "projections"
+PROJECTIONS = "projections"
 COLUMNS = (
     mark("layer"),
     mark("type"),
@@ -115,7 +115,13 @@ def row(verdict: Verdict) -> tuple[str, ...]:
         return (*head, "", "", "", "", "")
     more = _(" (+{left} more)").format(left=len(verdict.reasons) - 1) if len(verdict.reasons) > 1 else ""
     allowed = "" if reason.allowed is None else f"± {number(float(reason.allowed))}"
-    cells = (*numbers(reason.golden, reason.actual), allowed, off_by(reason))
+    values = numbers(reason.golden, reason.actual)
+    if reason.statistic == PROJECTIONS and reason.golden == 0:
+        values = (
+            "-",
+            f"Δ≈{reason.actual:.2g}",
+        )  # an estimate of how far off the elements are, no value of either
+    cells = (*values, allowed, off_by(reason))
     return (*head, statistic(reason) + more, *cells)
 
 
@@ -136,9 +142,9 @@ def sentence(verdict: Verdict, *, against: str = "golden") -> str:
         return _("{place} differs").format(place=where)
     times = excess(reason)
     far = _(", {times:.3g} times the allowed difference").format(times=times) if math.isfinite(times) else ""
-    if reason.statistic == _PROJECTIONS and reason.golden == 0:
-        words = _("its elements are off by an l2norm of about {actual} (projections)").format(
-            actual=number(reason.actual)
+    if reason.statistic == PROJECTIONS and reason.golden == 0:
+        words = _("its elements are off by an l2norm of roughly {actual:.2g} (projections)").format(
+            actual=reason.actual
         )
     elif reason.statistic in _DISTANCES:
         words = _("{statistic} from the {against} tensor is {actual}").format(

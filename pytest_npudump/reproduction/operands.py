@@ -9,6 +9,7 @@ from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
 from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.reference.dumped_operators import DumpedOperators, NotAtHandError
 from pytest_npudump.reference.name_map import NameMap
@@ -101,7 +102,7 @@ def models_of(failure: Failure, model: Path | None = None) -> Models:
 
 
 def _refuse_another(failure: Failure, path: Path) -> None:
-    """Refuse a file that is known not to be what the failing run had under its name."""
+    """Refuse a file that is known not to be what the failing run had, under its name or any."""
     digests = {file.resolve(): digest for file, digest in failure.digests.items()}
     then = digests.get(path.resolve())
     if then == "":
@@ -109,10 +110,13 @@ def _refuse_another(failure: Failure, path: Path) -> None:
             f"{path} was written again in {failure.test}, after it was loaded: what failed there is not "
             f"known any more; name a file that has it with --model"
         )
-    if then is not None and path.is_file() and (now := model_digest(path)) != then:
+    ran = {digests[file] for file in digests if file.suffix == ".onnx" and digests[file]}
+    known = {then} if then is not None else ran
+    if known and path.is_file() and (now := model_digest(path)) not in known:
         raise RequestError(
             f"{path} is not the model of the failing run of {failure.test}: its SHA-256 is {now[:12]}..., "
-            f"and was {then[:12]}...; put that one back, or run the test again"
+            f"and was {first_of(sorted(one[:12] + '...' for one in known))}; put that one back, or run the "
+            f"test again"
         )
 
 
@@ -180,4 +184,4 @@ def read_tensors(failure: Failure) -> tuple[list[TensorRecord], TensorKey]:
 
 def _onnx_files(failure: Failure) -> list[Path]:
     files = (path.with_suffix(".onnx") for path in failure.models)
-    return [file for file in dict.fromkeys(files) if file.is_file()]
+    return [*{file.resolve(): file for file in reversed(list(files)) if file.is_file()}.values()][::-1]

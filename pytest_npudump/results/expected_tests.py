@@ -57,6 +57,11 @@ def read_expected(given: str, root: Path, option: str = "--npudump-expect") -> i
         ) from None
     tests = []
     for number, line in _lines(text):
+        if line.startswith("::"):
+            raise RequestError(
+                f"{option}: {path}, line {number} is {line[:80]!r}, as pytest calls any test outside of its "
+                f"rootdir: write the file before it, such as ../tests/test_model.py::test"
+            )
         if "::" in line:
             tests.append(line)
         elif not _OTHER_LINE.match(line):

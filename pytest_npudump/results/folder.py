@@ -293,7 +293,9 @@ def _standing(lines: Iterable[Mapping[str, Any]]) -> list[Entry]:
 
 
 def _badness(entry: Entry) -> tuple[int, bool]:
-    return _FROM_GOOD_TO_BAD.index(entry.data["outcome"]), entry.data["incomplete"] is not None
+    outcome = entry.data["outcome"]
+    known = _FROM_GOOD_TO_BAD.index(outcome) if outcome in _FROM_GOOD_TO_BAD else len(_FROM_GOOD_TO_BAD)
+    return known, entry.data["incomplete"] is not None
 
 
 def _missing(lines: Sequence[Mapping[str, Any]], path: Path) -> list[str]:

@@ -114,7 +114,7 @@ def trends_of(
     """
     found = [(folder, {_name(entry): entry for entry in results.entries}) for folder, results in kept]
     names = dict.fromkeys(name for _, entries in found for name in entries)
-    wanted = KnownNames(names).meant(tests or ["*"])
+    wanted = KnownNames(names, choices=False).meant(tests or ["*"])
     return [
         _trend(name, [(folder, entries.get(name)) for folder, entries in found], layers, statistics)
         for name in names

@@ -10,7 +10,7 @@ from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
 from pytest_npudump.golden.objects.tensor_store import store_of
 from pytest_npudump.golden.variants import Goldens
-from pytest_npudump.regression.case import Case, arguments_of
+from pytest_npudump.regression.case import STARTED, Case, arguments_of
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.runtime.remote import RemoteRuntime
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _MARKER = ("marker", MARKER_RULES)
 """Sources of rules that a test's marker gives, which has the last word."""
-_STARTED = ("-c", "--rootdir")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Terms:
                 request, settings = replace(request, numerics=None), settings._replace(numerics=self.numerics)
             facts = {name: str(value) for name, value in data["producer"].items()}
             tolerances = self._tolerances(data["tolerances"]).for_run(facts)
-            started = {name: str(path) for name, path in _known(data["options"], _STARTED).items()}
+            started = {name: str(path) for name, path in _known(data["options"], STARTED).items()}
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ResultsError(
                 f"{entry.test}: its kept result makes no sense: {error}; run it again"

@@ -175,6 +175,7 @@ def test_with_an_npu_none_is_skipped(project: Project, monkeypatch: pytest.Monke
     project.marked()
     project.path.joinpath("acl.py").write_text(FAKE_ACL)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project.path), *sys.path]))
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     result = project.pytester.runpytest_subprocess("--npudump-skip-without-npu", "--collect-only")
     result.stdout.fnmatch_lines(["npudump: runtime acl *"])
     result.stdout.no_fnmatch_line("npudump: marked tests are skipped*")

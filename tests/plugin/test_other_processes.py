@@ -25,7 +25,7 @@ STARTS = {
     "joined(multiprocessing.get_context('fork').Process(target=int))": "ForkProcess",
     "joined(multiprocessing.get_context('spawn').Process(target=int))": "SpawnProcess",
     "joined(multiprocessing.get_context('forkserver').Process(target=int))": "ForkServerProcess",
-    "futures.ProcessPoolExecutor(1, multiprocessing.get_context('fork')).submit(int).result()": "ForkProcess",
+    "pooled(futures.ProcessPoolExecutor(1, multiprocessing.get_context('fork')))": "ForkProcess",
 }
 HEADER = """
 import multiprocessing, os, subprocess, sys, time
@@ -34,6 +34,10 @@ from concurrent import futures
 def joined(process):
     process.start()
     process.join()
+
+def pooled(executor):
+    with executor:
+        executor.submit(int).result()
 """
 OWN = """
     with npu_dump.load_model("small.onnx") as model:

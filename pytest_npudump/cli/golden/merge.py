@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not merged.conflicts:
         return 0
     shown = first_of(merged.conflicts, _SHOWN)
-    to_stderr(_("npudump: {name}: both sides have changed {shown}").format(name=name, shown=shown))
+    to_stderr(_("npudump: {name}: conflict in {shown}").format(name=name, shown=shown))
     return 1
 
 

@@ -56,7 +56,7 @@ def read_waiting(arguments: argparse.Namespace) -> WaitingRuns:
     folder = ResultsFolder(arguments.results or _cached(Path.cwd()))
     results = folder.read()
     pending = pending_of(folder, results, terms_at(results.entries, arguments.root, arguments.golden_dir))
-    tests = KnownNames(entry.test for entry in results.entries)
+    tests = KnownNames((entry.test for entry in results.entries), choices=False)
     return WaitingRuns(folder, results, _chosen(pending, arguments.tests, tests))
 
 

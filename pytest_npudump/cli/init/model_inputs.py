@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -74,7 +75,8 @@ def inputs_of(model: Path, *, run: bool) -> Trial:
     except subprocess.TimeoutExpired as error:
         told = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
         stderr = _("not done in {seconds} seconds").format(seconds=_SECONDS)
-    last = (stderr.strip().splitlines() or [_("its process died")])[-1].removeprefix("ValueError: ")
+    last = (stderr.strip().splitlines() or [_("its process died")])[-1]
+    last = re.sub(r"^[\w.]+Error: ", "", last)
     lines = [line for line in told.splitlines() if line.startswith('{"inputs"')]
     if not lines:
         raise ValueError(last)
@@ -90,7 +92,7 @@ def inputs_of(model: Path, *, run: bool) -> Trial:
 def _main(model: Path, *, run: bool) -> None:
     from pytest_npudump.onnxmodels import sessions  # noqa: PLC0415 - only in the process that runs it
 
-    graph = sessions.onnx().load(str(model), load_external_data=False).graph
+    graph = sessions.read_model(model).graph
     tries = _tries(graph)
     first = next(tries)
     _tell(first)

@@ -57,7 +57,7 @@ class Reason:
         """``max: 5.03125 -> 5.5, off by 0.46875, allowed 0.005 [rtol=0.001 ... (preset default)]``."""
         text = f"{self.statistic}: {_shown(self.golden)} -> {_shown(self.actual)}"
         if self.statistic == PROJECTIONS and self.golden == 0:
-            text = f"{self.statistic}: the elements are off by an l2norm of about {self.actual:.6g}"
+            text = f"{self.statistic}: the elements are off by an l2norm of roughly {self.actual:.2g}"
             text += f", allowed {self.allowed:.6g}"
         elif self.allowed is not None and (difference := self.difference) is not None:
             text += f", off by {abs(difference):.6g}, allowed {self.allowed:.6g}"

@@ -22,7 +22,7 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import JUDGED, PROJECTIONS, is_count, layer_of
 from pytest_npudump.dump.values.dtypes import is_exact
 from pytest_npudump.errors import RequestError
-from pytest_npudump.request import KnownNames, is_glob
+from pytest_npudump.request import KnownNames, as_glob, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -322,7 +322,7 @@ def _matches_any(rule: Rule, tensors: Iterable[tuple[str, str, str]], *, literal
 
 @lru_cache(maxsize=512)
 def _pattern(glob: str) -> re.Pattern[str]:
-    return re.compile(translate(glob))
+    return re.compile(translate(as_glob(glob)))
 
 
 @lru_cache(maxsize=1024)

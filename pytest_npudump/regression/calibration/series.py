@@ -86,13 +86,20 @@ def fed_otherwise(
 ) -> frozenset[str]:
     """Return the inputs that two runs of a test gave values that differ by more than their tolerance.
 
-    Executions in several threads come in any order: equal values are taken out before others are compared.
+    Executions of one thread are compared in their order. Those of several come in any: equal values are taken
+    out before others are compared.
     """
     names: set[str] = set()
+    ordered = _of_one_thread(first) and _of_one_thread(later)
     for name in dict.fromkeys(record.key.layer for record in (*first, *later)):
         here, there = ([each for each in run if each.key.layer == name] for run in (first, later))
-        alike = Counter(each.digest for each in here) & Counter(each.digest for each in there)
-        here, there = _without(here, alike), _without(there, alike)
+        if ordered:
+            pairs = enumerate(zip(here, there, strict=False))
+            same = [number for number, (one, other) in pairs if one.digest == other.digest]
+            here, there = (_but(run, frozenset(same)) for run in (here, there))
+        else:
+            alike = Counter(each.digest for each in here) & Counter(each.digest for each in there)
+            here, there = _without(here, alike), _without(there, alike)
         known = all(each.stats is not None for each in (*here, *there))
         before, after = (StatsTable.from_records(_numbered(run)) for run in (here, there))
         if not known or compare_tables(before, after, tolerances, approved=False).failing:
@@ -103,10 +110,13 @@ def fed_otherwise(
 def _begun_otherwise(
     first: Sequence[TensorRecord], later: Sequence[TensorRecord], tolerances: Tolerances
 ) -> frozenset[str]:
-    """Return the inputs of a varied run's first execution with values that the first run gave to none.
+    """Return the inputs of a varied run's first execution with other values than that of the first run.
 
-    Later ones may be made of what the model put out, which varies with it; and threads have no order.
+    Later ones may be made of what the model put out, which varies with it. Where several threads ran the
+    model, it is compared with all executions of the first run.
     """
+    if _of_one_thread(first) and _of_one_thread(later):
+        first = [each for each in first if not each.key.step]
     known = {each.digest for each in first}
     begun = [each for each in later if not each.key.step and each.digest not in known]
     return frozenset(
@@ -122,6 +132,14 @@ def fed_words(names: Iterable[str]) -> str:
         f"the test feeds its model other values in each run: {first_of(sorted(names))}; give these a seed, "
         f"or make them inside of the test, so that each run has the same"
     )
+
+
+def _of_one_thread(run: Sequence[TensorRecord]) -> bool:
+    return len({each.stream for each in run}) < 2  # noqa: PLR2004 - one, or none where nothing was fed
+
+
+def _but(run: Sequence[TensorRecord], numbers: frozenset[int]) -> list[TensorRecord]:
+    return [each for number, each in enumerate(run) if number not in numbers]
 
 
 def _without(run: Sequence[TensorRecord], digests: Counter[str]) -> list[TensorRecord]:

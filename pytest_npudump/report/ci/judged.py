@@ -55,7 +55,10 @@ def sources_of(result: Mapping[str, Any]) -> str:
     sources = result.get("sources")
     if not sources or not sources["first"]:
         return str(result.get("first") or result.get("operator") or "")
-    names = [f"{source['key']} ({source['explains'] - 1} downstream)" for source in sources["first"]]
+    names = []
+    for source in sources["first"]:
+        least = "at least " * (source["explains"] < result.get("fail", 0))  # not all edges need be known
+        names.append(f"{source['key']} ({least}{source['explains'] - 1} downstream)")
     left = sources["in_all"] - len(names)
     return ", ".join(names) + (f" and {left} more" if left > 0 else "")
 

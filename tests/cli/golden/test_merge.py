@@ -69,7 +69,7 @@ def test_a_layer_that_both_changed_stops_the_merge_and_has_markers(
 ) -> None:
     done = two_branches(BASE | {"relu": 7.0, "conv": 9.0}, BASE | {"relu": 8.0})
     assert done.returncode == 1
-    assert "both sides have changed relu:output.0" in done.stderr
+    assert "conflict in relu:output.0" in done.stderr
     text = repository.golden("test_x").read_text()
     assert text.count("<<<<<<< ours\n  relu:output.0") == text.count("<<<<<<<") == 1
     assert "  conv:output.0 float32 2 9.0" in text or "  conv:output.0 float32 2 9 " in text

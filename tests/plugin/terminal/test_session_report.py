@@ -159,5 +159,5 @@ def test_the_page_is_chinese_from_the_session_and_from_the_command(changed: Proj
         text = page.read_text("utf-8")
         assert '<html lang="zh-CN">' in text
         assert "批准</span> <code>pytest --npudump-update-golden" in text
-        assert "是第一个有差异的张量" in text
+        assert "是第一个不匹配的张量" in text
         assert "To approve" not in text

@@ -63,7 +63,7 @@ def test_the_failure_and_the_summary_are_chinese(regressed: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(
         [
             "npudump: * 有差异：max 为 1.5，应为 1*",
-            "首个差异:   * 是第一个有差异的张量*",
+            "首个差异:   * 是第一个不匹配的张量*",
             "标杆:       *3 个张量中有 3 个不通过",
             "  层 * 类型 * 张量 * 统计量 * 标杆 * 实际 * 允许 * 偏差",
             "详情:       *report.txt",

@@ -92,7 +92,11 @@ CASES: list[tuple[Activity, dict[str, Any], str]] = [
     ),
     (Activity(), {"model_name": "other"}, "most likely a filter matched nothing: model_name='other'"),
     (Activity(), {"opname_blacklist": ({"name": "a"},)}, "the blacklists or opname_range"),
-    (Activity(), {"dump_level": "kernel"}, "dump_level='kernel' (it switches the dump of models off)"),
+    (
+        Activity(),
+        {"dump_level": "kernel"},
+        "dump_level='kernel' (it switches the dump of models and of acl.op off)",
+    ),
     (Activity(), {}, "the runtime reported no error*ASCEND_GLOBAL_LOG_LEVEL=1"),
 ]
 
