@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.golden.path import golden_path
+from pytest_npudump.golden.path import golden_path, is_variant
 
 ROOT = Path("/repo/golden")
 
@@ -84,6 +84,14 @@ def test_names_do_not_change_between_runs() -> None:
 )
 def test_tests_that_look_alike_have_files_of_their_own(left: Any, right: Any) -> None:
     assert place(**left).as_posix().casefold() != place(**right).as_posix().casefold()
+
+
+@pytest.mark.parametrize("name", ["910B", "prod", "a b", "x" * 40])
+def test_a_rank_s_own_golden_is_of_its_variant_and_of_no_other(name: str) -> None:
+    for variant in (name, f"{name}@rank1of2"):
+        spelled = place(variant=variant).stem.partition("@")[2]
+        assert is_variant(spelled, name)
+        assert not is_variant(spelled, "another")
 
 
 def test_a_name_that_looks_hashed_cannot_meet_a_hashed_one() -> None:

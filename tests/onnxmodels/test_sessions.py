@@ -13,7 +13,20 @@ from pytest_npudump.onnxmodels.sessions import ModelError, plain_session, read_m
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMES = ("graph", "input", "output", "inner", "weight", "node", "Relu", "domain", "shaped", "branch", "alpha")
+NAMES = (
+    "axis",
+    "graph",
+    "input",
+    "output",
+    "inner",
+    "weight",
+    "node",
+    "Relu",
+    "domain",
+    "shaped",
+    "branch",
+    "alpha",
+)
 
 
 def model() -> bytes:
@@ -31,7 +44,7 @@ def model() -> bytes:
     graph = helper.make_graph(
         nodes,
         "graph-",
-        [helper.make_tensor_value_info("input-", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("input-", TensorProto.FLOAT, ["axis-"])],
         [helper.make_tensor_value_info("output-", TensorProto.FLOAT, [2])],
         [numpy_helper.from_array(numpy_helper.to_array(helper.make_tensor("", 1, [2], [1, 2])), "weight-")],
         value_info=[helper.make_tensor_value_info("shaped-", TensorProto.FLOAT, [2])],

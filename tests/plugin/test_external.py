@@ -90,6 +90,37 @@ def test_a_changed_weight_is_found_and_the_application_runs_again_with_tensors(a
     assert (application.path / "acl.json").read_bytes() == ACL_JSON
 
 
+SWAPPED = """
+import pathlib, runpy, sys
+from pytest_npudump.emulator.install import install
+install()
+model = pathlib.Path("small.onnx")
+right = model.read_bytes()
+model.write_bytes(pathlib.Path("wrong.onnx").read_bytes())
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    model.write_bytes(right)
+"""
+
+
+def test_no_operator_is_judged_by_a_model_that_the_application_wrote_in_between(application: Project) -> None:
+    write_test(application)
+    application.record()
+    right = application.path.joinpath("small.onnx").read_bytes()
+    application.model(change=0.01)
+    application.path.joinpath("small.onnx").rename(application.path / "wrong.onnx")
+    application.path.joinpath("small.onnx").write_bytes(right)
+    application.path.joinpath("swapped.py").write_text(SWAPPED)
+    command = '[sys.executable, "swapped.py", *COMMAND[3:], "acl.json"]'
+    write_test(application, f'    npu_dump.run({command}, acl_json="acl.json", models=["small.onnx"])\n')
+    result = application.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*CONVICTED*")
+    result.stdout.fnmatch_lines(["alone: *small.onnx was written again after it was loaded, *"])
+
+
 def test_what_the_application_gets_is_its_own_file_with_the_dump_of_the_test(application: Project) -> None:
     body = """
     done = npu_dump.run([sys.executable, "-c", "print(open('acl.json').read())"], acl_json="acl.json")

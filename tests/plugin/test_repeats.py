@@ -161,6 +161,14 @@ def test_data_that_differ_are_seen_where_the_inputs_are_not_in_the_dump(project:
             ["*nothing was recorded: the test feeds its model other values in each run: image; *"]
         )
         assert not [*project.path.glob("golden/**/*.yaml")]
+    # One thread has an order: the same values in another one are other data.
+    turned = "image * (number := next(COUNT) % 2)); model.run(image * (1 - number)"
+    project.test_file(shuffled.format(marker='layers=["block/conv.2"]', runs=turned))
+    project.record("--npudump-repeats=1")
+    result = project.run("--npudump-update-golden", "--npudump-calibrate=3")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not calibrated: the test feeds its model other values*: image; *"])
+    project.golden.unlink()
     project.test_file(shuffled.format(marker='layers=["block/conv.2"]', runs=rolled))
     project.record("--npudump-repeats=1")
     before = project.golden.read_text("utf-8")

@@ -68,6 +68,16 @@ def test_two_values_that_differ_are_not_shown_alike() -> None:
     ]
 
 
+def test_a_distance_by_projections_is_an_estimate_and_no_value_of_either_side() -> None:
+    verdict = fail(reason(statistic="projections", golden=0, actual=3.9337, allowed=1.0))
+    assert "its elements are off by an l2norm of roughly 3.9 (projections)" in sentence(verdict)
+    assert row(verdict)[4:6] == ("-", "Δ≈3.9")
+    finding = Finding(KEY, reproduced=False, differences={"projections": (0, 3.9337)})
+    assert finding_lines(finding, worst=1) == [
+        f"  {KEY}: first and second run disagree: projections off by roughly 3.9"
+    ]
+
+
 @pytest.mark.parametrize(
     ("case", "times", "off"),
     [

@@ -135,6 +135,10 @@ def test_a_model_that_was_written_again_since_the_failing_run_is_refused(
         assert not told.out
         assert not made.exists()
     path.write_bytes(content)
+    other = tmp_path / "other.onnx"
+    net(other, scale=1.3)
+    assert main(["repro", str(found.report), "-o", str(made), "--model", str(other)]) == 2
+    assert f"{other} is not the model of the failing run of test_net.py::test_net" in capsys.readouterr().err
     assert main(["repro", str(found.report), "-o", str(made)]) == 0
 
 

@@ -82,6 +82,7 @@ def test_of_items_of_a_session_that_share_a_name_the_worst_counts(tmp_path: Path
         ([first | failed, first | passed], "passed"),
         ([first | failed, second | passed, first | passed], "passed"),
         ([failed, passed], "passed"),
+        ([first | {"outcome": "of a later version"}, second | failed], "of a later version"),
         ([first | failed | older, second | passed], "passed"),
     ):
         path = tmp_path / str(len([*tmp_path.iterdir()]))

@@ -173,7 +173,10 @@ def test_counts_are_loosened_only_by_their_name() -> None:
         ("net_conv_1", "net/conv.1", True),
         ("net/conv.1", "net.conv/1", False),
         ("a[0]", "a[0]", True),
-        ("a[0]", "a0", True),
+        ("a[0]", "a0", False),  # an index, and no choice of one character
+        ("a[0]*", "a0b", False),
+        ("a[0]*", "a[0]b", True),
+        ("a[01]", "a0", True),
         ("a[0]/b", "a[0]_b", True),
         ("conv", "conv1", False),
     ],

@@ -154,6 +154,7 @@ def test_failure_keeps_its_own_exit_code(project: Any) -> None:
         ("0", None, "is 0, expected a number of tests"),
         ("none.txt", None, "neither a number of tests nor a file"),
         ("-3", None, "neither a number"),
+        ("list.txt", b"a.py::t\n::test_net\n", "line 2 is '::test_net', as pytest calls any test outside"),
         ("list.txt", b"", "names no test"),
         ("list.txt", b"# only\n", "names no test"),
         ("list.txt", b"\xff\xfe", "neither a number"),

@@ -126,7 +126,10 @@ def test_a_command_is_for_the_folder_in_which_pytest_was_started(
         monkeypatch.chdir(start)
         told = commands(project.run(*options).stdout.str())
         assert [word for command in told for word in arguments(command, start)[1:]] == expected
+    variant = ("--npudump-golden-dir", "ours", "--npudump-golden-variant", "it's")
     monkeypatch.chdir(folder)
+    [command] = commands(project.run(*variant, "test_small.py").stdout.str())
+    assert arguments(command, folder)[1:] == [*variant, here]
     [command] = commands(project.run("-c", "../ci/other.ini", "test_small.py").stdout.str())
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"PATH": path}

@@ -12,6 +12,12 @@ def test_sources_name_what_each_explains_and_how_many_more_there_are() -> None:
         "Conv@0:output.0 (8 downstream), Conv@1:output.0 (7 downstream), Conv@2:output.0 (6 downstream) "
         "and 2 more"
     )
+    sources = {"in_all": 1, "first": first[:1]}
+    assert sources_of({"first": "x", "fail": 9, "sources": sources}) == "Conv@0:output.0 (8 downstream)"
+    assert (
+        sources_of({"first": "x", "fail": 10, "sources": sources})
+        == "Conv@0:output.0 (at least 8 downstream)"
+    )
 
 
 def test_without_sources_the_first_difference_or_operator_is_named() -> None:
