@@ -82,19 +82,19 @@ def test_frameworks_are_not_imported(machine: Machine) -> None:
 
 
 def test_extras_are_those_of_the_installed_package(machine: Machine, named: Named) -> None:
-    machine.versions = {"onnx": "1.17.0", "onnxruntime": "1.19.2"}
+    machine.versions = {"onnx": "1.17.0", "onnxruntime": "1.20.1"}
     findings = list(check_extras(machine.system()))
     assert [finding.name for finding in findings] == ["onnx", "onnxruntime", "distributed"]
     assert named(findings, "onnx").state == OK
     assert named(findings, "onnxruntime").state == WARNING
-    assert ">=1.20" in named(findings, "onnxruntime").text
+    assert ">=1.21" in named(findings, "onnxruntime").text
     assert named(findings, "distributed").remedy == "pip install 'pytest-npudump[dask]', to use it"
 
 
 def test_another_build_of_onnxruntime_counts(machine: Machine, named: Named) -> None:
-    machine.versions = {"onnx": "1.17.0", "onnxruntime-gpu": "1.20.1"}
+    machine.versions = {"onnx": "1.17.0", "onnxruntime-gpu": "1.21.1"}
     found = named(list(check_extras(machine.system())), "onnxruntime")
-    assert (found.state, found.text) == (OK, "1.20.1 (onnxruntime-gpu), for the extra emulator")
+    assert (found.state, found.text) == (OK, "1.21.1 (onnxruntime-gpu), for the extra emulator")
 
 
 def test_a_version_that_is_none_is_taken_as_it_is(machine: Machine, named: Named) -> None:

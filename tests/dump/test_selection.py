@@ -114,10 +114,10 @@ def test_absent_is_judged_on_what_was_selected_too() -> None:
     ("pattern", "layers", "meant"),
     [
         ("blk[1]", ["blk1", "blk[1]", "blk_1"], ["blk[1]"]),
-        ("blk[1]", ["blk1", "blk2"], ["blk1"]),
+        ("blk[12]", ["blk1", "blk3"], ["blk1"]),
         ("net/blk[1]", ["net_blk1", "net_blk[1]"], ["net_blk[1]"]),
         ("net_blk[1]", ["net/blk1", "net/blk[1]"], ["net/blk[1]"]),
-        ("net/blk[1]", ["net_blk1", "net/blk1"], ["net/blk1", "net_blk1"]),
+        ("net/blk[12]", ["net_blk1", "net/blk1"], ["net/blk1", "net_blk1"]),
         ("net_*", ["net/a", "net_b", "other"], ["net/a", "net_b"]),
         ("a/b", ["a.b", "a_b"], ["a_b"]),
     ],

@@ -99,7 +99,7 @@ def test_entry_that_decides_for_one_layer_is_used(tmp_path: Path) -> None:
 
 
 def test_a_layer_that_is_there_is_mapped_alone_though_its_name_is_a_glob_of_another(tmp_path: Path) -> None:
-    found = read(tmp_path, '"blk[1]": relu_1\n"blk*": conv/1\n"gone[1]": tensor_7\n')
+    found = read(tmp_path, '"blk[1]": relu_1\n"blk*": conv/1\n"gone[12]": tensor_7\n')
     deciding = found.for_layers(["blk1", "blk[1]", "gone1"]).deciding
     assert {layer: entry.target for layer, entry in deciding.items()} == {
         "blk1": "conv/1",

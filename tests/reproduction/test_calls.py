@@ -80,8 +80,8 @@ def test_the_folder_tells_what_was_given_and_found(
     words = (made / "README.md").read_text(encoding="utf-8")
     assert words.startswith("# `aten.relu.default` by itself\n")
     assert "On the device it was 0.001 off (relative L2)." in words
-    assert "| 0 | `float32 [16, 8] of memory_0, strides [8, 1]` |" in words
-    assert "| the failing run | torch_npu | `2.13.0` |" in words
+    assert "| `0` | `float32 [16, 8] of memory_0, strides [8, 1]` |" in words
+    assert "| the failing run | `torch_npu` | `2.13.0` |" in words
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,9 @@ def conclude(case: Case, first: FirstRun, members: Sequence[Member]) -> FirstRun
 def _fed_otherwise(first: FirstRun, members: Sequence[Member]) -> str:
     """Say which inputs of a model differ between runs by more than their tolerance; "" for none.
 
-    What follows from these is no noise, and bounds made of it would hide faults. An input that differs in a
-    run in whose dump nothing does is of no account there: nothing dumped may depend on it.
+    What follows from these is no noise, and bounds made of it would hide faults. An input that differs
+    between runs alike, in whose dumps nothing differs, is of no account where no dump differs: nothing dumped
+    may depend on it.
     """
     records = first.dump.records if first.dump is not None else ()
     given = {str(record.key.sanitised) for record in records if record.op_type == GRAPH_INPUT}
@@ -87,8 +88,13 @@ def _fed_otherwise(first: FirstRun, members: Sequence[Member]) -> str:
         )
         if differs and sanitised_key(key) in given
     }
-    telling = (each for each in members if each.strayed.differs.any())
-    names = names or {name for each in telling for name in each.fed_otherwise}
+    differs = [(each, bool(each.strayed.differs.any())) for each in members]
+    idle = {
+        name for each, told in differs if each.variation.plain and not told for name in each.fed_otherwise
+    }
+    names = names or {
+        name for each, told in differs for name in each.fed_otherwise if told or name not in idle
+    }
     return fed_words(names) if names else ""
 
 

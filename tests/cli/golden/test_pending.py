@@ -106,7 +106,7 @@ def test_a_test_that_was_run_is_meant_alone_though_its_id_is_a_glob_of_another(
     assert golden_command("accept", "test_a.py::test_n[1]").code == 0
     assert decided(repository) == {"test_n[1]": "accepted"}
     assert (repository.values("test_n[1]")["conv"], repository.values("test_n1")["conv"]) == (2.0, 1.0)
-    assert len(golden_command("pending", "test_a.py::test_n[0-9]", "--json", "-").json) == 2  # a glob
+    assert len(golden_command("pending", "test_a.py::test_n?", "--json", "-").json) == 2  # a glob
 
 
 def decided(repository: Repository) -> dict[str, str]:

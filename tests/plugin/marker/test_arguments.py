@@ -207,25 +207,34 @@ def test_arguments_that_go_together_are_accepted(arguments: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("layers", "exact"), [((), False), (("a", "b"), True), (("a", "b*"), False), (("a[0]",), False)]
+    ("layers", "exact"),
+    [((), False), (("a", "b"), True), (("a", "b*"), False), (("a[01]",), False), (("a[0]",), True)],
 )
 def test_layers_are_exact_only_without_any_wildcard(layers: tuple[str, ...], exact: bool) -> None:  # noqa: FBT001 - a parameter
     assert DumpRequest(layers=layers).exact_layers is exact
 
 
 def test_a_name_that_is_there_means_itself_alone_whatever_it_would_match_as_a_glob() -> None:
-    assert is_glob("while/body[0]")
-    assert KnownNames(["while/body[0]", "while/body0"]).meant(["while/body[0]"]) == {"while/body[0]"}
-    assert KnownNames(["while/body0"]).meant(["while/body[0]"]) == {"while/body0"}
+    assert is_glob("while/body[01]")
+    assert KnownNames(["while/body[01]", "while/body0"]).meant(["while/body[01]"]) == {"while/body[01]"}
+    assert KnownNames(["while/body0"]).meant(["while/body[01]"]) == {"while/body0"}
     assert KnownNames(["a*", "ab", "b"]).meant(["a*", "b"]) == {"a*", "b"}
     assert KnownNames([""]).meant(["*"]) == set()
+
+
+def test_one_character_in_brackets_is_an_index_and_those_of_a_test_are_its_own() -> None:
+    assert not is_glob("while/body[0]")
+    assert KnownNames(["while/body0"]).meant(["while/body[0]"]) == set()
+    assert KnownNames(["a[0]b", "a0b"]).meant(["a[0]*"]) == {"a[0]b"}
+    assert KnownNames(["t[ab]1", "ta1"], choices=False).meant(["t[ab]*"]) == {"t[ab]1"}
 
 
 @given(st.text("ab*?[]/", max_size=6), st.sets(st.text("ab/[]*", min_size=1, max_size=6)))
 def test_a_pattern_means_what_is_called_so_or_else_what_the_standard_library_says(
     pattern: str, names: set[str]
 ) -> None:
-    globbed = {name for name in names if fnmatchcase(name, pattern)}
+    literal = re.sub(r"\[(?=[ab]\])", "[[]", pattern)  # an index
+    globbed = {name for name in names if fnmatchcase(name, literal)}
     assert KnownNames(names).meant([pattern]) == ({pattern} if pattern in names else globbed)
 
 

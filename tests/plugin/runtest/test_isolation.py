@@ -71,7 +71,7 @@ def test_a_changed_weight_is_convicted_by_the_unchanged_reference(recorded: Proj
     write(recorded, left_b=0.1)
     result = recorded.run(DUMPS)
     result.stdout.fnmatch_lines(
-        ["alone:      left/b:output.0 is CONVICTED: * by reference.onnx: 0.1 off *; its kernel, weights *"]
+        ["alone:      left/b:output.0 is CONVICTED: * reference.onnx: 0.1 off *; its kernel, type, weights *"]
     )
     found = isolated(recorded)
     assert list(found) == ["left/b:output.0"]

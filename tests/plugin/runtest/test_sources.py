@@ -67,7 +67,7 @@ def test_two_faults_in_independent_branches_are_both_named(project: Project) -> 
         [
             "npudump: left/a (Mul output.0) differs: *; 1 other source: right/b",
             "first:      output 0 of left/a is the first mismatch; * before it agree, those of its inputs *",
-            "sources:    2 sources: left/a:output.0 (3 of 6 mismatches *), right/b:output.0 (2 of 6 *)",
+            "sources:    2 sources: left/a:output.0 (at least 3 of 6 *), right/b:output.0 (at least 2 of *",
             "FAILED * npudump: left/a *",
         ]
     )
@@ -101,7 +101,7 @@ def test_two_faults_off_the_reference_are_both_named_and_convicted(project: Proj
         [
             "npudump: against the reference reference.onnx: left/a (Mul output.0) *; 1 other source: right/b",
             "            output 0 of left/a is the first mismatch*",
-            "sources:    2 sources: left/a:output.0 (3 of 6 mismatches *), right/b:output.0 (2 of 6 *)",
+            "sources:    2 sources: left/a:output.0 (at least 3 of 6 *), right/b:output.0 (at least 2 of *",
             "alone:      left/a:output.0 is CONVICTED: *",
             "alone:      right/b:output.0 is CONVICTED: *",
         ]
