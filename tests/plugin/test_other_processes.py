@@ -46,6 +46,13 @@ OWN = """
 WORDS = "a model that runs there is dumped only if the dump is on there, as with npu_dump.run()"
 
 
+@pytest.fixture
+def project(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """One whose sessions have a process of their own: a fork beside other tests' threads may hang."""
+    monkeypatch.setattr(project.pytester, "runpytest_inprocess", project.pytester.runpytest_subprocess)
+    return project
+
+
 @pytest.fixture(autouse=True)
 def children() -> None:
     """No pool of an earlier test is left."""
