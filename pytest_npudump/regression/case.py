@@ -37,7 +37,8 @@ class Case:
         directory: where its dumps and reports go.
         arguments: what a user types behind ``pytest`` in the folder ``here`` to run the test alone.
         here: the folder in which pytest was started, or kept results are judged.
-        started: files and folders that options of pytest named at its start, by option, relative to rootdir.
+        started: what pytest's start gave of :data:`STARTED`, by option; those of pytest are relative to
+            rootdir.
         progress: called with (what is being done, steps done, steps in all); None for nobody.
         reference: the ONNX model its layers are compared with; None without one.
         graph: the file that tells which tensor feeds which; None where only what ran does.

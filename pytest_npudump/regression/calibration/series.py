@@ -95,8 +95,9 @@ def fed_otherwise(
         here, there = ([each for each in run if each.key.layer == name] for run in (first, later))
         if ordered:
             pairs = enumerate(zip(here, there, strict=False))
-            same = [number for number, (one, other) in pairs if one.digest == other.digest]
-            here, there = (_but(run, frozenset(same)) for run in (here, there))
+            same = {number for number, (one, other) in pairs if one.digest == other.digest}
+            here = [each for number, each in enumerate(here) if number not in same]
+            there = [each for number, each in enumerate(there) if number not in same]
         else:
             alike = Counter(each.digest for each in here) & Counter(each.digest for each in there)
             here, there = _without(here, alike), _without(there, alike)
@@ -136,10 +137,6 @@ def fed_words(names: Iterable[str]) -> str:
 
 def _of_one_thread(run: Sequence[TensorRecord]) -> bool:
     return len({each.stream for each in run}) < 2  # noqa: PLR2004 - one, or none where nothing was fed
-
-
-def _but(run: Sequence[TensorRecord], numbers: frozenset[int]) -> list[TensorRecord]:
-    return [each for number, each in enumerate(run) if number not in numbers]
 
 
 def _without(run: Sequence[TensorRecord], digests: Counter[str]) -> list[TensorRecord]:
