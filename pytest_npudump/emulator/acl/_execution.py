@@ -20,7 +20,6 @@ from pytest_npudump.emulator.execution.failed_operator import OperatorFailedErro
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.codes import RefusedError
 from pytest_npudump.emulator.machine.streams import Stream, Work
-from pytest_npudump.emulator.process.callback import destination
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
 
@@ -70,7 +69,7 @@ def _prepare(model_id: int, inputs: int, outputs: int, *, allocate: bool) -> Cal
 
     def run() -> None:
         try:
-            results = model.run([place.read() for place in located], state.clock, destination(state))
+            results = model.run([place.read() for place in located], state.clock)
         except OperatorFailedError as error:
             # adump learns of a model as it is loaded: of one that was loaded before it dumps nothing.
             dump = dumped(state.dumping.exception, error.operator, state.clock) if model.registered else ""
