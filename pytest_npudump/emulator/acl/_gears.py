@@ -17,7 +17,7 @@ from pytest_npudump.emulator.acl._calls import CODE, MDL, known, parse
 from pytest_npudump.emulator.acl._datasets import Dataset
 from pytest_npudump.emulator.acl._load import loaded
 from pytest_npudump.emulator.acl._model_descs import ModelDesc
-from pytest_npudump.emulator.execution.dynamic_shapes import BATCH, DIMS, IMAGE
+from pytest_npudump.emulator.gears import BATCH, DIMS, IMAGE
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.codes import RefusedError
 from pytest_npudump.emulator.process.state import process
@@ -25,7 +25,7 @@ from pytest_npudump.emulator.process.state import process
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.emulator.execution.dynamic_shapes import Gears
+    from pytest_npudump.emulator.gears import Gears
 
 _EVERY_INPUT = (1 << 64) - 1
 _SHORT, _LONG = 4, 8

@@ -46,13 +46,7 @@ def _load(source: Path | bytes, bad: int) -> int:
     check_ready()
     with state.lock:
         try:
-            model = models.load(
-                source,
-                state.dumping.settings,
-                faults=state.faults,
-                varying=state.varying,
-                options=state.gears,
-            )
+            model = models.load(source, state.dumping.settings, varying=state.varying)
         except ModelError as error:
             raise RefusedError(bad, str(error)) from error
         model.id, model.context = next(state.model_ids), state.context

@@ -20,8 +20,8 @@ from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, storage
 
 if TYPE_CHECKING:
     from pytest_npudump.emulator.acl._datasets import Dataset
-    from pytest_npudump.emulator.execution.dynamic_shapes import Gears
     from pytest_npudump.emulator.execution.onnx_model import Model, Port
+    from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.machine.memory import Bytes
 
 

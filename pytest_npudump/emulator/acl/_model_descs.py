@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_npudump.emulator.acl._calls import CODE, MDL, destroy, known
 from pytest_npudump.emulator.acl._load import loaded, model_bytes, model_file
 from pytest_npudump.emulator.execution import onnx_model as models
+from pytest_npudump.emulator.faults import Faults
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.codes import RefusedError
 from pytest_npudump.emulator.process.state import process
@@ -45,7 +46,7 @@ def get_desc(desc: ModelDesc, model_id: int) -> None:
 def _describe(desc: ModelDesc, source: Path | bytes) -> None:
     """Fill a description without loading the model."""
     try:
-        desc.model = models.load(source, None, options=process().gears)
+        desc.model = models.load(source, None, faults=Faults())
     except ModelError as error:
         raise RefusedError(codes.GE_EXEC_MODEL_PATH_INVALID, str(error)) from error
 

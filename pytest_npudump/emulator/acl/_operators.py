@@ -6,7 +6,7 @@ asynchronous call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,18 +17,18 @@ from pytest_npudump.emulator.acl._calls import known
 from pytest_npudump.emulator.acl._streams import own_stream
 from pytest_npudump.emulator.acl._tensor_descs import TensorDesc
 from pytest_npudump.emulator.dumps import operator_dump
-from pytest_npudump.emulator.dumps.exception_files import Argument
+from pytest_npudump.emulator.dumps.exception_files import Argument, Operator
 from pytest_npudump.emulator.dumps.exceptions import dumped
-from pytest_npudump.emulator.execution.failed_operator import OperatorFailedError, single_operator
+from pytest_npudump.emulator.execution.failed_operator import OperatorFailedError
 from pytest_npudump.emulator.execution.single_op import (
     MisusedAttributeError,
     OperatorNotFoundError,
     SingleOperator,
     build,
 )
+from pytest_npudump.emulator.faults import PLANTED, distorted
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.codes import RefusedError
-from pytest_npudump.emulator.machine.fault_injection import distorted
 from pytest_npudump.emulator.machine.streams import Stream, Work
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
@@ -124,10 +124,10 @@ class _Place:
 
 def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Place], stream: Stream) -> None:
     tensors = [place.read() for place in inputs]
-    if process().faults.failing_operator(handle.operator.op_type):
+    if PLANTED.failing_operator(handle.operator.op_type):
         raise _failed(handle, stream, tensors, "a failure that was injected (emulator.faults.fail)")
     try:
-        fault = process().faults.distorting_operator(handle.operator.op_type)
+        fault = PLANTED.distorting_operator(handle.operator.op_type)
         results = tuple(distorted(result, fault) for result in handle.operator.run(tensors))
     except ModelError as error:
         raise _failed(handle, stream, tensors, str(error)) from error
@@ -158,16 +158,15 @@ def _dump(op_type: str, stream: Stream, inputs: Sequence[Tensor], outputs: Seque
 def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], why: str) -> RefusedError:
     """Return the failure of an operator on the device, its exception dump written."""
     state = process()
-    operator = single_operator(
-        handle.operator.op_type, next(state.operator_tasks), stream.id, stream.context.device, inputs
-    )
+    given = [Argument(tensor, index) for index, tensor in enumerate(inputs) if tensor.nbytes]
     room = [(from_acl_type(desc.dtype), desc) for desc in handle.outputs]
     outputs = [
         Argument(Tensor(dtype, desc.shape, np.zeros(desc.nbytes, np.uint8).view(storage(dtype))), index)
         for index, (dtype, desc) in enumerate(room, len(handle.inputs))
         if dtype is not None and desc.nbytes
     ]
-    error = OperatorFailedError(replace(operator, outputs=outputs), why)
+    op_type, ids = handle.operator.op_type, (next(state.operator_tasks), stream.id, stream.context.device)
+    error = OperatorFailedError(Operator(op_type, op_type, *ids, given, outputs), why)
     dump = dumped(state.dumping.exception, error.operator, state.clock)
     return RefusedError(codes.RT_AICORE_EXCEPTION, f"{error}{dump}")
 

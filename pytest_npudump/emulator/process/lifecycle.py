@@ -16,7 +16,7 @@ from pytest_npudump.config.acl.config_file import read_config_file
 from pytest_npudump.config.acl.path_checks import remote_path
 from pytest_npudump.config.text.strict_json import StrictJsonError, parse
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings, settings, statistics_mask
-from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
+from pytest_npudump.emulator.dumps.exceptions import DETAIL, ExceptionDump
 from pytest_npudump.emulator.dumps.writer import data_directory
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.codes import RefusedError
@@ -136,7 +136,8 @@ def finalize_dump() -> None:
     state = process()
     state.lifecycle.dump_flag = False
     exception = state.dumping.exception
-    state.dumping.exception = exception if exception is not None and exception.permanent else None
+    if exception is not None and exception.kind != DETAIL:
+        state.dumping.exception = None
     _switch_off()
 
 
