@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_npudump.onnxmodels import graph as graph_module
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.random_operators import draws_random
+from pytest_npudump.onnxmodels.sessions import exposed_session
 from pytest_npudump.onnxmodels.variation import PLAIN
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
-from pytest_npudump.onnxmodels.sessions import ModelError, onnx
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session, onnx
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pytest_npudump.emulator.machine import codes
-from pytest_npudump.emulator.machine.codes import RefusedError
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.emulator import codes
+from pytest_npudump.emulator.codes import RefusedError
+from pytest_npudump.emulator.process import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.variation import INPUTS, OPTIMISATION, THREADS
 from pytest_npudump.runtime.pyacl.adapter import PyAclRuntime
 

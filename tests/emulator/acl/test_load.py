@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_npudump.emulator.unsupported import NotEmulatedError
+from pytest_npudump.emulator.codes import NotEmulatedError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,11 +22,16 @@ from pytest_npudump.dump.files.mapping import read_mapping
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.values.dtypes import BY_PROTO
 from pytest_npudump.emulator import install
-from pytest_npudump.emulator.dumps.exception_files import Argument, Operator, container, exception_header
-from pytest_npudump.emulator.dumps.exceptions import ExceptionDump
+from pytest_npudump.emulator.dumps.exceptions import (
+    Argument,
+    ExceptionDump,
+    Operator,
+    container,
+    exception_header,
+)
 from pytest_npudump.emulator.dumps.writer import path_hash
 from pytest_npudump.emulator.faults import fail
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.emulator.process import process
 from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 if TYPE_CHECKING:

@@ -11,8 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.dump.values.dtypes import BY_NAME, BY_PROTO
-from pytest_npudump.emulator.dumps.header import NO_OFFSET, Slot, encode_header, prefix
-from pytest_npudump.emulator.dumps.writer import Clock, TaskFile, append, path_hash, write
+from pytest_npudump.emulator.dumps.writer import (
+    NO_OFFSET,
+    Clock,
+    Slot,
+    TaskFile,
+    append,
+    encode_header,
+    path_hash,
+    prefix,
+    write,
+)
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_array
 
 DATA = Path(__file__).parents[2] / "data" / "emulator"

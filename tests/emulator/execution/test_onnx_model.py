@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pytest_npudump.emulator.execution import onnx_model as models
+from pytest_npudump.emulator import onnx_model as models
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import sessions
 

@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-from pytest_npudump.emulator.execution.onnx_model import load
+from pytest_npudump.emulator.dumps.plan import DumpSettings
 from pytest_npudump.emulator.faults import PLANTED, distort, end, fail, trample
+from pytest_npudump.emulator.onnx_model import load
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import from_array
 

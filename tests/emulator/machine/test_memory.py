@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_npudump.emulator.machine import memory as memory_module
-from pytest_npudump.emulator.machine.memory import Memory
-from pytest_npudump.emulator.process.state import process
+from pytest_npudump.emulator import memory as memory_module
+from pytest_npudump.emulator.memory import Memory
+from pytest_npudump.emulator.process import process
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.emulator.dumps.exception_files import (
+from pytest_npudump.emulator.dumps.exceptions import (
     Argument,
     Operator,
     container,

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.emulator.machine.codes import INVALID_PARAM, RefusedError
+from pytest_npudump.emulator.codes import INVALID_PARAM, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _ALIGNMENT = 64
 DEVICE_BYTES = 32 << 30

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.emulator.dumps.exception_files import Argument, Operator
+from pytest_npudump.emulator.dumps.exceptions import Argument, Operator
 from pytest_npudump.emulator.dumps.plan import STREAM
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import sessions
-from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.graph import operators
-from pytest_npudump.onnxmodels.sessions import ModelError
+from pytest_npudump.onnxmodels.sessions import ModelError, exposed_session
 from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, storage
 
 if TYPE_CHECKING:

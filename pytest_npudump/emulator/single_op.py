@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Attributes = Mapping[str, Any]
     Names = tuple[str, ...]
 
+
 _OPSET = 17
 _IR_VERSION = 8
 
