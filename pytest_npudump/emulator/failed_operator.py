@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_npudump.emulator.dumps.exceptions import Argument, Operator
+from pytest_npudump.emulator.dumps.exceptions import Argument, FailedTask
 from pytest_npudump.emulator.dumps.plan import STREAM
 from pytest_npudump.errors import MissingExtraError
 from pytest_npudump.onnxmodels import sessions
@@ -31,7 +31,7 @@ class OperatorFailedError(ModelError):
         operator: which one, with its tensors; what it was to write is all zeros.
     """
 
-    def __init__(self, operator: Operator, why: str) -> None:
+    def __init__(self, operator: FailedTask, why: str) -> None:
         super().__init__(
             f"{operator.op_type} operator {operator.name!r} failed (task {operator.task}): {why}"
         )
@@ -87,7 +87,7 @@ class Graph:
         del begin.graph.output[:]
         return exposed_session(self._source, begin, names)
 
-    def operator(self, index: int, feeds: Mapping[str, Tensor], device: int) -> Operator:
+    def operator(self, index: int, feeds: Mapping[str, Tensor], device: int) -> FailedTask:
         """Return an operator with the tensors that it got, weights included, and room for its results.
 
         Raises:
@@ -100,7 +100,7 @@ class Graph:
         room = self._room(index, feeds, [name for name in node.output if name])
         inputs = [Argument(values[name], at) for at, name in enumerate(given) if values[name].nbytes]
         outputs = [Argument(tensor, len(given) + at) for at, tensor in enumerate(room) if tensor.nbytes]
-        return Operator(found.name, found.op_type, found.task, STREAM, device, inputs, outputs)
+        return FailedTask(found.name, found.op_type, found.task, STREAM, device, inputs, outputs)
 
     def _room(self, index: int, feeds: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
         """Return zeros in place of an operator's results, those left out whose shape is not known."""

@@ -17,7 +17,7 @@ import numpy as np
 from pytest_npudump.dump.values.dtypes import BY_GE
 from pytest_npudump.emulator.codes import NotEmulatedError
 from pytest_npudump.emulator.dumps import recorder
-from pytest_npudump.emulator.dumps.plan import Plan, plan
+from pytest_npudump.emulator.dumps.plan import DumpPlan, plan
 from pytest_npudump.emulator.failed_operator import Graph, injected_failure, real_failure
 from pytest_npudump.emulator.faults import PLANTED, Faults
 from pytest_npudump.emulator.gears import COMPILED, SHAPE_DATA, gears_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_npudump.emulator.dumps.plan import DumpSettings
     from pytest_npudump.emulator.faults import Distortion
     from pytest_npudump.emulator.gears import Gears
-    from pytest_npudump.emulator.streams import Context
+    from pytest_npudump.emulator.streams import DeviceContext
     from pytest_npudump.onnxmodels.tensor_types import Tensor
     from pytest_npudump.onnxmodels.variation import Variation
 
@@ -97,7 +97,7 @@ _SHAPE_TYPE = BY_GE[9]
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class ModelPort:
     """An input or output of a model.
 
     Attributes:
@@ -147,17 +147,17 @@ class Model:
 
     source: Path | bytes
     name: str
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[ModelPort, ...]
+    outputs: tuple[ModelPort, ...]
     id: int = 0
-    context: Context | None = None
-    plan: Plan | None = None
+    context: DeviceContext | None = None
+    plan: DumpPlan | None = None
     executions: int = 0
     current_shapes: tuple[tuple[int, ...], ...] | None = None
     graph_name: str = ""
     gears: Gears | None = None
     registered: bool = False
-    dumped: list[recorder.Execution] = field(default_factory=list)
+    dumped: list[recorder.DumpedExecution] = field(default_factory=list)
     inside: tuple[tuple[str, str], ...] = ()
     faults: Faults = field(default_factory=Faults)
     varying: Varying = field(default_factory=Varying)
@@ -206,13 +206,13 @@ class Model:
         return sessions.run(self._session, feeds, [port.name for port in self.outputs])
 
     def _run_dumped(
-        self, files: Plan, feeds: Mapping[str, Tensor], clock: Callable[[], int]
+        self, files: DumpPlan, feeds: Mapping[str, Tensor], clock: Callable[[], int]
     ) -> dict[str, Tensor]:
         wanted = [name for name in files.tensors if name not in feeds]
         names = list(dict.fromkeys([*(port.name for port in self.outputs), *wanted]))
         results = {**feeds, **sessions.run(self._exposed, feeds, names)}
         if files.settings.step_selected(self.executions):
-            place = recorder.Place(self.device, self.name, self.id, self.executions)
+            place = recorder.DumpedRun(self.device, self.name, self.id, self.executions)
             left = recorder.record(files, place, results, self._previous, clock)
             self.dumped.append(left)
         self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
@@ -252,12 +252,12 @@ def load(
         raise NotEmulatedError("the dump of a model with gears", "GE puts operators of its own into it")
     gears = gears_of(source, {port.name: port.shape for port in model.inputs}, option)
     inputs = _in_largest(model.inputs, gears.inputs(gears.largest))
-    told = Port(SHAPE_DATA, _SHAPE_TYPE, (len(option.gears[0]),))
+    told = ModelPort(SHAPE_DATA, _SHAPE_TYPE, (len(option.gears[0]),))
     outputs = _in_largest(model.outputs, gears.outputs[gears.largest])
     return replace(model, inputs=(*inputs, told), outputs=outputs, gears=gears)
 
 
-def _in_largest(ports: Sequence[Port], shapes: Sequence[tuple[int, ...]]) -> tuple[Port, ...]:
+def _in_largest(ports: Sequence[ModelPort], shapes: Sequence[tuple[int, ...]]) -> tuple[ModelPort, ...]:
     """Return ports that know the shape they have in the largest gear."""
     return tuple(replace(port, largest=shape) for port, shape in zip(ports, shapes, strict=True))
 
@@ -296,5 +296,5 @@ def _load_dumped(source: Path | bytes, settings: DumpSettings, faults: Faults, v
     return Model(source, names[0], inputs, outputs, **how)
 
 
-def _ports(arguments: Sequence[Any]) -> tuple[Port, ...]:
-    return tuple(Port(*port) for port in sessions.ports(arguments))
+def _ports(arguments: Sequence[Any]) -> tuple[ModelPort, ...]:
+    return tuple(ModelPort(*port) for port in sessions.ports(arguments))

@@ -13,13 +13,13 @@ from pytest_npudump.config.acl.collect_path import collecting
 from pytest_npudump.emulator import faults, gears
 from pytest_npudump.emulator.dumps.exceptions import ExceptionDump, from_environment
 from pytest_npudump.emulator.dumps.writer import Clock
-from pytest_npudump.emulator.memory import Memory
-from pytest_npudump.emulator.streams import DEFAULT_STREAM, Context, Streams, Subscriptions
+from pytest_npudump.emulator.memory import MachineMemory
+from pytest_npudump.emulator.streams import DEFAULT_STREAM, DeviceContext, Streams, Subscriptions
 from pytest_npudump.onnxmodels.variation import Varying
 
 if TYPE_CHECKING:
     from pytest_npudump.emulator.dumps.plan import DumpSettings
-    from pytest_npudump.emulator.dumps.recorder import Execution
+    from pytest_npudump.emulator.dumps.recorder import DumpedExecution
     from pytest_npudump.emulator.onnx_model import Model
     from pytest_npudump.emulator.streams import ApplicationThread
 
@@ -102,11 +102,11 @@ class Process:
 
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     dumping: Dumping = field(default_factory=Dumping)
-    memory: Memory = field(default_factory=Memory)
+    memory: MachineMemory = field(default_factory=MachineMemory)
     handles: Handles = field(default_factory=Handles)
     clock: Clock = field(default_factory=Clock)
     models: dict[int, Model] = field(default_factory=dict)
-    dumped: list[Execution] = field(default_factory=list)
+    dumped: list[DumpedExecution] = field(default_factory=list)
     inside: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     model_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     stream_ids: itertools.count[int] = field(default_factory=lambda: itertools.count(DEFAULT_STREAM + 1))
@@ -123,9 +123,9 @@ class Process:
     thread: threading.local = field(default_factory=threading.local)
 
     @property
-    def context(self) -> Context | None:
+    def context(self) -> DeviceContext | None:
         """Return the calling thread's context, or None if it has set no device."""
-        return self.handles.get(self.context_handle, Context)
+        return self.handles.get(self.context_handle, DeviceContext)
 
     @property
     def device(self) -> int:

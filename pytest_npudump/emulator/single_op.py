@@ -32,7 +32,7 @@ class MisusedAttributeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class SingleOperator:
+class OnnxOperator:
     """An operator that can be executed.
 
     Attributes:
@@ -65,7 +65,7 @@ def build(
     inputs: Sequence[tuple[int, Sequence[int]]],
     outputs: Sequence[int],
     attributes: Attributes,
-) -> SingleOperator:
+) -> OnnxOperator:
     """Return the operator for inputs of these ``aclDataType`` and shapes, and outputs of these types.
 
     Raises:
@@ -88,7 +88,7 @@ def build(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = _IR_VERSION
-    return SingleOperator(op_type, sessions.plain_session(model.SerializeToString()), *names)
+    return OnnxOperator(op_type, sessions.plain_session(model.SerializeToString()), *names)
 
 
 def _type(number: int) -> int:

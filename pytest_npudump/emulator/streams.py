@@ -69,7 +69,7 @@ class Work(Step):
 
 
 @dataclass(slots=True, eq=False)
-class Context:
+class DeviceContext:
     """A runtime context of one device.
 
     Attributes:
@@ -96,7 +96,7 @@ class Stream:
         failure: what went wrong and was not told yet.
     """
 
-    context: Context
+    context: DeviceContext
     id: int
     steps: deque[Step] = field(default_factory=deque)
     failure: RefusedError | None = None
@@ -104,17 +104,17 @@ class Stream:
     def advance(self) -> bool:
         """Run what can run now; whether anything ended."""
         moved = False
-        while self.steps and self._run_first():
+        while self.steps:
+            try:
+                ended = self.steps[0].run()
+            except BaseException:
+                self.steps.popleft()
+                raise
+            if not ended:
+                break
             self.steps.popleft()
             moved = True
         return moved
-
-    def _run_first(self) -> bool:
-        try:
-            return self.steps[0].run()
-        except BaseException:
-            self.steps.popleft()
-            raise
 
     def take_failure(self) -> RefusedError | None:
         """Return what went wrong since this was asked last."""
@@ -151,16 +151,12 @@ class Streams:
                 return
             self._running = True
             try:
-                while self._advance():
+                while sum(stream.advance() for stream in self._held_up):
                     pass
                 self._held_up = [stream for stream in self._held_up if stream.steps]
             finally:
                 self._running = False
             self.changed.notify_all()
-
-    def _advance(self) -> bool:
-        moved = [stream.advance() for stream in self._held_up]
-        return any(moved)
 
     def wait(self, done: Callable[[], bool], milliseconds: int) -> bool:
         """Wait until ``done``, at most so long (-1 for ever); whether it is.
@@ -210,7 +206,7 @@ DEFAULT = 0xE
 
 
 @dataclass(slots=True, eq=False)
-class Record(Step):
+class Mark(Step):
     """One mark, a step of a stream.
 
     Attributes:
@@ -236,20 +232,24 @@ class Event:
 
     Attributes:
         flags: as given when it was created.
-        record: its last mark; None before the first.
+        mark: its last one; None before the first.
         cleared: the mark that a reset has made void; None where none has.
         waiting: how many streams wait for it.
     """
 
     flags: int
-    record: Record | None = None
-    cleared: Record | None = None
+    mark: Mark | None = None
+    cleared: Mark | None = None
     waiting: int = 0
 
     @property
     def recorded(self) -> bool:
         """Whether its last mark was passed."""
-        return self.record is not None and self.record.done
+        return self.mark is not None and self.mark.done
+
+    def clear(self) -> None:
+        """Make its last mark void."""
+        self.cleared = self.mark
 
 
 @dataclass(slots=True)
@@ -258,41 +258,29 @@ class Wait(Step):
 
     Attributes:
         event: the event.
-        record: the mark to be passed; None to wait for the next one, as after a reset.
+        mark: the one to be passed; None to wait for the next one, as after a reset.
     """
 
     event: Event
-    record: Record | None
+    mark: Mark | None
 
     def run(self) -> bool:
         """Whether the mark was passed."""
-        if self.record is None and self.event.record is not self.event.cleared:
-            self.record = self.event.record
-        if self.record is None or not self.record.done:
+        if self.mark is None and self.event.mark is not self.event.cleared:
+            self.mark = self.event.mark
+        if self.mark is None or not self.mark.done:
             return False
         self.event.waiting -= 1
         return True
 
     def hopeless(self) -> str:
         """Return why the mark is never passed: the stream that it is on cannot go on."""
-        steps = () if self.record is None else self.record.stream.steps
+        steps = () if self.mark is None else self.mark.stream.steps
         return steps[0].hopeless() if steps else ""
 
 
 @dataclass(slots=True)
-class Reset(Step):
-    """The step of a stream that makes an event's last mark void."""
-
-    event: Event
-
-    def run(self) -> bool:
-        """Make it void."""
-        self.event.cleared = self.event.record
-        return True
-
-
-@dataclass(slots=True)
-class Report(Step):
+class Callback(Step):
     """One callback.
 
     Attributes:
@@ -308,7 +296,7 @@ class Report(Step):
     argument: object
     blocks: bool
     thread: int
-    pending: deque[Report]
+    pending: deque[Callback]
     posted: bool = False
     done: bool = False
 
@@ -338,14 +326,10 @@ class Subscriptions:
     """
 
     threads: dict[Stream, int] = field(default_factory=dict)
-    pending: dict[int, deque[Report]] = field(default_factory=dict)
+    pending: dict[int, deque[Callback]] = field(default_factory=dict)
 
     def add(self, thread: int, stream: Stream) -> None:
-        """Subscribe a thread.
-
-        Raises:
-            RefusedError: 107011 for a stream that has a thread, 107012 for another device's thread.
-        """
+        """Subscribe a thread; 107011 for a stream that has one, 107012 for another device's thread."""
         if stream in self.threads:
             why = f"thread {self.threads[stream]} is subscribed to the stream"
             raise RefusedError(codes.RT_STREAM_SUBSCRIBE, why)
@@ -357,11 +341,7 @@ class Subscriptions:
         self.pending.setdefault(thread, deque())
 
     def check(self, thread: int, stream: Stream) -> None:
-        """Whether a thread is subscribed.
-
-        Raises:
-            RefusedError: 107011 for a stream without a thread, 107012 for another thread's.
-        """
+        """Refuse a stream without a thread (107011), or with another one (107012)."""
         if stream not in self.threads:
             raise RefusedError(codes.RT_STREAM_SUBSCRIBE, "no thread is subscribed to the stream")
         if self.threads[stream] != thread:
@@ -374,19 +354,15 @@ class Subscriptions:
         if thread is not None and thread not in self.threads.values():
             del self.pending[thread]
 
-    def report(
+    def callback(
         self, stream: Stream, function: Callable[[object], object], argument: object, *, blocks: bool
-    ) -> Report:
-        """Return the callback to put on a stream.
-
-        Raises:
-            RefusedError: 107015 where no thread is subscribed to it.
-        """
+    ) -> Callback:
+        """Return the callback to put on a stream; 107015 where no thread is subscribed to it."""
         thread = self.threads.get(stream)
         if thread is None:
             why = "no thread runs this stream's callbacks; call acl.rt.subscribe_report first"
             raise RefusedError(codes.RT_STREAM_NO_CB_REG, why)
-        return Report(function, argument, blocks, thread, self.pending[thread])
+        return Callback(function, argument, blocks, thread, self.pending[thread])
 
 
 class ApplicationThread(threading.Thread):

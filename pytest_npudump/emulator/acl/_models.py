@@ -24,7 +24,7 @@ from pytest_npudump.onnxmodels.tensor_types import FORMAT_ND, acl_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_npudump.emulator.onnx_model import Model, Port
+    from pytest_npudump.emulator.onnx_model import Model, ModelPort
 
 
 _PRIORITY, _TYPE, _PATH, _ADDRESS, _SIZE = range(5)
@@ -62,11 +62,7 @@ def _load(source: Path | bytes, bad: int) -> int:
 
 
 def model_file(path: str) -> Path:
-    """Return the ONNX file that stands for ``path``: itself, or ``model.onnx`` beside ``model.om``.
-
-    Raises:
-        RefusedError: there is none.
-    """
+    """Return the ONNX file that stands for ``path``: itself, or ``model.onnx`` beside ``model.om``."""
     file = Path(path)
     found = file.with_suffix(".onnx") if file.suffix == ".om" else file
     if not found.is_file():
@@ -76,11 +72,7 @@ def model_file(path: str) -> Path:
 
 
 def model_bytes(address: int, size: int) -> bytes:
-    """Return the bytes of an ONNX file that lie in memory.
-
-    Raises:
-        RefusedError: that is no memory.
-    """
+    """Return the bytes of an ONNX file that lie in memory."""
     data = process().memory.find(address, size) if size else None
     if data is None:
         message = f"{size} bytes at {address:#x} are not allocated memory"
@@ -97,11 +89,7 @@ def _load_memory(address: int, size: int, *_: int) -> int:
 
 
 def loaded(model_id: int) -> Model:
-    """Return the model of an id.
-
-    Raises:
-        RefusedError: 145003, there is none.
-    """
+    """Return the model of an id; 145003 where there is none."""
     found = process().models.get(model_id)
     if found is None:
         raise RefusedError(codes.GE_EXEC_MODEL_ID_INVALID, f"no model has the id {model_id}")
@@ -186,7 +174,7 @@ class ModelDesc:
 
     model: Model | None = None
 
-    def ports(self, io: str) -> tuple[Port, ...]:
+    def ports(self, io: str) -> tuple[ModelPort, ...]:
         """Return the model's inputs or outputs; none while it is empty."""
         if self.model is None:
             return ()
@@ -207,14 +195,14 @@ def _describe(desc: ModelDesc, source: Path | bytes) -> None:
         raise RefusedError(codes.GE_EXEC_MODEL_PATH_INVALID, str(error)) from error
 
 
-def _port(io: str, handle: int, index: int) -> Port:
+def _port(io: str, handle: int, index: int) -> ModelPort:
     ports = known(ModelDesc, handle).ports(io)
     if index >= len(ports):
         raise RefusedError(codes.INVALID_PARAM, f"there is no {io} {index}")
     return ports[index]
 
 
-def _dims(port: Port, shape: tuple[int, ...] | None) -> dict[str, Any]:
+def _dims(port: ModelPort, shape: tuple[int, ...] | None) -> dict[str, Any]:
     """Return what pyACL makes of an ``aclmdlIODims``, -1 for a dimension that varies."""
     dims = port.shape if shape is None else shape
     return {"name": port.name, "dimCount": len(dims), "dims": list(dims)}
@@ -270,7 +258,7 @@ def _of_ports(io: str) -> None:
     points to memory of the right size, to be freed with ``acl.rt.free``.
     """
 
-    def row(refused: Any, what: Callable[[Port], Any]) -> Any:
+    def row(refused: Any, what: Callable[[ModelPort], Any]) -> Any:
         return "kk", refused, lambda handle, index: what(_port(io, handle, index))
 
     MDL.table(

@@ -20,12 +20,12 @@ from pytest_npudump.emulator.streams import (
     DEFAULT_STREAM,
     FOR_EVER,
     TIME_LINE,
-    Context,
+    DeviceContext,
     Event,
-    Record,
-    Reset,
+    Mark,
     Stream,
     Wait,
+    Work,
 )
 
 if TYPE_CHECKING:
@@ -36,12 +36,8 @@ _COMPLETE, _NOT_READY, _RESERVED = 0, 1, 0xFFFF
 """``aclrtStreamStatus``."""
 
 
-def here() -> Context:
-    """Return this thread's context.
-
-    Raises:
-        RefusedError: 107002, it has none.
-    """
+def here() -> DeviceContext:
+    """Return this thread's context; 107002 where it has none."""
     context = process().context
     if context is None:
         raise RefusedError(codes.RT_CONTEXT_NULL, "this thread has no context; call acl.rt.set_device first")
@@ -51,8 +47,7 @@ def here() -> Context:
 def any_stream(handle: int) -> Stream:
     """Return the stream of a handle, of whatever context: 0 is the default one of this thread's context.
 
-    Raises:
-        RefusedError: 107002 without a context, 107000 for an unknown handle.
+    107002 without a context, 107000 for an unknown handle.
     """
     context = here()
     if handle == DEFAULT_STREAM:
@@ -64,11 +59,7 @@ def any_stream(handle: int) -> Stream:
 
 
 def own_stream(handle: int) -> Stream:
-    """Return the stream of a handle as :func:`any_stream` does.
-
-    Raises:
-        RefusedError: as there, and 107003 for a stream of another context.
-    """
+    """Return the stream of a handle as :func:`any_stream` does; 107003 for one of another context."""
     stream = any_stream(handle)
     if stream.context is not process().context:
         why = (
@@ -79,22 +70,14 @@ def own_stream(handle: int) -> Stream:
 
 
 def drain(stream: Stream, milliseconds: int = FOR_EVER) -> None:
-    """Wait until a stream is empty.
-
-    Raises:
-        RefusedError: 507046. Where a stream never goes on, CANN waits for ever in place of it.
-    """
+    """Wait until a stream is empty; 507046 where CANN waits for ever, as it never goes on."""
     reason = process().streams.wait_for(stream, milliseconds)
     if reason:
         raise RefusedError(codes.RT_STREAM_SYNC_TIMEOUT, f"the stream does not go on: {reason}")
 
 
 def wait_for(stream: Stream, milliseconds: int = FOR_EVER) -> None:
-    """Wait for a stream.
-
-    Raises:
-        RefusedError: 507046, or the code of what failed on it.
-    """
+    """Wait for a stream; 507046, or the code of what failed on it."""
     drain(stream, milliseconds)
     failure = stream.take_failure()
     if failure is not None:
@@ -160,11 +143,7 @@ _NANOSECONDS = 1_000_000
 
 
 def event(handle: int) -> Event:
-    """Return an event.
-
-    Raises:
-        RefusedError: 100000 for NULL, 107000 for what is none.
-    """
+    """Return an event; 100000 for NULL, 107000 for what is none."""
     if not handle:
         raise RefusedError(codes.INVALID_PARAM, "the event is NULL")
     found = process().handles.get(handle, Event)
@@ -189,20 +168,20 @@ def destroy_event(handle: int) -> None:
 def record_event(marked: Event, stream: Stream) -> None:
     """``(event, stream) -> ret``."""
     with process().streams.changed:
-        marked.record = Record(stream)
-        process().streams.put(stream, marked.record)
+        marked.mark = Mark(stream)
+        process().streams.put(stream, marked.mark)
 
 
 @RT("kk")
 def stream_wait_event(handle: int, number: int) -> None:
     """``(stream, event) -> ret``: 107000 for an event that was never recorded."""
     awaited, stream = event(number), own_stream(handle)
-    if awaited.record is None:
+    if awaited.mark is None:
         message = "the event was never recorded; call acl.rt.record_event first"
         raise RefusedError(codes.RT_PARAM_INVALID, message)
     with process().streams.changed:
         awaited.waiting += 1
-        mark = None if awaited.record is awaited.cleared else awaited.record
+        mark = None if awaited.mark is awaited.cleared else awaited.mark
         process().streams.put(stream, Wait(awaited, mark))
 
 
@@ -215,7 +194,7 @@ def synchronize_event_with_timeout(handle: int, milliseconds: int) -> None:
 
 def _synchronize(awaited: Event, milliseconds: int = FOR_EVER) -> None:
     """Wait for an event. Where its stream never goes on, CANN waits for ever in place of the 507047."""
-    record = awaited.record
+    record = awaited.mark
     if record is None:
         return
     reason = process().streams.wait_until(record.stream, lambda: record.done, milliseconds)
@@ -232,31 +211,28 @@ def event_elapsed_time(start: int, end: int) -> float:
     times = []
     for handle in (start, end):
         timed = event(handle)
-        if timed.record is None:
+        if timed.mark is None:
             raise RefusedError(codes.RT_INTERNAL_ERROR, "an event was never recorded")
         if not timed.recorded or not timed.flags & TIME_LINE:
             message = "an event's mark is not passed, or it was created without the flag 8"
             raise RefusedError(codes.RT_EVENT_TIMESTAMP_INVALID, message)
-        times.append(timed.record.nanoseconds)
+        times.append(timed.mark.nanoseconds)
     return (times[1] - times[0]) / _NANOSECONDS
 
 
 RT.table(
     {
         "create_event": ((), (0, CODE), _create_event),
-        "create_event_with_flag": (
-            "I",
-            (0, CODE),
-            _create_event,
-        ),  # only an event with the flag 8 keeps the time
+        # only an event with the flag 8 keeps the time
+        "create_event_with_flag": ("I", (0, CODE), _create_event),
         # Streams that are told to wait from now on wait for the next mark.
         "reset_event": (
             (event, own_stream),
             CODE,
-            lambda of, stream: process().streams.put(stream, Reset(of)),
+            lambda of, stream: process().streams.put(stream, Work(stream, of.clear)),
         ),
         # whether its mark is still to be passed; whether it was passed; whether a stream waits for it
-        "query_event": (event, (0, CODE), lambda of: int(of.record is not None and not of.recorded)),
+        "query_event": (event, (0, CODE), lambda of: int(of.mark is not None and not of.recorded)),
         "query_event_status": (event, (0, CODE), lambda of: int(of.recorded)),
         "query_event_wait_status": (event, (0, CODE), lambda of: int(of.waiting > 0)),
         "synchronize_event": (event, CODE, _synchronize),
@@ -310,8 +286,8 @@ def launch_callback(function: Callable[[Any], Any], argument: object, block_type
         raise RefusedError(codes.INVALID_PARAM, f"block type {block_type}; expected 0 or 1")
     stream, state = own_stream(handle), process()
     with state.streams.changed:
-        report = state.subscriptions.report(stream, function, argument, blocks=bool(block_type))
-        state.streams.put(stream, report)
+        callback = state.subscriptions.callback(stream, function, argument, blocks=bool(block_type))
+        state.streams.put(stream, callback)
 
 
 @RT("i")

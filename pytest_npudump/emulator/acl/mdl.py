@@ -32,18 +32,18 @@ from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import Tensor, nbytes, storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pytest_npudump.emulator.gears import Gears
     from pytest_npudump.emulator.memory import Bytes
-    from pytest_npudump.emulator.onnx_model import Model, Port
+    from pytest_npudump.emulator.onnx_model import Model, ModelPort
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InputPlace:
     """An input of one execution: which, its shape, and where its bytes are."""
 
-    port: Port
+    port: ModelPort
     shape: tuple[int, ...]
     data: Bytes
 
@@ -52,147 +52,109 @@ class Given:
         return Tensor(self.port.dtype, self.shape, self.data.copy().view(storage(self.port.dtype)))
 
 
-def inputs_of(model: Model, dataset: Dataset) -> list[Given]:
-    """Return every input of this execution.
-
-    Raises:
-        RefusedError: the dataset does not fit the model.
-    """
-    _same_number("input", len(model.inputs), len(dataset.buffers))
-    told = None if model.gears is None else _geared(model, model.gears, dataset)
-    return [Given(port, *_input(model, dataset, index, told)) for index, port in enumerate(model.inputs)]
+def _unfit(why: str) -> RefusedError:
+    return RefusedError(codes.GE_PARAM_INVALID, why)
 
 
-def _geared(model: Model, gears: Gears, dataset: Dataset) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of all inputs in the gear that the last one tells."""
-    port, buffer = model.inputs[-1], _buffer(dataset, len(model.inputs) - 1)
-    if buffer.size < port.nbytes:
-        message = f"input {port.name!r} has {port.nbytes} bytes, its buffer {buffer.size}"
-        raise RefusedError(codes.GE_PARAM_INVALID, message)
-    data = _reached(f"input {port.name!r}", model, buffer, port.nbytes)
-    values = tuple(int(value) for value in data.copy().view(np.int64))
-    gear = gears.index(values)
-    if gear is None:
-        message = (
-            f"input {port.name!r} holds {values}, no gear; call acl.mdl.set_dynamic_batch_size or its kin"
-        )
-        raise RefusedError(codes.GE_PARAM_INVALID, message)
-    return (*gears.inputs(gear), port.shape)
+def _buffers(io: str, ports: Sequence[ModelPort], dataset: Dataset) -> list[DataBuffer]:
+    """Return the buffers of a dataset, one a port."""
+    if len(ports) != len(dataset.buffers):
+        raise _unfit(f"the model has {len(ports)} {io}s, the dataset {len(dataset.buffers)} buffers")
+    found = [process().handles.get(handle, DataBuffer) for handle in dataset.buffers]
+    if None in found:
+        why = f"data buffer {found.index(None)} of the dataset was destroyed"
+        raise RefusedError(codes.INVALID_PARAM, why)
+    return [buffer for buffer in found if buffer is not None]
 
 
-def _same_number(io: str, wanted: int, given: int) -> None:
-    if wanted != given:
-        message = f"the model has {wanted} {io}s, the dataset {given} buffers"
-        raise RefusedError(codes.GE_PARAM_INVALID, message)
-
-
-def _input(
-    model: Model, dataset: Dataset, index: int, told: tuple[tuple[int, ...], ...] | None
-) -> tuple[tuple[int, ...], Bytes]:
-    port, buffer = model.inputs[index], _buffer(dataset, index)
-    shape = _shape(port, dataset, index, buffer.size) if told is None else told[index]
+def _bytes(model: Model, io: str, port: ModelPort, shape: tuple[int, ...], buffer: DataBuffer) -> Bytes:
+    """Return the bytes of a buffer that an input or output of this shape takes."""
     size = nbytes(port.dtype, shape)
     if buffer.size < size:
-        message = f"input {port.name!r} of shape {list(shape)} has {size} bytes, its buffer {buffer.size}"
-        raise RefusedError(codes.GE_PARAM_INVALID, message)
-    return shape, _reached(f"input {port.name!r}", model, buffer, size)
-
-
-def _reached(what: str, model: Model, buffer: DataBuffer, size: int) -> Bytes:
+        why = f"{io} {port.name!r} of shape {list(shape)} has {size} bytes, its buffer {buffer.size}"
+        raise _unfit(why)
     if not size:
         return np.empty(0, np.uint8)
     try:
         return process().memory.reached(buffer.address, size, model.device)
     except RefusedError as error:
-        raise RefusedError(codes.GE_PARAM_INVALID, f"{what}: {error.why}") from None
+        raise _unfit(f"{io} {port.name!r}: {error.why}") from None
 
 
-def _buffer(dataset: Dataset, index: int) -> DataBuffer:
-    buffer = process().handles.get(dataset.buffers[index], DataBuffer)
-    if buffer is None:
-        raise RefusedError(codes.INVALID_PARAM, f"data buffer {index} of the dataset was destroyed")
-    return buffer
+def inputs_of(model: Model, dataset: Dataset) -> list[InputPlace]:
+    """Return every input of this execution; refused where the dataset does not fit the model."""
+    buffers = _buffers("input", model.inputs, dataset)
+    if model.gears is None:
+        sized = enumerate(zip(model.inputs, buffers, strict=True))
+        shapes = [_shape(port, dataset.descs.get(at, 0), buffer.size) for at, (port, buffer) in sized]
+    else:  # in the gear that the last input tells
+        port = model.inputs[-1]
+        data = _bytes(model, "input", port, port.shape, buffers[-1])
+        values = tuple(int(value) for value in data.copy().view(np.int64))
+        gear = model.gears.index(values)
+        if gear is None:
+            why = "no gear; call acl.mdl.set_dynamic_batch_size or its kin"
+            raise _unfit(f"input {port.name!r} holds {values}, {why}")
+        shapes = [*model.gears.inputs(gear), port.shape]
+    return [
+        InputPlace(port, shape, _bytes(model, "input", port, shape, buffer))
+        for port, shape, buffer in zip(model.inputs, shapes, buffers, strict=True)
+    ]
 
 
-def _shape(port: Port, dataset: Dataset, index: int, size: int) -> tuple[int, ...]:
+def _shape(port: ModelPort, desc: int, size: int) -> tuple[int, ...]:
     """Return the shape of this execution's input.
 
     The one set with ``set_dataset_tensor_desc`` counts; else the model's own, in which one dimension that
     varies follows from the buffer's size.
     """
-    desc = process().handles.get(dataset.descs.get(index, 0), TensorDesc)
-    if desc is not None:
-        return _fitting(port, desc.shape)
+    told, shape = process().handles.get(desc, TensorDesc), port.shape
+    if told is not None:
+        same = len(told.shape) == len(shape)
+        if not same or any(
+            got < 0 or want not in {-1, got} for want, got in zip(shape, told.shape, strict=True)
+        ):
+            raise _unfit(f"input {port.name!r} takes the shape {list(shape)}, not {list(told.shape)}")
+        return told.shape
     if not port.dynamic:
-        return port.shape
-    if port.shape.count(-1) > 1:
-        message = f"input {port.name!r} has the shape {list(port.shape)}: tell this execution's shape with"
-        raise RefusedError(codes.GE_PARAM_INVALID, f"{message} acl.mdl.set_dataset_tensor_desc")
-    one = nbytes(port.dtype, [1 if dim < 0 else dim for dim in port.shape])
+        return shape
+    if shape.count(-1) > 1:
+        why = "tell this execution's shape with acl.mdl.set_dataset_tensor_desc"
+        raise _unfit(f"input {port.name!r} has the shape {list(shape)}: {why}")
+    one = nbytes(port.dtype, [1 if dim < 0 else dim for dim in shape])
     if not one or size % one:
-        message = f"input {port.name!r} of shape {list(port.shape)}: {size} bytes are no multiple of {one}"
-        raise RefusedError(codes.GE_PARAM_INVALID, message)
-    return tuple(size // one if dim < 0 else dim for dim in port.shape)
-
-
-def _fitting(port: Port, shape: tuple[int, ...]) -> tuple[int, ...]:
-    fits = len(shape) == len(port.shape) and all(
-        got >= 0 and want in {-1, got} for want, got in zip(port.shape, shape, strict=True)
-    )
-    if not fits:
-        message = f"input {port.name!r} takes the shape {list(port.shape)}, not {list(shape)}"
-        raise RefusedError(codes.GE_PARAM_INVALID, message)
-    return shape
+        why = f"{size} bytes are no multiple of {one}"
+        raise _unfit(f"input {port.name!r} of shape {list(shape)}: {why}")
+    return tuple(size // one if dim < 0 else dim for dim in shape)
 
 
 def check_outputs(model: Model, dataset: Dataset, *, allocate: bool) -> None:
-    """Refuse buffers that cannot hold what the model will give, before it runs and dumps.
-
-    Raises:
-        RefusedError: one cannot, or none is given and none may be allocated.
-    """
-    _same_number("output", len(model.outputs), len(dataset.buffers))
-    for index, port in enumerate(model.outputs):
-        buffer = _buffer(dataset, index)
+    """Refuse buffers that cannot hold what the model will give, before it runs and dumps."""
+    for port, buffer in zip(model.outputs, _buffers("output", model.outputs, dataset), strict=True):
         if buffer.address or buffer.size:
-            _room(model, port, port.shape, buffer, port.nbytes)
-        elif port.nbytes:
-            message = f"the buffer of output {port.name!r} is NULL, which only dynamic shapes allow"
-            raise RefusedError(codes.GE_PARAM_INVALID, message)
-        elif not allocate:
-            message = f"the buffer of output {port.name!r} is NULL, which only acl.mdl.execute allows"
-            raise RefusedError(codes.GE_PARAM_INVALID, message)
-
-
-def _room(model: Model, port: Port, shape: tuple[int, ...], buffer: DataBuffer, size: int) -> Bytes:
-    if buffer.size < size:
-        message = f"output {port.name!r} of shape {list(shape)} has {size} bytes, its buffer {buffer.size}"
-        raise RefusedError(codes.GE_PARAM_INVALID, message)
-    return _reached(f"output {port.name!r}", model, buffer, size)
+            _bytes(model, "output", port, port.largest or port.shape, buffer)
+        elif port.nbytes or not allocate:
+            who = "dynamic shapes allow" if port.nbytes else "acl.mdl.execute allows"
+            raise _unfit(f"the buffer of output {port.name!r} is NULL, which only {who}")
 
 
 def store(model: Model, dataset: Dataset, results: tuple[Tensor, ...]) -> None:
-    """Write the results of an execution to its output buffers.
+    """Write the results of an execution to its output buffers, whose sizes may be known only now.
 
-    Raises:
-        RefusedError: a buffer is too small for a shape that only the execution has told.
+    An empty buffer gets memory of its own, as with ACL for models with dynamic shapes.
     """
-    for index, (port, tensor) in enumerate(zip(model.outputs, results, strict=True)):
+    buffers = _buffers("output", model.outputs, dataset)
+    for port, tensor, buffer in zip(model.outputs, results, buffers, strict=True):
         if not tensor.nbytes:
             continue
-        buffer = _buffer(dataset, index)
         if not buffer.address and not buffer.size:
-            _allocate(buffer, tensor.nbytes, model.device)
-        _room(model, port, tensor.shape, buffer, tensor.nbytes)[:] = tensor.data.view(np.uint8)
-
-
-def _allocate(buffer: DataBuffer, size: int, device: int) -> None:
-    """Give an empty output buffer memory of its own, as ACL does for models with dynamic shapes."""
-    try:
-        buffer.address = process().memory.allocate(size, DEVICE, device)
-    except MemoryError:
-        raise RefusedError(codes.RT_MEMORY_ALLOCATION, f"no room for {size} bytes of output") from None
-    buffer.size = size
+            try:
+                buffer.address = process().memory.allocate(tensor.nbytes, DEVICE, model.device)
+            except MemoryError:
+                why = f"no room for {tensor.nbytes} bytes of output"
+                raise RefusedError(codes.RT_MEMORY_ALLOCATION, why) from None
+            buffer.size = tensor.nbytes
+        _bytes(model, "output", port, tensor.shape, buffer)[:] = tensor.data.view(np.uint8)
 
 
 @MDL("Ikk")
@@ -255,6 +217,7 @@ _EVERY_INPUT = (1 << 64) - 1
 _SHORT, _LONG = 4, 8
 """Bytes of one value: a buffer too small for the long ones gets the short ones."""
 _MOST_GEARS = 4096
+_QUEUES = "a model with queues takes its data from the device's own scheduler"
 _NO_GEARS = (
     "an ONNX file has no gears; say with emulator.gears.compile_for what ATC was told, or tell the shape "
     "with acl.mdl.set_dataset_tensor_desc"
@@ -381,9 +344,6 @@ def get_input_dynamic_dims(handle: int, index: int, count: int) -> list[dict[str
 
 
 MDL.table({"get_input_dynamic_gear_count": ((ModelDesc, "K"), (0, CODE), lambda *asked: len(_asked(*asked)))})
-
-
-_QUEUES = "a model with queues takes its data from the device's own scheduler"
 
 globals().update(MDL.calls, __all__=[*MDL.calls])
 

@@ -17,15 +17,15 @@ from pytest_npudump.emulator.acl._base import DataBuffer, TensorDesc
 from pytest_npudump.emulator.acl._calls import CODE, OP, destroy, known
 from pytest_npudump.emulator.acl._streams import own_stream
 from pytest_npudump.emulator.codes import RefusedError, missing
-from pytest_npudump.emulator.dumps.exceptions import Argument, Operator, dumped
-from pytest_npudump.emulator.dumps.recorder import Call, record_operator
+from pytest_npudump.emulator.dumps.exceptions import Argument, FailedTask, dumped
+from pytest_npudump.emulator.dumps.recorder import OperatorRun, record_operator
 from pytest_npudump.emulator.failed_operator import OperatorFailedError
 from pytest_npudump.emulator.faults import PLANTED, distorted
 from pytest_npudump.emulator.process import process
 from pytest_npudump.emulator.single_op import (
     MisusedAttributeError,
+    OnnxOperator,
     OperatorNotFoundError,
-    SingleOperator,
     build,
 )
 from pytest_npudump.emulator.streams import Stream, Work
@@ -82,28 +82,20 @@ OP.table(
 class OperatorHandle:
     """An operator with the descriptions it was created for."""
 
-    operator: SingleOperator
+    operator: OnnxOperator
     inputs: Sequence[TensorDesc]
     outputs: Sequence[TensorDesc]
 
 
 def create(op_type: str, in_descs: Sequence[int], out_descs: Sequence[int], attr: int) -> OperatorHandle:
-    """Return the operator for tensor descriptions and attributes.
-
-    Raises:
-        RefusedError: a handle is unknown, or there is no such operator.
-    """
+    """Return the operator for tensor descriptions and attributes."""
     attributes = known(OperatorAttributes, attr).values if attr else {}
     inputs, outputs = ([known(TensorDesc, handle) for handle in side] for side in (in_descs, out_descs))
     return _build(op_type, inputs, outputs, attributes)
 
 
 def create_cast(source: int, target: int) -> OperatorHandle:
-    """Return the operator that converts between two tensor descriptions.
-
-    Raises:
-        RefusedError: a handle is unknown, or the types cannot be converted.
-    """
+    """Return the operator that converts between two tensor descriptions."""
     descs = known(TensorDesc, source), known(TensorDesc, target)
     return _build("Cast", descs[:1], descs[1:], {"dst_type": descs[1].dtype})
 
@@ -122,11 +114,7 @@ def _build(
 
 
 def run(handle: OperatorHandle, inputs: Sequence[int], outputs: Sequence[int], stream_handle: int) -> None:
-    """Put an operator on a stream, with the dump, if there is one.
-
-    Raises:
-        RefusedError: a handle or a size stands against it.
-    """
+    """Put an operator on a stream, with the dump, if there is one."""
     stream = own_stream(stream_handle)
     if len(inputs) != len(handle.inputs) or len(outputs) != len(handle.outputs):
         raise RefusedError(codes.INVALID_PARAM, "as many data buffers as tensor descriptions are needed")
@@ -186,7 +174,7 @@ def _run(handle: OperatorHandle, inputs: Sequence[_Place], outputs: Sequence[_Pl
 def _dump(op_type: str, stream: Stream, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Write the dump of one execution, if single operators are dumped; it is a task either way."""
     state = process()
-    call = Call(op_type, next(state.operator_tasks), stream.id, stream.context.device)
+    call = OperatorRun(op_type, next(state.operator_tasks), stream.id, stream.context.device)
     settings = state.dumping.settings
     if settings is not None and settings.operators:
         record_operator(settings, call, inputs, outputs, state.clock)
@@ -203,7 +191,7 @@ def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], wh
         if dtype is not None and desc.nbytes
     ]
     op_type, ids = handle.operator.op_type, (next(state.operator_tasks), stream.id, stream.context.device)
-    error = OperatorFailedError(Operator(op_type, op_type, *ids, given, outputs), why)
+    error = OperatorFailedError(FailedTask(op_type, op_type, *ids, given, outputs), why)
     dump = dumped(state.dumping.exception, error.operator, state.clock)
     return RefusedError(codes.RT_AICORE_EXCEPTION, f"{error}{dump}")
 

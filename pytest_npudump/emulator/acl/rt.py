@@ -15,7 +15,7 @@ from pytest_npudump.emulator.acl._streams import here, own_stream, wait_for
 from pytest_npudump.emulator.codes import RefusedError, missing
 from pytest_npudump.emulator.memory import DEVICE, DEVICE_BYTES, HOST
 from pytest_npudump.emulator.process import DEVICES, process
-from pytest_npudump.emulator.streams import Context, Stream, Work
+from pytest_npudump.emulator.streams import DeviceContext, Stream, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def set_device(device: int) -> None:
     with state.lock:
         state.device_uses[device] += 1
         if device not in state.default_contexts:
-            state.default_contexts[device] = state.handles.add(Context(device))
+            state.default_contexts[device] = state.handles.add(DeviceContext(device))
     state.context_handle = state.default_contexts[device]
 
 
@@ -53,7 +53,7 @@ def _reset(device: int, uses: int) -> None:
         if uses <= 0:
             state.memory.release_device(device)
             handle = state.default_contexts.pop(device, 0)
-            state.handles.remove(handle, Context)
+            state.handles.remove(handle, DeviceContext)
 
 
 @RT("i", refused=(0, CODE))
@@ -61,7 +61,7 @@ def create_context(device: int) -> int:
     """``(device) -> (context, ret)``: the new context is the calling thread's."""
     _check(device)
     state = process()
-    state.context_handle = state.handles.add(Context(device))
+    state.context_handle = state.handles.add(DeviceContext(device))
     return state.context_handle
 
 
@@ -75,7 +75,7 @@ def destroy_context(handle: int) -> None:
         raise RefusedError(codes.INVALID_PARAM, "the context is NULL")
     state = process()
     default = handle in state.default_contexts.values()
-    if default or state.handles.remove(handle, Context) is None:
+    if default or state.handles.remove(handle, DeviceContext) is None:
         what = "the default context of a device" if default else "no context"
         raise RefusedError(codes.RT_CONTEXT_NULL, f"{handle:#x} is {what}")
 
@@ -83,7 +83,7 @@ def destroy_context(handle: int) -> None:
 @RT("k")
 def set_context(handle: int) -> None:
     """``(context) -> ret``."""
-    known(Context, handle)
+    known(DeviceContext, handle)
     process().context_handle = handle
 
 
@@ -98,7 +98,7 @@ def get_context() -> int:
 def synchronize_device() -> None:
     """``() -> ret``, when all streams of the context's device are done; the code of what failed on them."""
     device, handles = here().device, process().handles
-    every = [*(context.stream for context in handles.all(Context)), *handles.all(Stream)]
+    every = [*(context.stream for context in handles.all(DeviceContext)), *handles.all(Stream)]
     failed = []
     for stream in every:
         if stream.context.device == device:

@@ -64,7 +64,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class FailedTask:
     """An operator that failed, with what it worked on.
 
     Attributes:
@@ -84,7 +84,7 @@ class Operator:
 
 def exception_header(
     time: int,
-    operator: Operator,
+    operator: FailedTask,
     *,
     brief: bool = False,
     message: str = "",
@@ -118,7 +118,7 @@ def exception_header(
     return encoded
 
 
-def container(header: bytes, operator: Operator) -> list[bytes]:
+def container(header: bytes, operator: FailedTask) -> list[bytes]:
     """Return the pieces of the file: length, header, inputs, outputs."""
     payload = [_bytes(argument.tensor) for argument in (*operator.inputs, *operator.outputs)]
     return [struct.pack("<Q", len(header)), header, *payload]
@@ -128,7 +128,7 @@ def _bytes(tensor: Tensor) -> bytes:
     return tensor.data.view(np.uint8).tobytes()
 
 
-def core(kernel: str, operator: Operator) -> bytes:
+def core(kernel: str, operator: FailedTask) -> bytes:
     """Return the core of ``aic_err_detail_dump``: an ELF file with the device memory of the kernel.
 
     Sections, in this order: the device, a region for the arguments and for each tensor, the kernel's name,
@@ -205,7 +205,7 @@ class ExceptionDump:
     kind: str
     base: str
 
-    def write(self, operator: Operator, clock: Callable[[], int]) -> Path:
+    def write(self, operator: FailedTask, clock: Callable[[], int]) -> Path:
         """Write the dump of an operator and return its path; a detail dump ends the process.
 
         Raises:
@@ -246,7 +246,7 @@ def _stamp(now: int) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.localtime(now // 1_000_000)) + f"{now // 1000 % 1000:03}"
 
 
-def dumped(dump: ExceptionDump | None, operator: Operator, clock: Callable[[], int]) -> str:
+def dumped(dump: ExceptionDump | None, operator: FailedTask, clock: Callable[[], int]) -> str:
     """Write the dump of an operator, if one is on, and return what the error message says of it."""
     if dump is None:
         return ""

@@ -16,7 +16,7 @@ from pytest_npudump.emulator.dumps import stats_text
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from pytest_npudump.emulator.faults import Trampling
+    from pytest_npudump.emulator.faults import InjectedTrampling
     from pytest_npudump.onnxmodels.graph import Operator
 
 
@@ -122,7 +122,7 @@ STREAM = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class DumpTask:
     """One file.
 
     Attributes:
@@ -139,11 +139,11 @@ class Task:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     watches: bool = False
-    tramplings: tuple[Trampling, ...] = ()
+    tramplings: tuple[InjectedTrampling, ...] = ()
 
 
 @dataclass(slots=True)
-class Plan:
+class DumpPlan:
     """The files of a model that was loaded while a dump was set.
 
     Attributes:
@@ -153,7 +153,7 @@ class Plan:
     """
 
     settings: DumpSettings
-    tasks: tuple[Task, ...]
+    tasks: tuple[DumpTask, ...]
     active: bool = True
 
     @property
@@ -173,8 +173,8 @@ def plan(
     models: Sequence[str],
     operators: Sequence[Operator],
     data: Collection[str],
-    faults: Sequence[Trampling] = (),
-) -> Plan:
+    faults: Sequence[InjectedTrampling] = (),
+) -> DumpPlan:
     """Return the files of a model.
 
     ``models`` are the names that stand for it (its file's stem first, then its graph's name), ``data`` the
@@ -182,16 +182,16 @@ def plan(
     ``Data`` file for every model input it reads, as in GE's ``DataDumper``.
     """
     if settings.watcher_nodes:
-        return Plan(settings, tuple(_watcher_tasks(settings, operators, faults)))
+        return DumpPlan(settings, tuple(_watcher_tasks(settings, operators, faults)))
     if settings.overflow:
-        return Plan(settings, tuple(task_of(settings, models, operator) for operator in operators))
+        return DumpPlan(settings, tuple(task_of(settings, models, operator) for operator in operators))
     names = selected(settings, models, operators)
-    tasks: list[Task] = []
+    tasks: list[DumpTask] = []
     for operator in operators:
         if operator.name in names:
             tasks.append(task_of(settings, models, operator))
             tasks += _data_tasks(settings, models, operator, data)
-    return Plan(settings, tuple(task for task in tasks if task.inputs or task.outputs))
+    return DumpPlan(settings, tuple(task for task in tasks if task.inputs or task.outputs))
 
 
 def selected(settings: DumpSettings, models: Sequence[str], operators: Sequence[Operator]) -> set[str]:
@@ -246,7 +246,7 @@ def _in_range(first: str, last: str, operators: Sequence[Operator]) -> set[str]:
     return found
 
 
-def task_of(settings: DumpSettings, models: Sequence[str], operator: Operator) -> Task:
+def task_of(settings: DumpSettings, models: Sequence[str], operator: Operator) -> DumpTask:
     """Return an operator's file: the slots that ``dump_mode`` and the blacklists leave."""
 
     def kept(io: str, tensors: tuple[str, ...]) -> tuple[str, ...]:
@@ -260,7 +260,7 @@ def task_of(settings: DumpSettings, models: Sequence[str], operator: Operator) -
             if not _blacklisted(settings, models, operator, (io, slot))
         )
 
-    return Task(
+    return DumpTask(
         operator.op_type,
         operator.name,
         operator.task,
@@ -284,37 +284,37 @@ def _blacklisted(
 
 def _data_tasks(
     settings: DumpSettings, models: Sequence[str], consumer: Operator, data: Collection[str]
-) -> Iterator[Task]:
+) -> Iterator[DumpTask]:
     """Yield the ``Data`` files of an operator; only a blacklist by type leaves them out (output0)."""
     blacklists = (settings.type_blacklist.get(model, {}) for model in (*models, EVERY_MODEL))
     if settings.mode == "input" or any(("output", 0) in b.get("Data", ()) for b in blacklists):
         return
     for tensor in consumer.inputs:
         if tensor in data:
-            yield Task("Data", tensor, consumer.task, (), (tensor,))
+            yield DumpTask("Data", tensor, consumer.task, (), (tensor,))
 
 
 def _watcher_tasks(
-    settings: DumpSettings, operators: Sequence[Operator], faults: Sequence[Trampling]
-) -> Iterator[Task]:
+    settings: DumpSettings, operators: Sequence[Operator], faults: Sequence[InjectedTrampling]
+) -> Iterator[DumpTask]:
     """Yield, in execution order, every watched node after itself and after each ``layer`` operator.
 
     Without ``layer`` that is every operator but the watched ones and collective ones.
     """
     layers = settings.layers.get(EVERY_MODEL)
     watched = [operator for operator in operators if operator.name in settings.watcher_nodes]
-    active: list[Trampling] = []
+    active: list[InjectedTrampling] = []
     for operator in operators:
         active = [fault for fault in active if fault.victim != operator.name]
         active += [fault for fault in faults if fault.by == operator.name]
         if operator.name in settings.watcher_nodes:
-            yield Task(operator.op_type, operator.name, operator.task, (), operator.outputs)
+            yield DumpTask(operator.op_type, operator.name, operator.task, (), operator.outputs)
         elif operator.op_type.startswith("Hcom"):
             continue
         elif layers is not None and (not layers or operator.name in layers):
             for node in watched:
                 name = f"{operator.name}_To_{node.name}"
                 trampled = tuple(fault for fault in active if fault.victim == node.name)
-                yield Task(
+                yield DumpTask(
                     node.op_type, name, operator.task, (), node.outputs, watches=True, tramplings=trampled
                 )

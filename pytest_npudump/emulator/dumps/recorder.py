@@ -27,7 +27,7 @@ from pytest_npudump.onnxmodels.tensor_types import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_npudump.emulator.dumps.plan import DumpSettings, Plan, Task
+    from pytest_npudump.emulator.dumps.plan import DumpPlan, DumpSettings, DumpTask
 
 
 _SIZE = 2048
@@ -43,7 +43,7 @@ _ALIGNMENT = 512
 Shape = tuple[int, ...]
 
 
-def first_overflow(tasks: Sequence[Task], tensors: Mapping[str, Tensor]) -> Task | None:
+def first_overflow(tasks: Sequence[DumpTask], tensors: Mapping[str, Tensor]) -> DumpTask | None:
     """Return the first task with an infinite float16 output and finite inputs, or None."""
     for task in tasks:
         outputs = (tensors[name] for name in task.outputs)
@@ -60,7 +60,7 @@ def _infinite(tensor: Tensor) -> bool:
     return bool(np.isinf(tensor.data).any())
 
 
-def record_file(task: Task, model_id: int, stream: int, own_task: int) -> TaskFile:
+def record_file(task: DumpTask, model_id: int, stream: int, own_task: int) -> TaskFile:
     """Return the file that tells of an overflow in ``task``; ``own_task`` is the id of the record's task."""
     status = _CONVERSION_OVERFLOW if task.op_type == "Cast" else _FLOAT_OVERFLOW
     data = bytearray(_SIZE)
@@ -71,7 +71,7 @@ def record_file(task: Task, model_id: int, stream: int, own_task: int) -> TaskFi
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OperatorRun:
     """One execution of a single operator: its type, and the ids of its task, stream and device."""
 
     op_type: str
@@ -82,7 +82,7 @@ class Call:
 
 def record_operator(
     settings: DumpSettings,
-    call: Call,
+    call: OperatorRun,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     clock: Callable[[], int],
@@ -110,7 +110,7 @@ def record_operator(
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class DumpedExecution:
     """What a dump does not show of one execution of a model.
 
     Attributes:
@@ -122,7 +122,7 @@ class Execution:
     """
 
     directory: str
-    place: Place
+    place: DumpedRun
     silent: Mapping[str, tuple[Shape, ...]]
     root: str
 
@@ -132,7 +132,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DumpedRun:
     """Which execution: device id, model name, model id and ``data_index``."""
 
     device: int
@@ -142,12 +142,12 @@ class Place:
 
 
 def record(
-    plan: Plan,
-    place: Place,
+    plan: DumpPlan,
+    place: DumpedRun,
     tensors: Mapping[str, Tensor],
     previous: Mapping[str, Tensor],
     clock: Callable[[], int],
-) -> Execution:
+) -> DumpedExecution:
     """Write every file of ``plan``, or where overflows are dumped those of the first one.
 
     ``tensors`` are all tensors of this execution; ``previous`` those of the one before, which a watched
@@ -163,7 +163,7 @@ def record(
     addresses = _addresses(tensors, _FEATURE_MAP)
     produced = {name: task.task for task in plan.tasks if not task.watches for name in task.outputs}
 
-    def slots(task: Task, names: Iterable[str]) -> list[Slot]:
+    def slots(task: DumpTask, names: Iterable[str]) -> list[Slot]:
         return [
             Slot(
                 _remembered(tensors[name], previous.get(name))
@@ -174,7 +174,7 @@ def record(
             for name in names
         ]
 
-    tasks: Sequence[Task] = plan.tasks
+    tasks: Sequence[DumpTask] = plan.tasks
     if settings.overflow:
         found = first_overflow(plan.tasks, tensors)
         tasks = () if found is None else (found,)
@@ -194,7 +194,7 @@ def record(
     if settings.overflow and tasks:
         own_task = max(task.task for task in plan.tasks) + 1
         write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock())
-    return Execution(directory, place, silent, settings.root)
+    return DumpedExecution(directory, place, silent, settings.root)
 
 
 def _remembered(tensor: Tensor, previous: Tensor | None) -> Tensor:

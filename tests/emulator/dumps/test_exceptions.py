@@ -25,7 +25,7 @@ from pytest_npudump.emulator import install
 from pytest_npudump.emulator.dumps.exceptions import (
     Argument,
     ExceptionDump,
-    Operator,
+    FailedTask,
     container,
     exception_header,
 )
@@ -73,7 +73,7 @@ def test_a_file_rebuilt_from_its_values_is_adump_s_byte_for_byte(name: str, wire
             at += size
     values = dict(top)
     attribute = dict(wire.fields(values[7]))
-    operator = Operator(values[6].decode(), "", 0, 0, 0, sides[4], sides[3])
+    operator = FailedTask(values[6].decode(), "", 0, 0, 0, sides[4], sides[3])
     header = exception_header(
         values[2],
         operator,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_npudump.emulator import memory as memory_module
-from pytest_npudump.emulator.memory import Memory
+from pytest_npudump.emulator.memory import MachineMemory
 from pytest_npudump.emulator.process import process
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_memcpy_refuses_what_would_crash(started: Any, change: dict[str, int], c
 
 @given(address=st.integers(0, 2**64 - 1), size=st.integers(0, 2**64 - 1))
 def test_unknown_memory_is_never_found(address: int, size: int) -> None:
-    memory = Memory()
+    memory = MachineMemory()
     start = memory.allocate(100, "device", 0)
     found = memory.find(address, size)
     inside = start <= address and address + size <= start + 100
@@ -93,7 +93,7 @@ def test_unknown_memory_is_never_found(address: int, size: int) -> None:
 
 
 def test_memory_is_found_to_its_last_byte_and_no_further() -> None:
-    memory = Memory()
+    memory = MachineMemory()
     first, second = memory.allocate(100, "device", 0), memory.allocate(50, "host", 0)
     for start, size in ((first, 100), (second, 50)):
         assert memory.find(start, size) is not None
@@ -145,7 +145,7 @@ def test_reset_device_frees_its_memory_at_the_last_user(started: Any) -> None:
 
 def test_borrowed_objects_are_let_go_only_when_nobody_holds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "BORROWED_BYTES", 1000)
-    memory = Memory()
+    memory = MachineMemory()
     held = np.zeros(400, np.uint8)
     kept = memory.borrow(held.ctypes.data, 400, held)
     addresses = []
@@ -160,7 +160,7 @@ def test_borrowed_objects_are_let_go_only_when_nobody_holds_them(monkeypatch: py
 
 def test_many_small_objects_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "BORROWED_OBJECTS", 10)
-    memory = Memory()
+    memory = MachineMemory()
     for _ in range(100):
         data = np.zeros(8, np.uint8)
         memory.borrow(data.ctypes.data, 8, data)
