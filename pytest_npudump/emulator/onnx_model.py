@@ -71,25 +71,15 @@ def _distort(source: Path | bytes, proto: Any, fault: Distortion) -> None:
     node = proto.graph.node[at]
     behind = list(proto.graph.node)[at + 1 :]
     del proto.graph.node[at + 1 :]
+    make, tensor = onnx().helper.make_node, onnx().numpy_helper.from_array
     for name in names:
-        healthy = f"{name}/undistorted"
+        healthy, scaled = f"{name}/undistorted", f"{name}/scaled"
         node.output[list(node.output).index(name)] = healthy
-        proto.graph.node.extend(_faulty(proto.graph, healthy, name, storage(types[name]), fault))
+        factor, offset = (np.array(value, storage(types[name])) for value in (fault.factor, fault.offset))
+        proto.graph.initializer.extend((tensor(factor, f"{name}/factor"), tensor(offset, f"{name}/offset")))
+        proto.graph.node.append(make("Mul", [healthy, f"{name}/factor"], [scaled], name=scaled))
+        proto.graph.node.append(make("Add", [scaled, f"{name}/offset"], [name], name=f"{name}/distorted"))
     proto.graph.node.extend(behind)
-
-
-def _faulty(graph: Any, healthy: str, name: str, dtype: np.dtype[Any], fault: Distortion) -> tuple[Any, ...]:
-    helper = onnx().helper
-    constants = {f"{name}/factor": fault.factor, f"{name}/offset": fault.offset}
-    graph.initializer.extend(
-        onnx().numpy_helper.from_array(np.array(value, dtype), key) for key, value in constants.items()
-    )
-    factor, offset = constants
-    scaled = f"{name}/scaled"
-    return (
-        helper.make_node("Mul", [healthy, factor], [scaled], name=scaled),
-        helper.make_node("Add", [scaled, offset], [name], name=f"{name}/distorted"),
-    )
 
 
 _SHAPE_TYPE = BY_GE[9]
@@ -184,7 +174,9 @@ class Model:
             active = self.plan if self.plan is not None and self.plan.active else None
             dumped = active is not None and active.settings.step_selected(self.executions)
             feeds = self.varying.feeds(feeds, self.executions, dumped=dumped)
-            self._check_faults(feeds)
+            for fault in self.faults.failing((self.name, self.graph_name), self.executions):
+                if fault.model is not None or fault.operator in Graph(self.source).names:
+                    raise injected_failure(self.source, fault.operator, feeds, self.device)
             try:
                 results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
             except ModelError as error:
@@ -193,11 +185,6 @@ class Model:
             outputs = tuple(results[port.name] for port in self.outputs)
             self.current_shapes = tuple(tensor.shape for tensor in outputs)
         return outputs
-
-    def _check_faults(self, feeds: Mapping[str, Tensor]) -> None:
-        for fault in self.faults.failing((self.name, self.graph_name), self.executions):
-            if fault.model is not None or fault.operator in Graph(self.source).names:
-                raise injected_failure(self.source, fault.operator, feeds, self.device)
 
     def _run_plain(self, feeds: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if self._session is None:

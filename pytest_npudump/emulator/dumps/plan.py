@@ -186,11 +186,16 @@ def plan(
     if settings.overflow:
         return DumpPlan(settings, tuple(task_of(settings, models, operator) for operator in operators))
     names = selected(settings, models, operators)
+    # Only a blacklist by type leaves out the files of inputs (output0).
+    blacklists = [settings.type_blacklist.get(model, {}) for model in (*models, EVERY_MODEL)]
+    if settings.mode == "input" or any(("output", 0) in b.get("Data", ()) for b in blacklists):
+        data = ()
     tasks: list[DumpTask] = []
     for operator in operators:
         if operator.name in names:
             tasks.append(task_of(settings, models, operator))
-            tasks += _data_tasks(settings, models, operator, data)
+            read = (tensor for tensor in operator.inputs if tensor in data)
+            tasks += (DumpTask("Data", tensor, operator.task, (), (tensor,)) for tensor in read)
     return DumpPlan(settings, tuple(task for task in tasks if task.inputs or task.outputs))
 
 
@@ -203,7 +208,10 @@ def selected(settings: DumpSettings, models: Sequence[str], operators: Sequence[
     every = {operator.name for operator in operators}
     if settings.all_models:
         return every
-    in_range = _in_ranges(settings, models, operators)
+    ranged = next((name for name in models if name in settings.ranges), None)
+    in_range: set[str] = set()
+    for first, last in settings.ranges[ranged] if ranged is not None else ():
+        in_range |= _in_range(first, last, operators)
     if EVERY_MODEL in settings.layers:
         listed = settings.layers[EVERY_MODEL]
         return (set(listed) & every if listed else every) | in_range
@@ -211,17 +219,9 @@ def selected(settings: DumpSettings, models: Sequence[str], operators: Sequence[
     if model is None:
         return in_range
     listed = settings.layers[model]
-    if not listed and not any(name in settings.ranges for name in models):
+    if not listed and ranged is None:
         return every
     return set(listed) & every | in_range
-
-
-def _in_ranges(settings: DumpSettings, models: Sequence[str], operators: Sequence[Operator]) -> set[str]:
-    model = next((name for name in models if name in settings.ranges), None)
-    found: set[str] = set()
-    for first, last in settings.ranges[model] if model is not None else ():
-        found |= _in_range(first, last, operators)
-    return found
 
 
 def _in_range(first: str, last: str, operators: Sequence[Operator]) -> set[str]:
@@ -248,50 +248,18 @@ def _in_range(first: str, last: str, operators: Sequence[Operator]) -> set[str]:
 
 def task_of(settings: DumpSettings, models: Sequence[str], operator: Operator) -> DumpTask:
     """Return an operator's file: the slots that ``dump_mode`` and the blacklists leave."""
+    name, op_type, blacklisted = operator.name, operator.op_type, set[tuple[str, int]]()
+    for model in (*models, EVERY_MODEL):
+        blacklisted |= settings.name_blacklist.get(model, {}).get(name, set())
+        blacklisted |= settings.type_blacklist.get(model, {}).get(op_type, set())
 
     def kept(io: str, tensors: tuple[str, ...]) -> tuple[str, ...]:
         if settings.mode not in {io, "all"}:
             return ()
-        if not (settings.name_blacklist or settings.type_blacklist):
-            return tensors
-        return tuple(
-            tensor
-            for slot, tensor in enumerate(tensors)
-            if not _blacklisted(settings, models, operator, (io, slot))
-        )
+        return tuple(tensor for slot, tensor in enumerate(tensors) if (io, slot) not in blacklisted)
 
-    return DumpTask(
-        operator.op_type,
-        operator.name,
-        operator.task,
-        kept("input", operator.inputs),
-        kept("output", operator.outputs),
-    )
-
-
-def _blacklisted(
-    settings: DumpSettings, models: Sequence[str], operator: Operator, slot: tuple[str, int]
-) -> bool:
-    return any(
-        slot in lists.get(model, {}).get(name, ())
-        for model in (*models, EVERY_MODEL)
-        for lists, name in (
-            (settings.name_blacklist, operator.name),
-            (settings.type_blacklist, operator.op_type),
-        )
-    )
-
-
-def _data_tasks(
-    settings: DumpSettings, models: Sequence[str], consumer: Operator, data: Collection[str]
-) -> Iterator[DumpTask]:
-    """Yield the ``Data`` files of an operator; only a blacklist by type leaves them out (output0)."""
-    blacklists = (settings.type_blacklist.get(model, {}) for model in (*models, EVERY_MODEL))
-    if settings.mode == "input" or any(("output", 0) in b.get("Data", ()) for b in blacklists):
-        return
-    for tensor in consumer.inputs:
-        if tensor in data:
-            yield DumpTask("Data", tensor, consumer.task, (), (tensor,))
+    inputs, outputs = kept("input", operator.inputs), kept("output", operator.outputs)
+    return DumpTask(op_type, name, operator.task, inputs, outputs)
 
 
 def _watcher_tasks(
