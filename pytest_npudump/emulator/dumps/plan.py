@@ -249,13 +249,15 @@ def _in_range(first: str, last: str, operators: Sequence[Operator]) -> set[str]:
 def task_of(settings: DumpSettings, models: Sequence[str], operator: Operator) -> DumpTask:
     """Return an operator's file: the slots that ``dump_mode`` and the blacklists leave."""
     name, op_type, blacklisted = operator.name, operator.op_type, set[tuple[str, int]]()
-    for model in (*models, EVERY_MODEL):
+    for model in (*models, EVERY_MODEL) if settings.name_blacklist or settings.type_blacklist else ():
         blacklisted |= settings.name_blacklist.get(model, {}).get(name, set())
         blacklisted |= settings.type_blacklist.get(model, {}).get(op_type, set())
 
     def kept(io: str, tensors: tuple[str, ...]) -> tuple[str, ...]:
         if settings.mode not in {io, "all"}:
             return ()
+        if not blacklisted:
+            return tensors
         return tuple(tensor for slot, tensor in enumerate(tensors) if (io, slot) not in blacklisted)
 
     inputs, outputs = kept("input", operator.inputs), kept("output", operator.outputs)

@@ -386,12 +386,6 @@ def test_a_detail_dump_leaves_a_core_and_ends_the_process(tmp_path: Path, small_
         assert ".ascend.kernel_info" in [section.name for section in elf.iter_sections()]
 
 
-@pytest.mark.parametrize(("operator", "first"), [("", 0), ("a", -1)])
-def test_a_failure_that_cannot_be_is_refused(operator: str, first: int) -> None:
-    with pytest.raises(ValueError, match="expected a name"):
-        fail(operator, first=first)
-
-
 @pytest.mark.parametrize("variable", ["NPU_COLLECT_PATH", "NPU_COLLECT_PATH_EXE"])
 @pytest.mark.parametrize("dump", [{"dump_list": [{}]}, {"dump_debug": "on"}], ids=["data", "overflow"])
 def test_ge_dumps_no_data_while_dumps_are_collected_and_set_dump_answers_0(
