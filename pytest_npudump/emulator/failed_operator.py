@@ -46,11 +46,7 @@ class Graph:
     """
 
     def __init__(self, source: Path | bytes) -> None:
-        """Read the model.
-
-        Raises:
-            ModelError: it is no ONNX model.
-        """
+        """Read the model."""
         self._source, self._proto = source, sessions.read_model(source)
         self._operators = operators(self._proto.graph)
         self.names = tuple(operator.name for operator in self._operators)
@@ -88,11 +84,7 @@ class Graph:
         return exposed_session(self._source, begin, names)
 
     def operator(self, index: int, feeds: Mapping[str, Tensor], device: int) -> FailedTask:
-        """Return an operator with the tensors that it got, weights included, and room for its results.
-
-        Raises:
-            ModelError: an operator before it fails.
-        """
+        """Return an operator with the tensors that it got, weights included, and room for its results."""
         found, node = self._operators[index], self._node(index)
         given = [name for name in node.input if name]
         inner = [name for name in dict.fromkeys(given) if name not in feeds]
@@ -125,11 +117,7 @@ def _run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dic
 def injected_failure(
     source: Path | bytes, operator: str, feeds: Mapping[str, Tensor], device: int
 ) -> OperatorFailedError:
-    """Return the failure of the operator that is to fail.
-
-    Raises:
-        ModelError: the model has no such operator, or an operator before it fails.
-    """
+    """Return the failure of the operator that is to fail."""
     graph = Graph(source)
     if operator not in graph.names:
         raise ModelError(f"the model has no operator {operator!r} that could fail")

@@ -44,11 +44,7 @@ _FLOATS = frozenset({"float16", "float32", "float64"})
 
 
 def distorted_model(source: Path | bytes, faults: Sequence[Distortion]) -> Any:
-    """Return the ``ModelProto`` of a model with faults in it: the outputs keep their names.
-
-    Raises:
-        ModelError: it is no ONNX model, or has no such operator, or that has no floating-point output.
-    """
+    """Return the ``ModelProto`` of a model with faults in it: the outputs keep their names."""
     proto = sessions.read_model(source)
     for fault in faults:
         _distort(source, proto, fault)

@@ -51,11 +51,7 @@ class OnnxOperator:
         return sessions.ports(self.session.get_outputs())
 
     def run(self, arrays: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Execute on ``arrays``.
-
-        Raises:
-            ModelError: onnxruntime cannot run it on these inputs.
-        """
+        """Execute on ``arrays``."""
         results = sessions.run(self.session, dict(zip(self.inputs, arrays, strict=True)), self.outputs)
         return tuple(results[name] for name in self.outputs)
 

@@ -7,6 +7,9 @@ holds, and which operators do depends on what is handed out. A device writes eac
 
 Every ONNX operator that takes float16 or bfloat16 takes float32 too: for a reference that has its digits,
 weights, constants, declared types and the types that operators produce are replaced, and the graph stays.
+
+Wherever a model is read, built or run, one that is none, or that onnxruntime refuses, is a
+:class:`ModelError`; onnx or onnxruntime that is not installed is a MissingExtraError.
 """
 
 from __future__ import annotations
@@ -44,20 +47,12 @@ class ModelError(NpudumpError):
 
 
 def onnx() -> Any:
-    """Return the package ``onnx``.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return the package ``onnx``."""
     return _package("onnx")
 
 
 def onnxruntime() -> Any:
-    """Return the package ``onnxruntime``.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return the package ``onnxruntime``."""
     return _package("onnxruntime")
 
 
@@ -72,9 +67,6 @@ def read_model(source: Path | bytes, content: bytes | None = None) -> Any:
     """Return the ``ModelProto`` of a file or of its bytes, weights in other files left there.
 
     ``content`` are the bytes of the file, where they were read already.
-
-    Raises:
-        ModelError: it is no ONNX model.
     """
     package = onnx()
     try:
@@ -100,22 +92,14 @@ def _check_names(model: Any) -> None:
 
 
 def plain_session(source: Path | bytes) -> Any:
-    """Return a session with onnxruntime's default options.
-
-    Raises:
-        ModelError: onnxruntime refuses the model.
-    """
+    """Return a session with onnxruntime's default options."""
     options = onnxruntime().SessionOptions()
     options.log_severity_level = ERRORS_ONLY
     return open_session(str(source) if isinstance(source, Path) else source, options, named(source))
 
 
 def open_session(source: str | bytes, options: Any, name: str) -> Any:
-    """Return a session of a file's path, or of a model's bytes, that messages call ``name``.
-
-    Raises:
-        ModelError: onnxruntime refuses the model.
-    """
+    """Return a session of a file's path, or of a model's bytes, that messages call ``name``."""
     try:
         session = onnxruntime().InferenceSession(source, options, providers=list(_PROVIDERS))
         _ = [port.name for port in (*session.get_inputs(), *session.get_outputs())]  # not UTF-8: an error
@@ -125,11 +109,7 @@ def open_session(source: str | bytes, options: Any, name: str) -> Any:
 
 
 def run(session: Any, feeds: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
-    """Run ``session`` and return the tensors called ``names``.
-
-    Raises:
-        ModelError: onnxruntime cannot run the model on these inputs.
-    """
+    """Run ``session`` and return the tensors called ``names``."""
     try:
         if _in_numpy(session):
             arrays = {name: tensor.data.reshape(tensor.shape) for name, tensor in feeds.items()}
@@ -224,9 +204,6 @@ def to_float32(model: Any, source: Path) -> None:
     Args:
         model: changed in place.
         source: its file, beside which weights in other files lie.
-
-    Raises:
-        ModelError: weights in another file cannot be read.
     """
     for tensor in every_tensor(model):
         _convert_tensor(tensor, source)
@@ -281,9 +258,6 @@ def exposed_session(
     is float16 is rounded to it before another operator reads it, but in branches and bodies of loops, and
     where the graph is optimised; all that is, is handed out too, behind ``tensors``. ``model`` is left as
     it was.
-
-    Raises:
-        ModelError: onnxruntime refuses the model.
     """
     runtime = onnxruntime()
     options = runtime.SessionOptions()

@@ -24,13 +24,11 @@ from pytest_npudump.dump.records import sanitise
 from pytest_npudump.emulator.dumps import stats_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
     _Described = tuple[tuple[int, int, int, int, int], tuple[int, ...], tuple[int, ...]]
-    from collections.abc import Iterable
-
 
 _KEPT = 4096
 """How many headers are kept, but for the time in them."""
