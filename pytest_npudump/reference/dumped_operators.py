@@ -20,9 +20,8 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.random_operators import draws_random
-from pytest_npudump.reference.counterparts import MAPPED, NAME
 from pytest_npudump.reference.feeds import Execution
-from pytest_npudump.reference.matches import match
+from pytest_npudump.reference.matches import MAPPED, NAME, match
 from pytest_npudump.reference.upstream import nearest_first
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.graph.edges import Edges, Port
-    from pytest_npudump.reference.matches import Match
-    from pytest_npudump.reference.name_map import NameMap
+    from pytest_npudump.reference.matches import Match, NameMap
     from pytest_npudump.reference.reference_model import Node, ReferenceModel
 
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -57,7 +55,7 @@ class DumpedOperator:
         feeds: an array for each input that is no constant, in type and shape of the model.
         output: the values of :attr:`tensor`, in the host's layout.
         dtype: their type on the device.
-        how: by what the layer was matched, as in :mod:`pytest_npudump.reference.counterparts`.
+        how: by what the layer was matched, as in :mod:`pytest_npudump.reference.matches`.
     """
 
     node: Node

@@ -13,8 +13,8 @@ from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
 from pytest_npudump.onnxmodels.variation import Variation, Varying
-from pytest_npudump.reference.piece import CONSTANT, piece_of
-from pytest_npudump.reference.rounded_model import EXACT_INPUTS, ROUNDED
+from pytest_npudump.reference.reference_model import CONSTANT, piece_of
+from pytest_npudump.reference.rounding import EXACT_INPUTS, ROUNDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ import numpy as np
 
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.reference.counterparts import MAPPED, Names
 from pytest_npudump.reference.dumped_operators import DumpedOperators, NotAtHandError
+from pytest_npudump.reference.matches import MAPPED, Names
 from pytest_npudump.reference.operator_alone import CONVICTED, UNKNOWN, Alone, judge_alone, noise_of
 from pytest_npudump.reference.single_operator import SingleOperator
 from pytest_npudump.reference.upstream import UPSTREAM, judged_upstream
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import TensorKey, TensorRecord
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.reference.dumped_operators import DumpedOperator
-    from pytest_npudump.reference.name_map import NameMap
+    from pytest_npudump.reference.matches import NameMap
     from pytest_npudump.reference.reference_model import ReferenceModel
 
 _SEED = 0

@@ -20,8 +20,7 @@ from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.golden.stamps import changed_tensors
-from pytest_npudump.graph import lines
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, edges_of_lines
 from pytest_npudump.regression.run.dataflow import edges_to_keep, sources_of
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
@@ -152,7 +151,7 @@ def _outputs(
     case: Case, golden: Golden | None, dump: Dump, table: StatsTable, ran: Sequence[str]
 ) -> tuple[str, ...]:
     blocks, _ = edges_to_keep(case, golden, dump, table)
-    edges = lines.parse(blocks.get(EDGES, ""), "the run")
+    edges = edges_of_lines(blocks.get(EDGES, ""), "the run")
     ports = [port for fed in edges.feeds.values() for port in fed if port is not None and port != SEVERAL]
     feeding = {sanitise(port.layer) for port in ports}
     whole = edges.feeds.keys() >= {sanitise(layer) for layer in ran} and UNKNOWN not in ports

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import RequestError
-from pytest_npudump.graph.at_hand import edges_at_hand
+from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.onnxmodels.loaded_files import model_digest
 from pytest_npudump.reference.dumped_operators import DumpedOperators, NotAtHandError
-from pytest_npudump.reference.name_map import NameMap
+from pytest_npudump.reference.matches import NameMap
 from pytest_npudump.reference.operator_alone import CONVICTED
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.suspects import held_against

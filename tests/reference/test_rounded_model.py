@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.rounded_model import rounded, rounded_feeds, rounded_model
+from pytest_npudump.reference.rounding import rounded, rounded_feeds, rounded_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,11 +21,11 @@ from pytest_npudump.emulator.execution.distorted_model import distorted_model
 from pytest_npudump.emulator.execution.onnx_model import load
 from pytest_npudump.emulator.machine.fault_injection import Distortion, Faults
 from pytest_npudump.graph.edges import Edges
-from pytest_npudump.graph.onnx_edges import read_onnx
+from pytest_npudump.graph.model_files import read_onnx
 from pytest_npudump.onnxmodels.tensor_types import from_array
-from pytest_npudump.reference.name_map import NameMap
+from pytest_npudump.reference.matches import NameMap
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.rounded_model import rounded_model
+from pytest_npudump.reference.rounding import rounded_model
 from pytest_npudump.reference.suspects import Bench, Isolated
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import first_of
-from pytest_npudump.reference.name_map import NameMap
+from pytest_npudump.reference.matches import NameMap
 from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, UNKNOWN, Alone
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.suspects import Bench, Isolated
