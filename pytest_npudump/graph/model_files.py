@@ -232,7 +232,8 @@ def _operands(text: str) -> list[str]:
     return [operand for operand in found if operand]
 
 
-_OM_HEADER = 256
+_MAGIC = b"IMOD"
+_HEADER = 256
 _WORD = 8
 _MODEL_DEF = 0
 _PARTITIONS = 64
@@ -252,10 +253,8 @@ def read_om(path: Path) -> Edges:
     """
     try:
         with open_regular(path) as file:
-            if file.seek(0, 2) < _OM_HEADER + _WORD:
-                raise FormatError(
-                    path, f"too short for an om, expected {_OM_HEADER} bytes of header and more"
-                )
+            if file.seek(0, 2) < _HEADER + _WORD:
+                raise FormatError(path, f"too short for an om, expected {_HEADER} bytes of header and more")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 graphs: list[list[GeOperator]] = []
                 for graph in _fields(data, *_model_def(data, path), path, (7,)):
@@ -272,18 +271,16 @@ def read_om(path: Path) -> Edges:
 
 
 def _model_def(data: mmap.mmap, path: Path) -> tuple[int, int]:
-    if data[:4] != b"IMOD":
-        raise FormatError(path, f"begins with {data[:4]!r}, expected {b'IMOD'!r}", offset=0)
-    (count,) = struct.unpack_from("<Q", data, _OM_HEADER)
-    behind = _OM_HEADER + _WORD * (1 + 3 * count)
+    if data[:4] != _MAGIC:
+        raise FormatError(path, f"begins with {data[:4]!r}, expected {_MAGIC!r}", offset=0)
+    (count,) = struct.unpack_from("<Q", data, _HEADER)
+    behind = _HEADER + _WORD * (1 + 3 * count)
     if 0 < count <= _PARTITIONS and behind <= len(data):
-        numbers = struct.unpack_from(f"<{3 * count}Q", data, _OM_HEADER + _WORD)
+        numbers = struct.unpack_from(f"<{3 * count}Q", data, _HEADER + _WORD)
         for kind, offset, size in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
             if kind == _MODEL_DEF and 0 < size <= len(data) - behind - offset:
                 return behind + offset, behind + offset + size
-    raise FormatError(
-        path, "its table of partitions names no graph, or lies outside of it", offset=_OM_HEADER
-    )
+    raise FormatError(path, "its table of partitions names no graph, or lies outside of it", offset=_HEADER)
 
 
 def _fields(
