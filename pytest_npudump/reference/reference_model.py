@@ -257,7 +257,9 @@ def piece_of(model: ReferenceModel, nodes: Sequence[Node], feeds: Mapping[str, T
     piece.graph.node.extend(
         each for each in graph.node if each.op_type == CONSTANT and wanted.intersection(each.output)
     )
-    piece.graph.node.extend(_named(every[node.operator.task - 1], node.name) for node in nodes)
+    for node in nodes:  # under the name that it has in dumps, which may come from its place in the model
+        piece.graph.node.append(every[node.operator.task - 1])
+        piece.graph.node[-1].name = node.name
     piece.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in wanted)
     sparse = (tensor for tensor in graph.sparse_initializer if tensor.values.name in wanted)
     piece.graph.sparse_initializer.extend(sparse)
@@ -268,9 +270,9 @@ def piece_of(model: ReferenceModel, nodes: Sequence[Node], feeds: Mapping[str, T
     return piece
 
 
-def _named(node: Any, name: str) -> Any:
-    """Return a node under the name that it has in dumps, which may come from its place in the whole model."""
-    copy = type(node)()
-    copy.CopyFrom(node)
-    copy.name = name
-    return copy
+def weights_of(proto: Any) -> Iterator[Any]:
+    """Yield the tensors of a ``ModelProto`` that are weights: initializers, and what constants hold."""
+    yield from proto.graph.initializer
+    for node in proto.graph.node:
+        if node.op_type == CONSTANT:
+            yield from (attribute.t for attribute in node.attribute if attribute.name == "value")

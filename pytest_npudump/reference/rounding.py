@@ -158,15 +158,23 @@ def rounded_model(model: ReferenceModel, dtypes: Mapping[str, str], default: str
 
 def rounded_feeds(feeds: Mapping[str, Array], default: str) -> dict[str, Array]:
     """Return inputs as the device's first operators take them: floats rounded to the ``default`` type."""
-    return {name: rounded(array, default) for name, array in feeds.items()}
+    return {
+        name: rounded_to(array, default) if array.dtype == np.float32 else array
+        for name, array in feeds.items()
+    }
 
 
-def rounded(array: Array, dtype: str) -> Array:
-    """Return float32 values rounded to a type of :data:`ROUNDED`; anything else as it is."""
-    if array.dtype != np.float32 or dtype not in ROUNDED:
+def rounded_to(array: Array, dtype: str) -> Array:
+    """Return floats with the values that a type of :data:`ROUNDED` holds, in their own type; others as is."""
+    if dtype not in ROUNDED or array.dtype.kind != "f":
         return array
     with np.errstate(over="ignore", invalid="ignore"):  # beyond the type, signalling NaNs
-        return array.astype(ROUNDED[dtype][0]).astype(np.float32)
+        return array.astype(ROUNDED[dtype][0]).astype(array.dtype)
+
+
+def largest_of(dtype: str) -> float:
+    """Return the largest finite number of a floating-point type of the device."""
+    return float(ml_dtypes.finfo(ROUNDED[dtype][0] if dtype in ROUNDED else dtype).max)  # type: ignore[no-untyped-call]
 
 
 def _castable(model: ReferenceModel, dtypes: Collection[str]) -> Any:
@@ -223,7 +231,7 @@ def _round_weights(graph: Any, dtype: str, exact: Collection[str], source: Path)
             array = helper.to_array(tensor, base_dir=str(source.resolve().parent))
         except Exception as error:
             raise ModelError(f"{source}: the weight {tensor.name!r} cannot be read: {error}") from error
-        tensor.CopyFrom(helper.from_array(rounded(array, dtype), tensor.name))
+        tensor.CopyFrom(helper.from_array(rounded_to(array, dtype), tensor.name))
 
 
 USELESS = 0.14

@@ -10,11 +10,17 @@ from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.reference.dumped_operators import ModelBench
 from pytest_npudump.reference.matches import NameMap
-from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, UNKNOWN, Alone
+from pytest_npudump.reference.operator_alone import (
+    ACQUITTED,
+    CONVICTED,
+    UNKNOWN,
+    UPSTREAM,
+    Alone,
+    Isolated,
+)
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.suspects import Bench, Isolated
-from pytest_npudump.reference.upstream import UPSTREAM
 from pytest_npudump.regression.second_run.by_reference import failing_keys
 from pytest_npudump.regression.second_run.inputs_wanted import edges_of_device
 
@@ -103,12 +109,12 @@ def _unknown(suspects: Iterable[TensorKey], file: Path, *, own: bool) -> tuple[I
     return tuple(Isolated(key, "", file.name, own, alone) for key in suspects)
 
 
-def _bench_of(case: Case, file: Path, edges: Edges) -> Bench:
+def _bench_of(case: Case, file: Path, edges: Edges) -> ModelBench:
     """Return what operators of a model that ran, or that lies beside one, are recomputed with."""
     plain = case.runtime.name == "emulator"
     converted = not plain and file not in case.runtime.activity.models
     graph = edges if converted else None
-    return Bench(
+    return ModelBench(
         ReferenceModel.read(file), NameMap(), own=True, converted=converted, plain=plain, edges=graph
     )
 

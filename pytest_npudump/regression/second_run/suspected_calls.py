@@ -6,8 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.tree.eager import is_eager
-from pytest_npudump.reference.call_archive import CallArchive
-from pytest_npudump.reference.called_operators import CallBench
+from pytest_npudump.reference.called_operators import CallArchive, CallBench
 from pytest_npudump.reference.operator_alone import UNKNOWN
 from pytest_npudump.regression.second_run.by_reference import failing_keys
 from pytest_npudump.runtime.aten.call_copies import CallKeepingRuntime, WantedOutput
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorKey, TensorRecord
-    from pytest_npudump.reference.suspects import Isolated
+    from pytest_npudump.reference.operator_alone import Isolated
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun
     from pytest_npudump.regression.second_run.run_plan import Plan
