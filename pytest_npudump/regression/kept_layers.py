@@ -14,13 +14,12 @@ from pytest_npudump.compare.judge import judge
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.golden.stamps import changed_tensors
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
-from pytest_npudump.record.record import Record
+from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression.case import terms_of
 from pytest_npudump.regression.run.dataflow import at_hand_of, edges_to_keep, sources_of
 from pytest_npudump.request import AUTO_LAYERS, is_glob

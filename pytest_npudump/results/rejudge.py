@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import OP_TYPES, Golden, parse
+from pytest_npudump.golden.content.text import Golden, parse
 from pytest_npudump.language.translation import mark, said
+from pytest_npudump.record.record import OP_TYPES
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result

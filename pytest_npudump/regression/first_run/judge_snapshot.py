@@ -15,12 +15,12 @@ from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.content.text import EMPTY
 from pytest_npudump.golden.content.unwritten_entries import left_out_of
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.golden.variants import foreign, unsaid
+from pytest_npudump.record.record import EMPTY
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.changed_within import Changes, changes_of
 from pytest_npudump.regression.outcome import Outcome

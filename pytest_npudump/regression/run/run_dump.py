@@ -16,8 +16,8 @@ from pytest_npudump.dump.selection import (
 )
 from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import DumpError, EmptyDumpError
-from pytest_npudump.golden.content.text import UNWRITTEN
 from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
+from pytest_npudump.record.record import UNWRITTEN
 from pytest_npudump.regression.run.diagnose import explain_empty
 from pytest_npudump.regression.run.unwritten import unjudged_note, without
 

@@ -12,9 +12,8 @@ from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import absent_layers, layers_meant, suggest
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.content.text import EDGES, EMPTY, UNWRITTEN
 from pytest_npudump.golden.content.unwritten_entries import left_out_of
-from pytest_npudump.record.record import Record
+from pytest_npudump.record.record import EDGES, EMPTY, UNWRITTEN, Record
 from pytest_npudump.regression.run.dataflow import edges_of
 from pytest_npudump.regression.run.empty_operators import empty_operators
 from pytest_npudump.regression.run.run_dump import raw_names, unreadable
