@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pytest_npudump.compare.stats.eager_calls import number_calls
 from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.compare.stats.tables import compare_tables
@@ -20,7 +22,7 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import StatsTable, layer_of, shape_of
+from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_of
 from pytest_npudump.golden.content.table_rows import rows_of
 from pytest_npudump.record.record import Record
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 GOLDEN, RUN, REFERENCE = "golden", "run", "reference"
 """What the first record is: approved; another run, which may tell less; or computed by a reference."""
 EVERY = ("*",)
+BY_DEFAULT = ("l2norm",)
+"""Statistics that CANN computes on some chips only, where a test names none."""
 AS_GIVEN = ""
 
 
@@ -52,6 +56,8 @@ class Terms:
         layers: what the test names, all of which have to be there.
         kept: names and globs of layers whose tensors the golden is to keep.
         fail_on: ``change`` where values within tolerance fail as well.
+        unasked: statistics that the test does not ask for by their names, and that CANN prints on some chips:
+            they are judged where the golden has any of them.
         why: why this golden counts.
     """
 
@@ -64,6 +70,7 @@ class Terms:
     layers: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     fail_on: str = ""
+    unasked: tuple[str, ...] = ()
     why: str = ""
 
     def numerics(self, golden: Record, run: Record) -> Numerics | None:
@@ -104,6 +111,7 @@ def judge(
         tolerances = tolerances.under(numerics.bounds)
     if terms.against == GOLDEN:
         tolerances = tolerances.with_measured(calibrated_of(golden) or tolerances.measured)
+    run = cut_to(golden, run, terms)
     numbered = number_calls(golden.table, run.table)
     tables = golden.table, numbered.table
     tensors = golden.tensors, run.tensors
@@ -131,6 +139,28 @@ def judge(
         alone={at: one for at, one in examined.items() if at not in compared},
         pairs=pairs,
     )
+
+
+def cut_to(golden: Record, run: Record, terms: Terms) -> Record:
+    """Return a run without what its golden does not ask for, as a record of that golden's kind would be.
+
+    A statistic that CANN printed unasked, and the golden has of no tensor, is left out: a golden that was
+    recorded without l2norm is compared without it.
+
+    Args:
+        golden: what counts.
+        run: all that it left.
+        terms: by what it is judged.
+    """
+    columns = [STATISTICS.index(name) for name in terms.unasked]
+    left_out = [at for at in columns if not golden.table.known[:, at].any() and run.table.known[:, at].any()]
+    printed = np.flatnonzero(run.table.digits)
+    if left_out and len(printed):
+        known, values = run.table.known.copy(), run.table.values.copy()
+        cells = np.ix_(printed, np.array(left_out))
+        known[cells], values[cells] = False, np.nan
+        run = replace(run, table=replace(run.table, known=known, values=values))
+    return run
 
 
 def judge_tables(

@@ -84,20 +84,18 @@ def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
     return KeptLayers(tuple(layer for layer in ran if layer in wanted), sources)
 
 
-def with_inherited(case: Case, golden: Golden | None, kept: KeptLayers, now: StatsTable) -> KeptLayers:
+def with_inherited(case: Case, golden: Golden, kept: KeptLayers, now: StatsTable) -> KeptLayers:
     """Return the layers with what an approval of a run would take from its golden.
 
     Args:
         case: the test.
-        golden: what the run was compared with; None where there is none.
+        golden: what the run was compared with.
         kept: the layers.
         now: the run's statistics.
 
     Raises:
         GoldenError: the golden's tensors cannot be read.
     """
-    if golden is None:
-        return kept
     changed = set(changed_tensors(now, golden.table))
     same = {sanitised_key(key) for key in now.keys if key not in changed}
     return replace(kept, inherited=frozenset(same & stored_tensors(golden, store=case.goldens.store).keys()))

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.judge import cut_to
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, NpudumpError
@@ -109,6 +110,8 @@ def _pending(folder: ResultsFolder, entry: Entry, terms: Terms) -> Pending:
         golden = goldens.read_if_any()
         broken = [goldens.unrecordable] if goldens.unrecordable else []
         record = read_record(folder, entry) if entry.record_file else None
+        if record is not None and golden is not None:
+            record = cut_to(golden, record, terms.judging(entry))
     except (ResultsError, GoldenError, NpudumpError) as error:
         broken.append(str(error))
     refusals = (*broken, *_refusals(entry, terms, golden, record, path))

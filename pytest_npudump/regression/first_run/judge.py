@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_npudump.compare.judge import cut_to
 from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
@@ -109,7 +110,10 @@ def _kept(case: Case, golden: Golden | None, first: FirstRun) -> KeptLayers | No
     kept = layers_to_keep(case, golden, first.dump)
     if first.snapshot is None or first.outcome.status == status.PENDING:
         return kept
-    return with_inherited(case, first.judged_with, kept, first.snapshot.table)
+    if first.judged_with is None:
+        return kept
+    run = cut_to(first.judged_with, first.snapshot, terms_of(case))
+    return with_inherited(case, first.judged_with, kept, run.table)
 
 
 def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
