@@ -14,11 +14,9 @@ from pytest_npudump.dump.selection import (
     suggest,
     with_raw_names,
 )
-from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import DumpError, EmptyDumpError
-from pytest_npudump.golden.content.text import UNWRITTEN
 from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
-from pytest_npudump.regression.run.definitions import as_recorded, is_printed
+from pytest_npudump.record.record import UNWRITTEN
 from pytest_npudump.regression.run.diagnose import explain_empty
 from pytest_npudump.regression.run.unwritten import unjudged_note, without
 
@@ -28,16 +26,9 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
 
-_L2NORM = STATISTICS.index("l2norm")
 
-
-def read_run(case: Case, attempt: Attempt, golden: Golden | None = None) -> Dump:
+def read_run(case: Case, attempt: Attempt) -> Dump:
     """Read the dump of a run that has ended.
-
-    Args:
-        case: the test.
-        attempt: the run.
-        golden: what the statistics are compared with; None where nothing is.
 
     Raises:
         DumpError: it holds nothing; the message has the likely cause.
@@ -45,8 +36,6 @@ def read_run(case: Case, attempt: Attempt, golden: Golden | None = None) -> Dump
     activity = case.runtime.activity
     try:
         dump = attempt.read(case.steps_of("reading the dump"))
-        if golden is not None and is_printed(case.request, golden.table):
-            dump = as_recorded(dump, attempt.read(acl=True), golden.table)
     except DumpError as error:
         # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
         seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
@@ -62,8 +51,9 @@ def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
     Raises:
         DumpError: it holds nothing, or nothing that was asked for; the message has the likely cause.
     """
-    dump = read_run(case, attempt, None if case.settings.update_golden else golden)
-    selected = asked_statistics(select_layers(dump, case.request), _statistics(case, golden))
+    dump = read_run(case, attempt)
+    default = default_statistics(case.runtime.producer().get("soc", ""))
+    selected = asked_statistics(select_layers(dump, case.request), case.request.dump_stats or default)
     if not selected.records and not dump.problems:
         names = ", ".join(map(repr, case.request.layers))
         hint = suggest(case.request.layers[0], (record.key.layer for record in dump.records))
@@ -71,19 +61,6 @@ def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
     if case.settings.update_golden:
         return _named(case, golden, selected)
     return selected
-
-
-def _statistics(case: Case, golden: Golden | None) -> tuple[str, ...]:
-    """Names of the statistics that are judged or recorded, as ``dump_stats`` has them; none for the default.
-
-    Where the test names none, a comparison follows its golden: one that was recorded without l2norm is
-    compared without it.
-    """
-    if case.request.dump_stats:
-        return case.request.dump_stats
-    if golden is not None and not case.settings.update_golden and not golden.table.known[:, _L2NORM].any():
-        return ()
-    return default_statistics(case.runtime.producer().get("soc", ""))
 
 
 def without_unwritten(case: Case, dump: Dump, golden: Golden | None) -> Dump:
