@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_npudump.dump.values.dtypes import BY_NAME
-from pytest_npudump.onnxmodels.sessions import onnx
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
@@ -62,20 +61,3 @@ def _floats(array: Array, rng: np.random.Generator) -> Array:
     rng.shuffle(wide)
     with np.errstate(over="ignore"):
         return np.reshape(wide.astype(array.dtype), array.shape)
-
-
-def draw_weights(proto: Any) -> None:
-    """Draw the floating-point weights of an ONNX ``ModelProto`` in place; integers are shapes and indices."""
-    package = onnx()
-    constants = (
-        attribute.t
-        for node in proto.graph.node
-        if node.op_type == "Constant"
-        for attribute in node.attribute
-        if attribute.name == "value"
-    )
-    for number, tensor in enumerate((*proto.graph.initializer, *constants)):
-        array = package.numpy_helper.to_array(tensor)
-        if array.size > 1 and BY_NAME[array.dtype.name].kind in ("float", "complex"):
-            name = tensor.name
-            tensor.CopyFrom(package.numpy_helper.from_array(draw(array, number), name))

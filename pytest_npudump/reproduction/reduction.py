@@ -20,17 +20,16 @@ from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.errors import RequestError
 from pytest_npudump.reference.reference_model import constants_of
-from pytest_npudump.reproduction.model_piece import cut_piece
 from pytest_npudump.reproduction.operands import REFERENCE, read_tensors
-from pytest_npudump.reproduction.written_files import Reproduction
+from pytest_npudump.reproduction.pieces import PieceReproduction, cut_piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_npudump.reference.reference_model import Node, ReferenceModel
     from pytest_npudump.reproduction.failure import Failure
+    from pytest_npudump.reproduction.folder import Trial
     from pytest_npudump.reproduction.operands import Models
-    from pytest_npudump.reproduction.trial import Trial
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -48,7 +47,7 @@ class Reduction:
         checks: what was found true or false of the search's assumptions, in words.
     """
 
-    reproduction: Reproduction
+    reproduction: PieceReproduction
     operators: int
     checks: tuple[str, ...]
 
@@ -154,7 +153,7 @@ class _Search:
             self._report(self._trials, max(self._trials, len(self._nodes).bit_length() + 4))
         return trial
 
-    def _reproduction(self, nodes: Sequence[Node]) -> Reproduction:
+    def _reproduction(self, nodes: Sequence[Node]) -> PieceReproduction:
         device, reference = self._models.device, self._models.reference
         border = self._border(nodes)
         missing = [name for name in border if name not in self._tensors]
@@ -166,7 +165,7 @@ class _Search:
         if not self._models.own:
             same = {name: self._tensors[name] for name in border}
             right = cut_piece(reference, [self._references[node.name] for node in nodes], same)
-        return Reproduction(
+        return PieceReproduction(
             failure=self._failure,
             name=device.path.stem,
             origin=device.path.name,
