@@ -15,7 +15,6 @@ from pytest_npudump.dump.values.host_values import GARBLED
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import Record
-from pytest_npudump.reference.coverage import given_tensors
 from pytest_npudump.reference.expected import Expected, expect
 from pytest_npudump.reference.feeds import Execution, Feeds, executions_of
 from pytest_npudump.reference.matches import NAME, Match, Matching, match
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from pytest_npudump.dump.records import Stats, TensorRecord
     from pytest_npudump.reference.feeds import RunInputs
     from pytest_npudump.reference.matches import NameMap
-    from pytest_npudump.reference.reference_model import ReferenceModel
+    from pytest_npudump.reference.reference_model import Node, ReferenceModel
+
 
 _FLOAT32 = 4
 _STATISTICS = ("max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf")
@@ -241,3 +241,44 @@ def _in_own_words(comparison: Comparison) -> Comparison:
 def dtypes_of(records: Iterable[TensorRecord]) -> tuple[str, ...]:
     """Return the types that occur among ``records``."""
     return tuple(dict.fromkeys(record.dtype for record in records))
+
+
+_MOVERS = frozenset(
+    {"Cast", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Transpose", "Unsqueeze"}
+)
+"""Types of operators whose output has the values of their first input, or its shape, and no weight's."""
+
+
+def given_tensors(model: ReferenceModel) -> frozenset[str]:
+    """Return the graph's inputs and what is only moved, reshaped or cast of them.
+
+    They are right in any model that was fed the same arrays, another one included.
+    """
+    given = set(model.inputs)
+    for node in model.nodes:
+        if node.operator.op_type in _MOVERS and node.all_inputs and node.all_inputs[0] in given:
+            given.update(node.operator.outputs)
+    return frozenset(given)
+
+
+def unseen_nodes(model: ReferenceModel, compared: Iterable[str]) -> tuple[Node, ...]:
+    """Return the operators that matter to the model's outputs and to none of the tensors ``compared``.
+
+    A difference in such an operator, its weights included, cannot show in the comparison.
+
+    Args:
+        model: the reference.
+        compared: names of its tensors that were compared.
+    """
+    seen = _behind(model, compared)
+    return tuple(node for node in _behind(model, model.outputs).values() if node.name not in seen)
+
+
+def _behind(model: ReferenceModel, tensors: Iterable[str]) -> dict[str, Node]:
+    """Return the operators that ``tensors`` are computed by, directly or not, in execution order."""
+    wanted, found = set(tensors), []
+    for node in reversed(model.nodes):
+        if wanted.intersection(node.operator.outputs):
+            found.append(node)
+            wanted.update(node.all_inputs, node.captured)
+    return {node.name: node for node in reversed(found)}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.both_sides import told_by_both
 from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
@@ -15,13 +17,12 @@ from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.translation import mark
 from pytest_npudump.onnxmodels.loaded_files import FileState
 from pytest_npudump.onnxmodels.sessions import ModelError
-from pytest_npudump.reference.comparison import Compared, compare, dtypes_of, problem_of
+from pytest_npudump.reference.comparison import Compared, compare, dtypes_of, problem_of, unseen_nodes
 from pytest_npudump.reference.dumped_operators import ModelBench
+from pytest_npudump.reference.expected import LAYOUT, OVERFLOW, PADDED
 from pytest_npudump.reference.feeds import RunInputs
 from pytest_npudump.reference.matches import NameMap
-from pytest_npudump.reference.notes import notes_of, remarks_of
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.result import ReferenceResult
 from pytest_npudump.reference.rounding import Twin, coarsest, only_wide, three_ways
 from pytest_npudump.reference.tolerances import ReferenceTolerances, reference_tolerances
 from pytest_npudump.request import KnownNames, is_glob
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pytest_npudump.compare.tolerances.tolerance import Tolerances
+    from pytest_npudump.compare.stats.verdict import Comparison
+    from pytest_npudump.compare.tolerances.tolerance import Rule, Tolerances
     from pytest_npudump.dump.records import TensorRecord
     from pytest_npudump.graph.edges import Edges
     from pytest_npudump.reference.rounding import Blame
@@ -41,6 +43,69 @@ _HF32 = mark(
     'reference {name}: float32 was judged as such; where the device may compute in HF32, say numerics="hf32" '
     "in the marker, or --numerics hf32 to npudump compare"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceResult:
+    """A dump judged against the ONNX model it was converted from.
+
+    Attributes:
+        model: the ONNX model.
+        comparison: verdicts of the tensors that have a counterpart, the reference on the golden's side; None
+            where it never came to one.
+        layers: layers of the dump.
+        compared: those of them of which a tensor was compared.
+        problems: what went wrong besides verdicts, in words; any of them fails the test.
+        notes: what is to be known of a test that passes, too.
+        remarks: how layers were matched and judged, for who looks into a failure.
+        blames: whose error each difference is, the device's or its number format's, where that is known.
+        tolerances: what decided, beside what rounding explains; None where it never came to a comparison.
+    """
+
+    model: Path
+    comparison: Comparison | None = None
+    layers: int = 0
+    compared: int = 0
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    blames: tuple[Blame, ...] = ()
+    tolerances: Tolerances | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether something was compared, and all of it agrees."""
+        return self.comparison is not None and not self.comparison.failing and not self.problems
+
+    @property
+    def failing(self) -> bool:
+        """Whether a tensor differs from its counterpart."""
+        return self.comparison is not None and bool(self.comparison.failing)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what reaches JUnit: small, whatever the number of layers."""
+        found = self.comparison
+        first = found.first if found else None
+        return {
+            "model": str(self.model),
+            "good": self.good,
+            "layers": self.layers,
+            "compared": self.compared,
+            "failed": len(found.failing) if found else 0,
+            "unjudged": found.unjudged if found else 0,
+            "first": str(first.key) if first else None,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON data."""
+        return {
+            **self.summary(),
+            "problems": list(self.problems),
+            "notes": list(self.notes),
+            "remarks": list(self.remarks),
+            "blames": [blame.to_json() for blame in self.blames],
+            "comparison": self.comparison.to_json() if self.comparison else None,
+        }
 
 
 @dataclass(slots=True)
@@ -217,3 +282,104 @@ class Reference:
         ]
         nothing = problem_of(compared, records, self._model, tolerances)
         return (*problems, nothing) if nothing else tuple(problems)
+
+
+_MARKS: Mapping[str, str] = MappingProxyType(
+    {
+        OVERFLOW: "have values beyond the type's range: infinities, or its largest value, were expected",
+        PADDED: (
+            "have padding in their statistics: the extremes were judged from one side, mean and norm not at "
+            "all; dump_data='tensor' compares them in full"
+        ),
+        LAYOUT: "are in a layout that cannot be converted: their statistics were compared",
+    }
+)
+
+
+def notes_of(compared: Compared, model: ReferenceModel, *, whole: bool) -> tuple[str, ...]:
+    """Return what is to be known although all that was compared agrees: what was not, or not in full.
+
+    Args:
+        compared: the comparison.
+        model: the reference.
+        whole: whether all layers were asked for, so that one that nothing was compared of is news.
+    """
+    matching, name = compared.matching, f"reference {model.path.name}"
+    notes = []
+    if model.halved:
+        notes.append(
+            f"{name} holds 16-bit floats and was computed in them: in float32 it would exceed the 2 GiB of "
+            f"an ONNX message"
+        )
+    unseen = unseen_nodes(model, (match.counterpart.tensor for match in matching.matches))
+    if whole and 0 < len(unseen) < len(model.nodes):  # where it is all of them, the comparison fails
+        notes.append(
+            f"reference {model.path.name}: {len(unseen)} of {len(model.nodes)} operators have no influence "
+            f"on anything compared, so that a difference in them goes unseen (first: {unseen[0].name}); the "
+            f"layers that hold their outputs belong into a reference_map"
+        )
+    if matching.lonely:
+        notes.append(
+            f"{name}: {len(matching.compared)} of {matching.layers} layers compared; no counterpart for "
+            f"{matching.types_alone()}"
+        )
+    notes += [
+        f"{name}: {len(keys)} tensors (first: {keys[0]}) {words}"
+        for mark, words in _MARKS.items()
+        if (keys := compared.marked(mark))
+    ]
+    odd = [e.actual for e in compared.expected if e.actual.note]
+    if odd:
+        notes.append(f"{name}: {len(odd)} tensors were compared in part, such as {odd[0].key}: {odd[0].note}")
+    unjudged = compared.comparison.unjudged
+    if unjudged:
+        notes.append(
+            f"{name}: of {unjudged} tensors the dump or the reference has no finite statistics: only type, "
+            f"shape and counts were compared"
+        )
+    doubts = [doubt for doubt in compared.comparison.doubts if not doubt.unjudged]
+    notes += [f"{name}: {doubt.describe(compared.comparison.compared)}" for doubt in doubts]
+    return (*notes, *compared.notes)
+
+
+def remarks_of(
+    compared: Compared, model: ReferenceModel, own: Sequence[Rule], *, fusions: bool
+) -> tuple[str, ...]:
+    """Return how layers were matched and judged, what helps with a failure first.
+
+    Args:
+        compared: the comparison.
+        model: the reference.
+        own: rules for types that take the tolerance of a coarser one.
+        fusions: whether a layer that the dump lacks may have been fused into another, as all were dumped.
+    """
+    matching, first = compared.matching, compared.comparison.first
+    remarks = []
+    absorbed = {sanitise(layer): name for layer, name in matching.absorbed.items()}
+    if fusions and first is not None and (follower := absorbed.get(sanitise(first.key.layer))):
+        layer = first.key.layer
+        remarks.append(
+            f"{follower} of the reference, which alone consumes {layer}, is not in the dump: if the device "
+            f"fused it into {layer}, say so in the reference_map: {layer}: {follower}"
+        )
+    if model.raised:
+        remarks.append(f"{model.path.name} holds 16-bit floats, which the reference computed in float32")
+    if own:
+        remarks.append(f"{', '.join(rule.dtype for rule in own)} was judged by {own[0].source}")
+    remarks += [f"{layer} was taken for the output of {node}" for layer, node in matching.fused.items()]
+    if matching.lonely:
+        remarks.append(f"layers without a counterpart: {', '.join(matching.lonely)}")
+    rest = [str(record.key) for record in matching.alone if record.key.layer in matching.compared]
+    if rest:
+        remarks.append(
+            f"{len(rest)} tensors of layers that were compared have no counterpart (weights, workspaces): "
+            f"{', '.join(rest)}"
+        )
+    layers: defaultdict[str, set[str]] = defaultdict(set)
+    for match in matching.matches:
+        if match.record.key.io == "output":
+            layers[match.counterpart.tensor].add(match.record.key.layer)
+    shared = [f"{tensor} ({', '.join(sorted(names))})" for tensor, names in layers.items() if len(names) > 1]
+    if shared:
+        remarks.append(f"several layers were compared with one tensor of the reference: {', '.join(shared)}")
+    return tuple(remarks)

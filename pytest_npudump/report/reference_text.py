@@ -14,7 +14,7 @@ from pytest_npudump.report.verdicts import COLUMNS, deciding_rule, number, row, 
 
 if TYPE_CHECKING:
     from pytest_npudump.graph.sources import Sources
-    from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.reference.reference import ReferenceResult
     from pytest_npudump.regression.outcome import Outcome
 
 _REMARKS = 2

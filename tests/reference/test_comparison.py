@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.reference.reference import ReferenceResult
 
     Record = Callable[..., TensorRecord]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_npudump.dump.table import StatsTable
-    from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.reference.reference import ReferenceResult
 
 DATA = Path(__file__).parents[1] / "data"
 

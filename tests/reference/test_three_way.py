@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.records import TensorRecord
-    from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.reference.reference import ReferenceResult
 
 X = np.random.default_rng(0).normal(size=(20, 30)).astype(np.float32)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_npudump.reference.result import ReferenceResult
+    from pytest_npudump.reference.reference import ReferenceResult
 
 _ROWS = 20
 
