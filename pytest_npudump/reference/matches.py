@@ -1,6 +1,10 @@
-"""The mapping file: layers of the device whose names the reference does not know.
+"""Which tensor of the ONNX model a tensor of the device is.
 
-YAML, ``layer name or glob: ONNX node name or tensor name``, in any number::
+GE keeps most names of nodes. Where it fuses operators it keeps one name, joins all of them, or notes the
+original operator in the headers of tensor dumps. The first of these that tells decides: the mapping file,
+the header, the name itself, the names it is joined of. A name that may mean two operators means none.
+
+The mapping file is YAML, ``layer name or glob: ONNX node name or tensor name``, in any number::
 
     Conv_0Relu_1: Relu_1
     "fused_attention_*": /attention/MatMul_output_0
@@ -88,9 +92,14 @@ class NameMap:
                     f"glob and the name of a node or tensor of the ONNX model (in quotes, if it is a number)"
                 )
             if target not in known:
+                close = get_close_matches(target, known, n=3)
+                hint = (
+                    f"did you mean {', '.join(map(repr, close))}?"
+                    if close
+                    else "look the names up with Netron"
+                )
                 raise RequestError(
-                    f"{path}, line {line}: the reference has no node or tensor {target!r}; "
-                    f"{_hint(target, known)}"
+                    f"{path}, line {line}: the reference has no node or tensor {target!r}; {hint}"
                 )
             entries.append(MapEntry(layer, target, line))
         return cls(path, tuple(entries))
@@ -125,11 +134,6 @@ def _why_unused(entry: MapEntry, lines: Collection[int]) -> str:
         f"every layer that {entry.layer!r} names is mapped by line {', '.join(map(str, sorted(lines)))}, as "
         f"an exact name counts before a glob and an earlier entry before a later one"
     )
-
-
-def _hint(name: str, known: Collection[str]) -> str:
-    close = get_close_matches(name, known, n=3)
-    return f"did you mean {', '.join(map(repr, close))}?" if close else "look the names up with Netron"
 
 
 MAPPED = "mapping file"
@@ -211,7 +215,10 @@ class Names:
         if entry is not None:
             return self._mapped(entry.target, record)
         if record.op_type == GRAPH_INPUT:
-            return self._graph_input(record)
+            names = [n for n in self.model.inputs if sanitise(n) == sanitise(record.key.layer)]
+            if record.key.io != "output" or record.key.slot or len(names) != 1:
+                return None
+            return Counterpart(names[0], None, NAME, of_input=True)
         if record.key.io == "output" and original is not None:
             origin = self.node(original.name)
             if origin is not None:
@@ -221,17 +228,16 @@ class Names:
             if record.key.io == "input":
                 return self._input(node, record)
             return _output(node, record.key.slot, NAME) if record.key.io == "output" else None
-        last = self._joined_once(record.key.layer) if record.key.io == "output" else None
+        if record.key.io != "output":
+            return None
+        if record.key.layer not in self._joined:
+            self._joined[record.key.layer] = self.joined(record.key.layer)
+        last = self._joined[record.key.layer]
         return _output(last, record.key.slot, JOINED) if last is not None else None
 
     @cached_property
     def _joined(self) -> dict[str, Node | None]:
         return {}
-
-    def _joined_once(self, layer: str) -> Node | None:
-        if layer not in self._joined:
-            self._joined[layer] = self.joined(layer)
-        return self._joined[layer]
 
     def node(self, layer: str) -> Node | None:
         """Return the node of that name, raw or as file names spell it; None without one, or with several."""
@@ -250,12 +256,6 @@ class Names:
         if record.key.slot:
             return None
         return Counterpart(target, self._by_tensor.get(target), MAPPED, target in self.model.inputs)
-
-    def _graph_input(self, record: TensorRecord) -> Counterpart | None:
-        names = [n for n in self.model.inputs if sanitise(n) == sanitise(record.key.layer)]
-        if record.key.io != "output" or record.key.slot or len(names) != 1:
-            return None
-        return Counterpart(names[0], None, NAME, of_input=True)
 
     def _input(self, node: Node, record: TensorRecord) -> Counterpart | None:
         """Return what an input slot holds; weights, which the device packs in its own way, are left out."""
@@ -414,68 +414,37 @@ def match(records: Sequence[TensorRecord], model: ReferenceModel, mapping: NameM
     Raises:
         FormatError: the header of a tensor file cannot be read.
     """
-    originals = _originals(records)
-    repeated = {(r.key.layer, execution(r.key).step) for r in records if r.key.turn}
-    mapping = mapping.for_layers(record.key.layer for record in records)
-    names = Names(model, mapping, _input_slots(records))
-    matches, alone = [], []
-    for record in records:
-        key = record.key
-        found = None
-        if (key.layer, key.step) not in repeated:
-            original = _original(record, originals)
-            found = names.find(record, original)
-        if found is None:
-            alone.append(record)
-        else:
-            matches.append(Match(record, found))
-    return Matching(tuple(matches), tuple(alone), _fused(matches), _absorbed(matches, names, records))
-
-
-def _fused(matches: Iterable[Match]) -> dict[str, str]:
-    return {
-        m.record.key.layer: m.counterpart.node.name
-        for m in matches
-        if m.counterpart.how == JOINED and m.counterpart.node is not None
-    }
-
-
-def _absorbed(matches: Iterable[Match], names: Names, records: Iterable[TensorRecord]) -> dict[str, str]:
-    present = {sanitise(record.key.layer) for record in records}
-    found = {}
-    for m in matches:
-        node = m.counterpart.node
-        if m.counterpart.how != NAME or m.record.key.io != "output" or node is None:
-            continue
-        follower = names.absorbed(node, present)
-        if follower is not None:
-            found[m.record.key.layer] = follower.name
-    return found
-
-
-def _input_slots(records: Iterable[TensorRecord]) -> dict[str, int]:
-    slots: dict[str, int] = {}
-    for record in records:
-        if record.key.io == "input":
-            slots[record.key.layer] = max(slots.get(record.key.layer, 0), record.key.slot + 1)
-    return slots
-
-
-def _original(record: TensorRecord, originals: Mapping[tuple[Path, int, int], Original]) -> Original | None:
-    payload = record.payload
-    if payload is None or record.key.io != "output":
-        return None
-    return originals.get((payload.path, payload.offset, record.key.slot))
-
-
-def _originals(records: Iterable[TensorRecord]) -> dict[tuple[Path, int, int], Original]:
-    """Return the original operators that headers of tensor files name, by file, offset and slot."""
     payloads = (record.payload for record in records)
     paths = dict.fromkeys(p.path for p in payloads if p is not None and p.kind == "raw")
-    return {
+    originals = {
         (path, tensor.payload.offset, tensor.slot): Original(tensor.original_name, tensor.original_index)
         for path in paths
         for container in read_container(path)
         for tensor in container.tensors
         if tensor.original_name and tensor.payload is not None
     }
+    repeated = {(r.key.layer, execution(r.key).step) for r in records if r.key.turn}
+    slots: dict[str, int] = {}
+    for record in records:
+        if record.key.io == "input":
+            slots[record.key.layer] = max(slots.get(record.key.layer, 0), record.key.slot + 1)
+    names = Names(model, mapping.for_layers(record.key.layer for record in records), slots)
+    present = {sanitise(record.key.layer) for record in records}
+    matches, alone = [], []
+    fused, absorbed = {}, {}
+    for record in records:
+        key, payload = record.key, record.payload
+        place = (payload.path, payload.offset, key.slot) if payload is not None else None
+        original = originals.get(place) if place is not None and key.io == "output" else None
+        found = names.find(record, original) if (key.layer, key.step) not in repeated else None
+        if found is None:
+            alone.append(record)
+            continue
+        matches.append(Match(record, found))
+        if found.node is None:
+            continue
+        if found.how == JOINED:
+            fused[key.layer] = found.node.name
+        elif found.how == NAME and key.io == "output" and (after := names.absorbed(found.node, present)):
+            absorbed[key.layer] = after.name
+    return Matching(tuple(matches), tuple(alone), fused, absorbed)
