@@ -1,14 +1,22 @@
-"""What rounding to the device's types does to the reference, which is what it does to a healthy device.
+"""Is a difference from the reference the device's error, or its number format's?
 
-The device may be a few times as far off, as it adds up in another order: the elements :data:`FARTHEST` times
-as far as the farthest one of the rounded reference, the tensor as a vector :data:`FURTHER` times. These are
-bounds of AWS Neuron's accuracy checks (worst L-inf ratio under 5, worst L2 ratio under 3). The second is also
-PyTorch's multiplier for 16-bit types (``torch._dynamo.utils.same``), whose larger ones for tensors of few
-elements are :data:`SMALL`.
+Three things are compared: the device with the reference in float32, and the reference rounded to the device's
+types after every operator, on the CPU, with the same. What a :class:`Rounding` explains is no difference, on
+top of what two runs of the same numerics may differ by (as in PyTorch's ``multiplier * error + tolerance``).
+
+The device may be a few times as far off as that, as it adds up in another order: the elements
+:data:`FARTHEST` times as far as the farthest one of the rounded reference, the tensor as a vector
+:data:`FURTHER` times. These are bounds of AWS Neuron's accuracy checks (worst L-inf ratio under 5, worst L2
+ratio under 3). The second is also PyTorch's multiplier for 16-bit types (``torch._dynamo.utils.same``), whose
+larger ones for tensors of few elements are :data:`SMALL`.
 
 By the triangle inequality bounds of elements hold for statistics: max and min differ by no more than the
 farthest element does, the norm by no more than the norm of the difference, and the mean by no more than its
 root mean square.
+
+A tensor that is farther off than :data:`USELESS` as a vector fails all the same. So does, where rounding
+alone puts it as far off, one of which anything is farther off than :data:`FLAT`. At a cosine below 0.99 it
+is not the reference's tensor, and to say so is not to say that the device computed wrongly.
 """
 
 from __future__ import annotations
@@ -28,15 +36,14 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tensors.element_verdict import MAX_ABS, RELATIVE_L2, SPECIAL, with_failing
 from pytest_npudump.dump.table import MEASURED, STATISTICS
-from pytest_npudump.dump.values.dtypes import BY_NAME
 from pytest_npudump.onnxmodels.exposed_session import exposed_session
 from pytest_npudump.onnxmodels.sessions import ModelError, onnx
 from pytest_npudump.reference.feeds import Execution
+from pytest_npudump.reference.tolerances import floats_among
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping
 
     from pytest_npudump.compare.stats.verdict import Comparison, Reason, Verdict
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
@@ -128,6 +135,9 @@ _SHAPES = frozenset({"Shape", "Size"})
 def rounded_model(model: ReferenceModel, dtypes: Mapping[str, str], default: str) -> ReferenceModel:
     """Return ``model`` such that tensors are rounded behind the operator that writes them, and weights are.
 
+    Operators themselves compute in float32, as the cores of an NPU do that accumulate in float32. What
+    operators round inside of them, and what branches and bodies of loops hold, is not rounded.
+
     Args:
         model: the reference, in float32.
         dtypes: types on the device, by the names of the reference's tensors.
@@ -136,23 +146,45 @@ def rounded_model(model: ReferenceModel, dtypes: Mapping[str, str], default: str
     Raises:
         ModelError: a weight in another file cannot be read, or onnxruntime refuses the model.
     """
-    proto = _castable(model, {default, *dtypes.values()})
+    proto = type(model.proto)()
+    proto.CopyFrom(model.proto)
+    version = next((opset.version for opset in proto.opset_import if opset.domain in ("", "ai.onnx")), 0)
+    if "bfloat16" in {default, *dtypes.values()} and version < _CASTS_BFLOAT16:
+        try:
+            convert = importlib.import_module("onnx.version_converter").convert_version
+            proto = convert(proto, _CASTS_BFLOAT16)
+        except Exception as error:
+            raise ModelError(
+                f"{model.path} cannot be converted to opset {_CASTS_BFLOAT16}: {error}"
+            ) from error
     exact = {name for node in proto.graph.node if node.op_type in EXACT_INPUTS for name in node.input[1:]}
-    floats = _float_tensors(model)
-    shapes = _computed_from_shapes(proto.graph)
-    nodes = []
+    every = [name for node in model.proto.graph.node for name in node.output if name]
+    ports = exposed_session(model.path, model.proto, every).get_outputs()
+    floats = {port.name for port in ports if port.type == "tensor(float)"}
+    floats -= _computed_from_shapes(proto.graph) | exact
+    make, nodes = onnx().helper.make_node, []
     for node in proto.graph.node:
-        nodes.append(node)
+        copy = type(node)()
+        copy.CopyFrom(node)
+        nodes.append(copy)
         for place, name in enumerate(node.output):
             dtype = dtypes.get(name, default)
-            if name in floats and name not in shapes | exact and dtype in ROUNDED:
-                node.output[place] = f"{name}:unrounded"
-                nodes += _casts(name, ROUNDED[dtype][1])
-    kept = [_copied(node) for node in nodes]
+            if name in floats and dtype in ROUNDED:
+                raw, narrow = f"{name}:unrounded", f"{name}:narrow"
+                copy.output[place] = raw
+                nodes.append(make("Cast", [raw], [narrow], to=ROUNDED[dtype][1]))
+                nodes.append(make("Cast", [narrow], [name], to=_FLOAT))
     del proto.graph.node[:]
-    proto.graph.node.extend(kept)
-    if default in ROUNDED:
-        _round_weights(proto.graph, default, exact, model.path)
+    proto.graph.node.extend(nodes)
+    helper, source = onnx().numpy_helper, model.path
+    for tensor in proto.graph.initializer if default in ROUNDED else ():
+        if tensor.data_type != _FLOAT or tensor.name in exact:
+            continue
+        try:
+            array = helper.to_array(tensor, base_dir=str(source.resolve().parent))
+        except Exception as error:
+            raise ModelError(f"{source}: the weight {tensor.name!r} cannot be read: {error}") from error
+        tensor.CopyFrom(helper.from_array(rounded_to(array, default), tensor.name))
     return replace(model, proto=proto, sessions={})
 
 
@@ -177,26 +209,6 @@ def largest_of(dtype: str) -> float:
     return float(ml_dtypes.finfo(ROUNDED[dtype][0] if dtype in ROUNDED else dtype).max)  # type: ignore[no-untyped-call]
 
 
-def _castable(model: ReferenceModel, dtypes: Collection[str]) -> Any:
-    """Return a copy of the model in a version of ONNX that has casts to these types."""
-    proto = type(model.proto)()
-    proto.CopyFrom(model.proto)
-    version = next((opset.version for opset in proto.opset_import if opset.domain in ("", "ai.onnx")), 0)
-    if "bfloat16" not in dtypes or version >= _CASTS_BFLOAT16:
-        return proto
-    try:
-        return importlib.import_module("onnx.version_converter").convert_version(proto, _CASTS_BFLOAT16)
-    except Exception as error:
-        raise ModelError(f"{model.path} cannot be converted to opset {_CASTS_BFLOAT16}: {error}") from error
-
-
-def _float_tensors(model: ReferenceModel) -> frozenset[str]:
-    """Return the names of the float32 tensors that operators write, as onnxruntime infers their types."""
-    names = [name for node in model.proto.graph.node for name in node.output if name]
-    session = exposed_session(model.path, model.proto, names)
-    return frozenset(port.name for port in session.get_outputs() if port.type == "tensor(float)")
-
-
 def _computed_from_shapes(graph: Any) -> frozenset[str]:
     """Return tensors that are made of shapes and constants alone: no device rounds sizes to 16 bits."""
     constant = {tensor.name for tensor in graph.initializer}
@@ -208,30 +220,6 @@ def _computed_from_shapes(graph: Any) -> frozenset[str]:
         if node.op_type in _SHAPES or (inputs and all(name in found for name in inputs)):
             found.update(node.output)
     return frozenset(found)
-
-
-def _casts(name: str, number: int) -> Iterator[Any]:
-    make = onnx().helper.make_node
-    yield make("Cast", [f"{name}:unrounded"], [f"{name}:narrow"], to=number)
-    yield make("Cast", [f"{name}:narrow"], [name], to=_FLOAT)
-
-
-def _copied(node: Any) -> Any:
-    copy = type(node)()
-    copy.CopyFrom(node)
-    return copy
-
-
-def _round_weights(graph: Any, dtype: str, exact: Collection[str], source: Path) -> None:
-    helper = onnx().numpy_helper
-    for tensor in graph.initializer:
-        if tensor.data_type != _FLOAT or tensor.name in exact:
-            continue
-        try:
-            array = helper.to_array(tensor, base_dir=str(source.resolve().parent))
-        except Exception as error:
-            raise ModelError(f"{source}: the weight {tensor.name!r} cannot be read: {error}") from error
-        tensor.CopyFrom(helper.from_array(rounded_to(array, dtype), tensor.name))
 
 
 USELESS = 0.14
@@ -330,14 +318,23 @@ def _by_rule(verdict: Verdict, dtype: str, tolerances: Tolerances, name: str) ->
 
 
 def _judged(reason: Reason, rounding: Rounding) -> tuple[Reason | None, bool]:
-    """Return why a statistic still fails, None where it does not, and whether rounding explains it."""
+    """Return why a statistic still fails, None where it does not, and whether rounding explains it.
+
+    It explains NaN and infinities where it makes about as many of them.
+    """
     known, apart = rounding.of_statistic(reason.statistic), reason.difference
     if known is None or apart is None:
-        return reason, _overflows(reason, rounding)
+        if reason.statistic in COUNTS:
+            return reason, abs(reason.difference or 0.0) <= FARTHEST * rounding.special
+        return reason, rounding.special > 0 and (reason.statistic == SPECIAL or known is not None)
     error, scale = known
     floor, factor = reason.allowed or 0.0, rounding.factor(reason.statistic)
     allowed = floor + factor * error
-    limit = _limit(reason.statistic, rounding)
+    limit = math.inf  # one element may be anything, as long as the tensor as a vector is the reference's
+    if rounding.relative >= USELESS:
+        limit = FLAT
+    elif reason.statistic in {"avg", "l2norm", RELATIVE_L2}:
+        limit = USELESS
     useless = max(limit * scale, floor) if math.isfinite(limit) else limit
     if abs(apart) <= min(allowed, useless):
         return None, True
@@ -346,25 +343,6 @@ def _judged(reason: Reason, rounding: Rounding) -> tuple[Reason | None, bool]:
         return replace(reason, allowed=allowed, rule=rule), False
     rule = f"rounding on the CPU does as much ({error:.3g}), and {100 * limit:.3g} % is the limit"
     return replace(reason, allowed=useless, rule=rule), True
-
-
-def _overflows(reason: Reason, rounding: Rounding) -> bool:
-    """Whether a reason is that there are NaN or infinities, and rounding makes about as many of them."""
-    if reason.statistic in COUNTS:
-        return abs(reason.difference or 0.0) <= FARTHEST * rounding.special
-    return rounding.special > 0 and (
-        reason.statistic == SPECIAL or rounding.of_statistic(reason.statistic) is not None
-    )
-
-
-def _limit(statistic: str, rounding: Rounding) -> float:
-    """Return how far off its scale a statistic may be although rounding explains it.
-
-    One element may be anything, as long as the tensor as a vector is the reference's.
-    """
-    if rounding.relative >= USELESS:
-        return FLAT
-    return USELESS if statistic in {"avg", "l2norm", RELATIVE_L2} else math.inf
 
 
 def _blame(key: TensorKey, whose: str, reasons: tuple[Reason, ...], rounding: Rounding) -> Blame:
@@ -380,24 +358,21 @@ def _blame(key: TensorKey, whose: str, reasons: tuple[Reason, ...], rounding: Ro
     return Blame(key, whose, statistic, apart, error, rounding.relative)
 
 
-_JUDGED = frozenset({*ROUNDED, "float32", "float64"})
-
-
 def coarsest(dtypes: Iterable[str]) -> str:
     """Return the type that tensors are rounded to of which the dump tells no type; "" where there is none.
 
     A dump with floats that are narrower than 16 bits is not judged by rounding, and has none either.
     """
-    floats = {dtype for dtype in dtypes if dtype in BY_NAME and BY_NAME[dtype].kind in {"float", "complex"}}
-    if not floats <= _JUDGED:
+    floats = {*floats_among(dtypes)}
+    if not floats <= {*ROUNDED, "float32", "float64"}:
         return ""
     return next((dtype for dtype in ("bfloat16", "float16") if dtype in floats), "")
 
 
 def only_wide(dtypes: Iterable[str]) -> bool:
     """Whether a dump has floats, none narrower than float32: the reference's digits are the device's."""
-    floats = {dtype for dtype in dtypes if dtype in BY_NAME and BY_NAME[dtype].kind in {"float", "complex"}}
-    return bool(floats) and floats <= {"float32", "float64"}
+    floats = floats_among(dtypes)
+    return bool(floats) and {*floats} <= {"float32", "float64"}
 
 
 @dataclass(slots=True)
@@ -420,7 +395,7 @@ class Twin:
 
 
 def three_ways(
-    compared: Compared, model: ReferenceModel, twin: Twin, default: str, tolerances: Tolerances
+    compared: Compared, model: ReferenceModel, twin: Twin, dtype: str, tolerances: Tolerances
 ) -> tuple[Compared, tuple[Blame, ...], tuple[str, ...]]:
     """Return the comparison without what rounding explains, whose error the rest is, and notes.
 
@@ -430,7 +405,7 @@ def three_ways(
         compared: by the bounds for the same numerics.
         model: the reference.
         twin: keeps what is made.
-        default: what :func:`coarsest` returned.
+        dtype: what :func:`coarsest` returned.
         tolerances: those bounds, and rules.
 
     Raises:
@@ -447,12 +422,12 @@ def three_ways(
             dtypes[tensor] = record.dtype
         if expected.golden.key in failing:
             wanted[Execution.of(record)].setdefault(tensor, []).append((expected.golden.key, record))
-    rounded = twin.of(model, dtypes, default)
+    rounded = twin.of(model, dtypes, dtype)
     roundings: dict[TensorKey, Rounding] = {}
     for execution, tensors in wanted.items():
         feeds = compared.feeds.of(execution)
         sizes = {name: max((record.size or 0) * 2 for _, record in held) for name, held in tensors.items()}
-        pairs = zip(model.run(feeds, sizes), rounded.run(rounded_feeds(feeds, default), sizes), strict=True)
+        pairs = zip(model.run(feeds, sizes), rounded.run(rounded_feeds(feeds, dtype), sizes), strict=True)
         for (name, exact), (_, narrow) in pairs:
             if exact is None or narrow is None or exact.dtype.kind != "f":
                 continue
@@ -461,18 +436,14 @@ def three_ways(
             rounding = Rounding.of(exact, narrow)
             roundings.update(dict.fromkeys((key for key, _ in tensors[name]), rounding))
     comparison, blames = by_rounding(compared.comparison, roundings, tolerances)
-    return replace(compared, comparison=comparison), blames, _useless(roundings, model, default)
-
-
-def _useless(roundings: Mapping[TensorKey, Rounding], model: ReferenceModel, dtype: str) -> tuple[str, ...]:
-    """Say where the number format leaves nothing that a device could be held to, in execution order."""
+    notes: tuple[str, ...] = ()
     lost = [key for key, rounding in roundings.items() if rounding.relative >= USELESS]
-    if not lost:
-        return ()
-    share = 100 * roundings[lost[0]].relative
-    words = (
-        f"reference {model.path.name}: rounding to {dtype} after every operator, on the CPU, puts "
-        f"{len(lost)} of its tensors {100 * USELESS:.0f} % or more off float32, first {lost[0]} "
-        f"({share:.3g} %): the model is ill-conditioned in {dtype} there, whatever the device does"
-    )
-    return (words,)
+    if lost:  # the number format leaves nothing that a device could be held to
+        share = 100 * roundings[lost[0]].relative
+        words = (
+            f"reference {model.path.name}: rounding to {dtype} after every operator, on the CPU, puts "
+            f"{len(lost)} of its tensors {100 * USELESS:.0f} % or more off float32, first {lost[0]} "
+            f"({share:.3g} %): the model is ill-conditioned in {dtype} there, whatever the device does"
+        )
+        notes = (words,)
+    return replace(compared, comparison=comparison), blames, notes

@@ -28,7 +28,6 @@ from pytest_npudump.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
-    from typing import Any
 
     from pytest_npudump.request import DumpRequest
 
@@ -65,14 +64,17 @@ class ReferenceTolerances:
         the dump decides for all finer ones.
         """
         bounds = PRESETS[self.preset]
-        floats = [
-            d for d in dict.fromkeys(dtypes) if d in BY_NAME and BY_NAME[d].kind in {"float", "complex"}
-        ]
+        floats = floats_among(dtypes)
         coarsest = max(floats, key=lambda dtype: bounds[dtype], default="")
         finer = [dtype for dtype in floats if bounds[dtype] < bounds[coarsest]]
         source = f"preset {self.preset} for {coarsest}, which the model computes in"
         own = tuple(Rule(*bounds[coarsest], dtype=dtype, source=source, against=REFERENCE) for dtype in finer)
         return Tolerances(self.preset, (*own, *self.rules))
+
+
+def floats_among(dtypes: Iterable[str]) -> tuple[str, ...]:
+    """Return the floating-point types among some, each once."""
+    return tuple(d for d in dict.fromkeys(dtypes) if d in BY_NAME and BY_NAME[d].kind in {"float", "complex"})
 
 
 def reference_tolerances(
@@ -106,9 +108,5 @@ def check_reference(request: DumpRequest) -> None:
         RequestError: a rule is bad, or there is no reference that it could be against.
     """
     reference_tolerances(request, None)
-    if not request.reference and any(_against_reference(item) for item in request.tolerances):
+    if not request.reference and any(item.get("against") == REFERENCE for item in request.tolerances):
         raise RequestError("tolerances: a rule with against='reference' needs reference, an ONNX model")
-
-
-def _against_reference(item: Mapping[str, Any]) -> bool:
-    return item.get("against") == REFERENCE
