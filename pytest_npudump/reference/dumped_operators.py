@@ -11,7 +11,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -277,53 +276,60 @@ class DumpedOperators:
         outputs = {str(found.record.key.sanitised): found for found in matching.matches}
         found_here = cls(model, edges, plain, outputs, at_hand, dumped, inputs)
         further = (key for one in wanted for key in islice(nearest_first(one, found_here.feeders), upstream))
-        names = dict.fromkeys(str(key.sanitised) for key in (*wanted, *further))
-        ports = _ports(model, [outputs[name] for name in names if name in outputs])
-        return replace(found_here, _ports=ports)
+        keys = dict.fromkeys(str(key.sanitised) for key in (*wanted, *further))
+        matches = [outputs[key] for key in keys if key in outputs]
+        nodes = [one.counterpart.node for one in matches if not _why_no_operator(one, model)]
+        names = {name for node in nodes if node for name in (*node.fed_by, *node.operator.outputs)}
+        return replace(found_here, _ports=model.ports(names) if names else {})
 
     def feeders(self, key: TensorKey) -> tuple[TensorKey, ...]:
         """Return the outputs that the operator of one reads, and that have all they need to be judged."""
         found = self._outputs.get(str(key.sanitised))
-        node = found.counterpart.node if found is not None else None
-        if found is None or node is None:
+        if found is None or found.counterpart.node is None:
             return ()
         execution = Execution.of(found.record)
-        fed = (self._at_hand.get((execution, name)) for name in self._given(found, node)[0])
+        fed = [self._at_hand.get((execution, name)) for name in self._given(found)[0]]
         return tuple(record.key for record in fed if record is not None and self._is_complete(record.key))
 
     def _is_complete(self, key: TensorKey) -> bool:
         found = self._outputs.get(str(key.sanitised))
-        node = found.counterpart.node if found is not None else None
-        if found is None or node is None or _why_not(found, self.model):
-            return False
-        return not self._given(found, node)[1]
+        return found is not None and not _why_no_operator(found, self.model) and not self._given(found)[1]
 
-    def _given(self, found: Match, node: Node) -> tuple[dict[str, TensorRecord], str]:
+    def _given(self, found: Match) -> tuple[dict[str, TensorRecord], str]:
         """Return what the device gave an operator, by the model's names, and why that is not all of it."""
+        node, model = found.counterpart.node, self.model.path.name
         execution, layer = Execution.of(found.record), sanitise(found.record.key.layer)
-        names, model = node.operator.inputs, self.model.path.name
+        names = node.operator.inputs if node is not None else ()
+        makers: dict[str, Port] = {}
+        others: list[str] = []
         if self.edges is None:
             fed = {name: self._at_hand.get((execution, name)) for name in names}
-            return _all_dumped(fed)
-        own = self._inputs.get((execution, layer), ())
-        matches = (self._outputs.get(str(record.key.sanitised)) for record in own)
-        fed = {one.counterpart.tensor: one.record for one in matches if one is not None}
-        ports = [port for port in self.edges.feeds.get(layer, (UNKNOWN,)) if port is not None]
-        if UNKNOWN in ports or SEVERAL in ports:
-            if len(own) == len(names):  # where weights are among them, they may be computed on the device
-                return _all_dumped({name: fed.get(name) for name in names})
-            return {}, "what feeds it in what ran is not known; graph= in the marker can tell"
-        if len(ports) != len(names):
-            return {}, f"{len(ports)} computed tensors feed it in what ran, and {len(names)} in {model}"
-        others, makers = [], dict(zip(names, ports, strict=True))
-        for name, port in makers.items():
-            if name not in fed:
-                fed[name], is_it = self._converted(execution, port, name)
-                others += [] if is_it else [port.layer]
-        given, why = _all_dumped({name: fed[name] for name in names}, makers)
+        else:
+            own = self._inputs.get((execution, layer), ())
+            matches = (self._outputs.get(str(record.key.sanitised)) for record in own)
+            fed = {one.counterpart.tensor: one.record for one in matches if one is not None}
+            ports = [port for port in self.edges.feeds.get(layer, (UNKNOWN,)) if port is not None]
+            if UNKNOWN in ports or SEVERAL in ports:
+                if len(own) != len(names):  # where weights are among them, they may be computed on the device
+                    return {}, "what feeds it in what ran is not known; graph= in the marker can tell"
+            elif len(ports) != len(names):
+                return {}, f"{len(ports)} computed tensors feed it in what ran, and {len(names)} in {model}"
+            else:
+                makers = dict(zip(names, ports, strict=True))
+            for name, port in makers.items():
+                if name not in fed:
+                    fed[name], is_it = self._converted(execution, port, name)
+                    others += [] if is_it else [port.layer]
+        given = {name: record for name in names if (record := fed.get(name)) is not None}
+        lacking = [
+            makers[name].layer if name in makers else name
+            for name in dict.fromkeys(names)
+            if name not in given
+        ]
+        missing = ", ".join(map(repr, lacking[:3]))
         if others:
-            why = f"in what ran it is fed by {first_of(others)}, which {model} does not have there"
-        return given, why
+            return given, f"in what ran it is fed by {first_of(others)}, which {model} does not have there"
+        return given, f"of its inputs the second run has not dumped {missing}" if missing else ""
 
     def _converted(self, execution: Execution, port: Port, name: str) -> tuple[TensorRecord | None, bool]:
         """Return what a port put out, and whether that is a tensor of the model, converted or as it is.
@@ -362,36 +368,16 @@ class DumpedOperators:
         found = self._outputs.get(str(key.sanitised))
         if found is None:
             raise NotAtHandError("the second run has no such tensor, or it has no counterpart in the model")
+        given, why = self._given(found)
         node, record = found.counterpart.node, found.record
-        if why := _why_not(found, self.model):
+        if why := _why_no_operator(found, self.model) or why:
             raise NotAtHandError(why)
         assert node is not None  # noqa: S101 - the reason above
-        given, why = self._given(found, node)
-        if why:
-            raise NotAtHandError(why)
         tensor = found.counterpart.tensor
         feeds = {name: _fed(one, *self._ports[name]) for name, one in given.items()}
         output = host_of(record, len(self._ports[tensor][1]))
         how = found.counterpart.how
         return DumpedOperator(self.model, node, tensor, feeds, output, record.dtype, how, self.plain)
-
-
-def _all_dumped(
-    fed: Mapping[str, TensorRecord | None], makers: Mapping[str, Port] = MappingProxyType({})
-) -> tuple[dict[str, TensorRecord], str]:
-    """Return the records there are, and which are missing, by what makes them there if that is known."""
-    missing = [
-        makers[name].layer if name in makers else name for name, record in fed.items() if record is None
-    ]
-    names = ", ".join(map(repr, missing[:3]))
-    why = f"of its inputs the second run has not dumped {names}" if names else ""
-    return {name: record for name, record in fed.items() if record is not None}, why
-
-
-def _ports(model: ReferenceModel, wanted: Sequence[Match]) -> dict[str, TypeAndShape]:
-    nodes = [found.counterpart.node for found in wanted if not _why_not(found, model)]
-    names = {name for node in nodes if node for name in (*node.fed_by, *node.operator.outputs)}
-    return model.ports(names) if names else {}
 
 
 def _inputs_once(records: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
@@ -411,9 +397,10 @@ def _inputs_once(records: Sequence[TensorRecord]) -> Iterator[TensorRecord]:
             yield replace(first, key=replace(first.key, turn=0))
 
 
-def _why_not(found: Match, model: ReferenceModel) -> str:
-    node = found.counterpart.node
-    if found.record.key.io != "output" or found.of_input or node is None:
+def _why_no_operator(found: Match, model: ReferenceModel) -> str:
+    """Say why a tensor is not the output of one operator that can be computed again."""
+    node, record = found.counterpart.node, found.record
+    if record.key.io != "output" or found.of_input or node is None:
         return "no operator computes it"
     if found.counterpart.how not in (NAME, MAPPED):
         return f"it is fused of several operators, of which {node.name} is the last"
@@ -451,10 +438,8 @@ def _fed(record: TensorRecord, dtype: str, shape: tuple[int, ...]) -> Array:
         array = array.reshape(shape)
     if shape and array.ndim != len(shape):
         raise NotAtHandError(f"{record.key} has {array.ndim} axes, the model has {len(shape)} there")
-    kinds = ("f", "iub")
     wanted = np.dtype(dtype).kind
-    numeric = array.dtype.kind if array.dtype.kind in "iub" else "f"
-    if not any(wanted in kind and numeric in kind for kind in kinds):
+    if wanted not in "fiub" or (wanted in "iub") != (array.dtype.kind in "iub"):
         raise NotAtHandError(f"{record.key} is {record.dtype}, the model has {dtype} there")
     return array.astype(dtype)
 
