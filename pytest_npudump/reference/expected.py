@@ -42,6 +42,7 @@ _LARGEST: dict[str, tuple[float, Any]] = {
 }
 """The greatest number of the types that hold fewer than float32."""
 _FAMILIES = {"float": "float", "complex": "complex", "int": "int", "bool": "int"}
+_LAYOUTS = {4: "NCHW", 5: "NCDHW"}
 _AXES = {"NHWC": (0, 2, 3, 1), "NDHWC": (0, 2, 3, 4, 1), "HWCN": (2, 3, 1, 0)}
 """Host layouts by the axes of ONNX's NCHW and NCDHW that they consist of."""
 
@@ -92,7 +93,7 @@ def expect(
         return _by_statistics(record, reference, marks)
     array = load(record.payload, record.dtype, record.shape)
     try:
-        host = host_array(array, record, {4: "NCHW", 5: "NCDHW"}.get(reference.ndim, "ND"))
+        host = host_array(array, record, _LAYOUTS.get(reference.ndim, "ND"))
     except LayoutError:
         return _by_statistics(record, reference, marks | {LAYOUT})
     actual = replace(record, shape=host.shape, stats=tensor_stats(host), format="")
@@ -102,26 +103,19 @@ def expect(
     golden = replace(golden, shape=host.shape)
     if golden.dtype != record.dtype:
         return Expected(golden, actual, marks=marks)
-    pair = _of_one_type(reference.reshape(host.shape), host)
-    found = Expected(golden, actual, _elements(*pair, rtol, atol), marks)
-    if not search or not found.differs or found.elements is None or found.elements.difference is None:
-        return found
-    layout = {4: "NCHW", 5: "NCDHW"}.get(host.ndim, "")
-    return replace(found, pattern=find_pattern(*pair, found.elements.difference, layout=layout))
-
-
-def _of_one_type(reference: Array, host: Array) -> tuple[Array, Array]:
+    reference = reference.reshape(host.shape)
     if reference.dtype != host.dtype and host.dtype.kind in "iub" and reference.dtype.kind in "iub":
         wide = np.result_type(reference.dtype, host.dtype, np.int8)
-        return reference.astype(wide), host.astype(wide)
-    return reference, host
-
-
-def _elements(reference: Array, host: Array, rtol: float, atol: float) -> Elements:
+        reference, host = reference.astype(wide), host.astype(wide)
     try:
-        return Elements(difference=compare_tensors(reference, host, rtol=rtol, atol=atol))
+        difference = compare_tensors(reference, host, rtol=rtol, atol=atol)
     except RequestError as error:
-        return Elements(note=str(error))
+        return Expected(golden, actual, Elements(note=str(error)), marks)
+    found = Expected(golden, actual, Elements(difference=difference), marks)
+    if not search or not found.differs:
+        return found
+    layout = _LAYOUTS.get(host.ndim, "")
+    return replace(found, pattern=find_pattern(reference, host, difference, layout=layout))
 
 
 def _in_range(record: TensorRecord, reference: Array) -> tuple[Array, frozenset[str]]:
@@ -175,33 +169,30 @@ def _by_statistics(record: TensorRecord, reference: Array, marks: frozenset[str]
     by_acl = record.stats is not None and record.stats.digits is not None
     stats = tensor_stats(reference, acl=by_acl)
     golden = _as(record, reference, stats=stats)
-    count = _count(record)
+    count = math.prod(record.shape) if record.shape is not None else None
+    if record.stats is not None and record.stats.count is not None:
+        count = record.stats.count
     if not reference.size and not count:
         record = replace(record, stats=None)  # what producers write for no elements means nothing
         golden = replace(golden, stats=None)
-    wanted = _in_axes_of(record, reference.shape)
+    wanted, turned = reference.shape, _AXES.get(record.format)
+    if turned and record.shape is not None and len(turned) == len(wanted) == len(record.shape):
+        wanted = tuple(wanted[axis] for axis in turned)
     if not _same_shape(record, wanted, count):
         return Expected(replace(golden, shape=wanted), record, marks=marks)
     golden = replace(golden, shape=record.shape)
     if count is None or count == reference.size or record.stats is None:
         return Expected(golden, record, marks=marks)
-    golden = replace(golden, stats=_with_padding(stats, record.stats))
+    # Behind padding of any value the extremes are the tensor's, or beyond them.
+    high, low, own = stats.max, stats.min, record.stats
+    if high is not None and own.max is not None:
+        high = max(high, own.max)
+    if low is not None and own.min is not None:
+        low = min(low, own.min)
+    known = replace(stats, count=own.count, max=high, min=low, avg=None, l2norm=None)
+    golden = replace(golden, stats=known)
     actual = replace(record, stats=replace(record.stats, avg=None, l2norm=None))
     return Expected(golden, actual, marks=marks | {PADDED})
-
-
-def _count(record: TensorRecord) -> int | None:
-    if record.stats is not None and record.stats.count is not None:
-        return record.stats.count
-    return None if record.shape is None else math.prod(record.shape)
-
-
-def _in_axes_of(record: TensorRecord, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the reference's shape with its axes in the order of the record's host layout."""
-    turned = _AXES.get(record.format)
-    if turned is None or record.shape is None or not len(turned) == len(shape) == len(record.shape):
-        return shape
-    return tuple(shape[axis] for axis in turned)
 
 
 def _same_shape(record: TensorRecord, shape: tuple[int, ...], count: int | None) -> bool:
@@ -214,13 +205,3 @@ def _same_shape(record: TensorRecord, shape: tuple[int, ...], count: int | None)
             return squeezed(known) == squeezed(shape)
         return count is not None and count >= math.prod(shape)
     return squeezed(record.shape) == squeezed(shape)
-
-
-def _with_padding(stats: Stats, actual: Stats) -> Stats:
-    """Return what is certain behind padding of any value: the extremes are the tensor's, or beyond them."""
-    high, low = stats.max, stats.min
-    if high is not None and actual.max is not None and actual.max > high:
-        high = actual.max
-    if low is not None and actual.min is not None and actual.min < low:
-        low = actual.min
-    return replace(stats, count=actual.count, max=high, min=low, avg=None, l2norm=None)

@@ -224,24 +224,20 @@ class Feeds:
                 "the inputs of the model are not known: nothing ran through npu_dump.load_model()"
             )
         name = _place_of(self.executions[execution]).model
-        if any(_is_called(model, name) for model in ran):
-            ran = [model for model in ran if _is_called(model, name)]
-        loads = self._loads(execution, name)
+        called = [model for model in ran if sanitise(model.path.stem) == sanitise(name)]
+        ran = called or ran
+        same = {  # the loaded models of that name in the dump, in the order of loading
+            other.loaded: _place_of(record).model_id
+            for other, record in self.executions.items()
+            if other.capture == execution.capture and _place_of(record).model == name
+        }
+        loads = sorted(same, key=lambda loaded: same[loaded])
         if len(ran) != len(loads):
             raise RequestError(
                 f"the inputs of the model are not known: {len(ran)} loaded models ran, the dump tells "
                 f"{len(loads)} of the name {name!r}"
             )
         return ran[loads.index(execution.loaded)]
-
-    def _loads(self, execution: Execution, name: str) -> list[tuple[object, ...]]:
-        """Return the loaded models of one name in the dump, in the order of loading."""
-        same = {
-            other.loaded: _place_of(record).model_id
-            for other, record in self.executions.items()
-            if other.capture == execution.capture and _place_of(record).model == name
-        }
-        return sorted(same, key=lambda loaded: same[loaded])
 
     def _dumped(self, execution: Execution) -> dict[str, Array] | None:
         """Return the outputs of the ``Data`` operators of one execution; None if one has no bytes."""
@@ -257,10 +253,6 @@ class Feeds:
             if record is not None and record.payload is not None
         }
         return arrays if len(arrays) == len(self.names) else None
-
-
-def _is_called(model: LoadedModel, name: str) -> bool:
-    return sanitise(model.path.stem) == sanitise(name)
 
 
 def _place_of(record: TensorRecord) -> Place:
