@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.deviations import deviations
-from pytest_npudump.compare.stats.eager_calls import compare_runs, under_golden_keys
+from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT
-from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
@@ -94,7 +94,7 @@ def _measured(case: Case, first: FirstRun, dump: Dump) -> Measured:
     if _was_text(first) and case.runtime.name != "emulator":
         return once("the second run dumped tensors, whose statistics no device has computed")
     before = StatsTable.from_records(first.dump.records if first.dump is not None else ())
-    again = compare_runs(before, StatsTable.from_records(dump.records), case.tolerances)
+    again = judge_tables(before, StatsTable.from_records(dump.records), case.tolerances)
     found = deviations(again, case.tolerances)
     strays = np.any(found.largest > _RECOMPUTED, axis=1) | found.uncountable
     alike = [replace(found, differs=found.differs & strays)]
@@ -240,9 +240,8 @@ def _against_golden(
     if before is None:
         return tuple(findings)
     here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records]
-    after = compare_tables(
-        before.golden, StatsTable.from_records(here), tolerances.with_measured(first.outcome.measured)
-    )
+    measured = tolerances.with_measured(first.outcome.measured)
+    after = judge_tables(before.golden, StatsTable.from_records(here), measured)
     reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
     places = {str(verdict.key.sanitised): (at, verdict) for at, verdict in enumerate(after.verdicts())}
     unjudged = frozenset[int]().union(*(doubt.unjudged for doubt in after.doubts))
@@ -286,12 +285,8 @@ def _disagreements(
     wanted = {str(key.sanitised) for key in failing} & records.keys()
     before = [record for record in dumped if str(record.key.sanitised) in wanted]
     after = [records[str(record.key.sanitised)] for record in before]
-    comparison = compare_tables(
-        StatsTable.from_records(before),
-        StatsTable.from_records(after),
-        _tolerances(case, first),
-        approved=False,
-    )
+    tables = StatsTable.from_records(before), StatsTable.from_records(after)
+    comparison = judge_tables(*tables, _tolerances(case, first), RUN)
     return {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
         for verdict in comparison.failing
