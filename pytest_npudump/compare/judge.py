@@ -22,9 +22,11 @@ from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.columns import ColumnRecords
 from pytest_npudump.dump.records import TensorRecord, sanitise
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_of
+from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
 from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.record.record import Record
+from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import UNWRITTEN, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -111,7 +113,7 @@ def judge(
         tolerances = tolerances.under(numerics.bounds)
     if terms.against == GOLDEN:
         tolerances = tolerances.with_measured(calibrated_of(golden) or tolerances.measured)
-    run = cut_to(golden, run, terms)
+    run, left_out = cut_to(golden, run, terms)
     numbered = number_calls(golden.table, run.table)
     tables = golden.table, numbered.table
     tensors = golden.tensors, run.tensors
@@ -131,7 +133,7 @@ def judge(
     comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
     return replace(
         with_elements(comparison, found, tolerances),
-        remarks=(*numbered.notes, *comparison.remarks),
+        remarks=(*left_out, *numbered.notes, *comparison.remarks),
         own_keys=numbered.own,
         numerics=numerics,
         tolerances=tolerances,
@@ -141,11 +143,12 @@ def judge(
     )
 
 
-def cut_to(golden: Record, run: Record, terms: Terms) -> Record:
-    """Return a run without what its golden does not ask for, as a record of that golden's kind would be.
+def cut_to(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[str, ...]]:
+    """Return a run without what its golden does not ask for, and notes on tensors that are left out.
 
     A statistic that CANN printed unasked, and the golden has of no tensor, is left out: a golden that was
-    recorded without l2norm is compared without it.
+    recorded without l2norm is compared without it. So is a tensor that nothing wrote when the golden was
+    recorded, unless the golden has it all the same.
 
     Args:
         golden: what counts.
@@ -160,7 +163,30 @@ def cut_to(golden: Record, run: Record, terms: Terms) -> Record:
         cells = np.ix_(printed, np.array(left_out))
         known[cells], values[cells] = False, np.nan
         run = replace(run, table=replace(run.table, known=known, values=values))
-    return run
+    if terms.against != GOLDEN or UNWRITTEN not in golden.extra:
+        return run, ()
+    entries = left_out_of(golden, run.facts)
+    if not entries and LEFT_OUT in entries_of(golden).values():
+        note = (
+            f"{golden.path.name}: {UNWRITTEN!r} applies only to the MindSpore version on a CPU that recorded "
+            f"it; all tensors of this run are compared"
+        )
+        return run, (note,)
+    keys = [sanitised_key(key) for key in run.table.keys]
+    unwritten = {*map(sanitised_key, entries)}.intersection(keys)
+    unwritten.difference_update(map(sanitised_key, golden.table.keys))
+    if not unwritten:
+        return run, ()
+    rows = [row for row, key in enumerate(keys) if key not in unwritten]
+    table = (
+        rows_of((run.table, run.table), [(0, row) for row in rows]) if rows else StatsTable.from_records(())
+    )
+    tensors = [run.tensors[row] for row in rows] if run.tensors else ()
+    names = first_of(key for key in entries if sanitised_key(key) in unwritten)
+    why = "as nothing wrote them when the golden was recorded"
+    return replace(run, table=table, tensors=tensors), (
+        f"{len(keys) - len(rows)} tensors are not judged, {why}: {names}",
+    )
 
 
 def judge_tables(

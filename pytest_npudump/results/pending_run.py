@@ -111,7 +111,7 @@ def _pending(folder: ResultsFolder, entry: Entry, terms: Terms) -> Pending:
         broken = [goldens.unrecordable] if goldens.unrecordable else []
         record = read_record(folder, entry) if entry.record_file else None
         if record is not None and golden is not None:
-            record = cut_to(golden, record, terms.judging(entry))
+            record, _ = cut_to(golden, record, terms.judging(entry))
     except (ResultsError, GoldenError, NpudumpError) as error:
         broken.append(str(error))
     refusals = (*broken, *_refusals(entry, terms, golden, record, path))
