@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.compare.judge import BY_DEFAULT, RUN, Terms, cut_to, judge
+from pytest_npudump.compare.judge import BY_DEFAULT, RUN, Terms, judge, seen_by
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
-from pytest_npudump.dump.table import StatsTable
+from pytest_npudump.dump.table import StatsTable, layer_of
 from pytest_npudump.record.record import UNWRITTEN, Record
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_l2norm_of_one_tensor_of_the_golden_makes_all_of_it_count() -> None:
     failing, (note,) = told(golden, run)
     assert failing == ["a:output.0 fail"]
     assert note == "not compared, as the golden does not have it (1 tensors, first: b:output.0): l2norm"
-    assert cut_to(golden, run, DEFAULTS) == (run, ())
+    assert seen_by(golden, run, DEFAULTS) == (run, ())  # as it is, not a copy
 
 
 ELSEWHERE = "golden.yaml: 'unwritten' applies only to the MindSpore version on a CPU"
@@ -121,3 +121,43 @@ def test_another_run_leaves_nothing_out() -> None:
     one = record({"a:output.0": (1, None)}, producer=CPU, unwritten=LEFT_OUT)
     other = record({"a:output.0": (1, None), "a:output.1": (7, None)}, producer=CPU)
     assert told(one, other, replace(DEFAULTS, against=RUN))[0] == ["a:output.1 extra"]
+
+
+@pytest.mark.parametrize(
+    ("golden_layers", "run_layers", "seen", "seen_if_known"),
+    [
+        (["a/b"], ["a_b"], ["a/b"], ["a/b"]),
+        (["a/b"], ["a.b"], ["a/b"], ["a.b"]),
+        (["a/b", "a.b"], ["a_b"], ["a_b"], ["a_b"]),  # it may be either
+        (["a_b"], ["a_b"], ["a_b"], ["a_b"]),
+        (["a_b"], ["a/b"], ["a_b"], ["a/b"]),
+        (["a/b", "c"], ["a_b", "d_e"], ["a/b", "d_e"], ["a/b", "d_e"]),
+    ],
+)
+def test_a_run_has_the_raw_names_of_the_golden_that_judges(
+    golden_layers: list[str], run_layers: list[str], seen: list[str], seen_if_known: list[str]
+) -> None:
+    golden, run = (
+        record({f"{layer}:output.{slot}": (1, None) for layer in layers for slot in range(slots)})
+        for layers, slots in ((golden_layers, 1), (run_layers, 2))
+    )
+    for file_names, expected in ((True, seen), (False, seen_if_known)):
+        comparison = judge(golden, replace(run, file_names=file_names), DEFAULTS)
+        assert list(dict.fromkeys(layer_of(key) for key in comparison.actual.keys)) == expected
+        extra = {str(verdict.key) for verdict in comparison.failing if verdict.status == "extra"}
+        assert {f"{layer}:output.1" for layer in expected} <= extra
+
+
+def test_names_of_an_earlier_golden_make_no_verdict() -> None:
+    """A kept run may have the names of the golden that it was first judged by."""
+    runs = [
+        replace(record({f"{name}:output.0": (value, None)}), file_names=True)
+        for name in ("a_b", "a/b")
+        for value in (1, 2)
+    ]
+    for name in ("a_b", "a/b", "a.b"):
+        golden = record({f"{name}:output.0": (1, None)})
+        assert [told(golden, run)[0] for run in runs] == 2 * [[], [f"{name}:output.0 fail"]]
+    renamed = record({"a/b:output.0": (1, None)})  # which a header of its files says, so that it is so
+    failing = told(record({"a.b:output.0": (1, None)}), renamed)[0]
+    assert failing == ["a.b:output.0 missing", "a/b:output.0 extra"]

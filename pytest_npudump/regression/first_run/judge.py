@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.judge import cut_to
+from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
@@ -113,7 +113,7 @@ def _kept(case: Case, golden: Golden | None, first: FirstRun) -> KeptLayers | No
         return kept
     if first.judged_with is None:
         return kept
-    run, _ = cut_to(first.judged_with, first.snapshot, terms_of(case))
+    run, _ = seen_by(first.judged_with, first.snapshot, terms_of(case))
     return with_inherited(case, first.judged_with, kept, run.table)
 
 
