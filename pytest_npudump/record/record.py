@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_npudump.dump.table import PROJECTIONS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -13,6 +15,26 @@ if TYPE_CHECKING:
 
 UNTOLD = "-"
 """What a fact that one side does not tell is written as."""
+EMPTY = "empty"
+"""Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
+OVERFLOW = "overflow"
+"""Key of a golden file: operators that are known to overflow."""
+UNWRITTEN = "unwritten"
+"""Key of a golden file: layers with tensors that nothing wrote."""
+REASON = "reason"
+"""Key of a golden file: why it was last changed, as the person who approved it says."""
+RECORDED = "recorded"
+"""Key of a golden file: when its producer recorded it, and from which revision."""
+OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, UNWRITTEN)
+"""Keys of a golden file that each recording says anew."""
+OP_TYPES = "op_types"
+"""Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
+EDGES = "edges"
+"""Key of a block with which tensors feed which operators."""
+POINTERS = "stored_tensors"
+"""Key of a block with the tensors that lie in a store, of goldens that keep some there."""
+BLOCKS = (PROJECTIONS, EDGES, OP_TYPES, POINTERS)
+"""Keys of blocks of lines that may stand behind the table, in this order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +59,8 @@ class Record:
         own_digest: of such a variant, the digest of its own file; "" for others.
         tensors: row by row where the elements lie, a ``TensorRecord`` or ``GoldenTensor``, None for a row
             without any; nothing where none has any.
+        file_names: whether layers were known by the names of their files: raw names are then what the model,
+            the marker or an earlier golden had for these.
         problems: what could not be read of it: errors of files, or words.
         notes: what its reader decided.
     """
@@ -52,6 +76,7 @@ class Record:
     base: Record | None = None
     own_digest: str = ""
     tensors: Sequence[Any] = ()
+    file_names: bool = False
     problems: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.judge import EVERY, Terms
+from pytest_npudump.compare.judge import BY_DEFAULT, EVERY, Terms
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.errors import ConfigError
 from pytest_npudump.request import AUTO_LAYERS
@@ -114,6 +114,7 @@ def terms_of(case: Case) -> Terms:
         layers=request.layers,
         kept=request.golden_tensors,
         fail_on=settings.fail_on,
+        unasked=() if request.dump_stats else BY_DEFAULT,
         why=case.goldens.why,
     )
 

@@ -14,13 +14,12 @@ from pytest_npudump.compare.judge import judge
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, sanitised_key
-from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.golden.stamps import changed_tensors
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
-from pytest_npudump.record.record import Record
+from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression.case import terms_of
 from pytest_npudump.regression.run.dataflow import at_hand_of, edges_to_keep, sources_of
 from pytest_npudump.request import AUTO_LAYERS, is_glob
@@ -85,20 +84,18 @@ def layers_to_keep(case: Case, golden: Golden | None, dump: Dump) -> KeptLayers:
     return KeptLayers(tuple(layer for layer in ran if layer in wanted), sources)
 
 
-def with_inherited(case: Case, golden: Golden | None, kept: KeptLayers, now: StatsTable) -> KeptLayers:
+def with_inherited(case: Case, golden: Golden, kept: KeptLayers, now: StatsTable) -> KeptLayers:
     """Return the layers with what an approval of a run would take from its golden.
 
     Args:
         case: the test.
-        golden: what the run was compared with; None where there is none.
+        golden: what the run was compared with.
         kept: the layers.
         now: the run's statistics.
 
     Raises:
         GoldenError: the golden's tensors cannot be read.
     """
-    if golden is None:
-        return kept
     changed = set(changed_tensors(now, golden.table))
     same = {sanitised_key(key) for key in now.keys if key not in changed}
     return replace(kept, inherited=frozenset(same & stored_tensors(golden, store=case.goldens.store).keys()))

@@ -10,12 +10,12 @@ from pytest_npudump.compare.stats.order import ABSENT, align
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.golden.applicable import VARIANTS
 from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.golden.content.text import EDGES, OP_TYPES, POINTERS, REASON
 from pytest_npudump.golden.pair import KEY
 from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import read_golden, write_golden
 from pytest_npudump.graph import lines
 from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON
 from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
 from pytest_npudump.results.approved_tensors import approved_tensors
 from pytest_npudump.results.entry import ACCEPTED, REJECTED, Entry, ResultsError

@@ -10,8 +10,9 @@ import numpy as np
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.dump.table import sanitised_key
 from pytest_npudump.errors import GoldenError
-from pytest_npudump.golden.content.text import EMPTY, OP_TYPES, render
+from pytest_npudump.golden.content.text import render
 from pytest_npudump.golden.store import content_digest
+from pytest_npudump.record.record import EMPTY, OP_TYPES
 from pytest_npudump.regression.run.snapshot import as_golden
 from pytest_npudump.storage.regular_file import read_regular
 

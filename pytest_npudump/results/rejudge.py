@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.tolerances.numerics import UNKNOWN
 from pytest_npudump.errors import GoldenError, NpudumpError
-from pytest_npudump.golden.content.text import OP_TYPES, Golden, parse
+from pytest_npudump.golden.content.text import Golden, parse
 from pytest_npudump.language.translation import mark, said
+from pytest_npudump.record.record import OP_TYPES
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
@@ -127,7 +128,12 @@ def check_types(entry: Entry, tolerances: Tolerances, *records: Golden) -> None:
 def run_of(record: Record, entry: Entry) -> Record:
     """Return what a run left: its record, and what its entry tells of its reader."""
     told = entry.data["snapshot"] or {}
-    return replace(record, problems=tuple(told.get("problems", ())), notes=tuple(told.get("notes", ())))
+    return replace(
+        record,
+        file_names=bool(told.get("file_names")),
+        problems=tuple(told.get("problems", ())),
+        notes=tuple(told.get("notes", ())),
+    )
 
 
 def _judged(

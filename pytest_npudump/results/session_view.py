@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import Edges
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
+from pytest_npudump.record.record import EDGES
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.report.result_json import COUNTS
 from pytest_npudump.report.terminal import full_lines, headline, ways_out

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_npudump.compare.judge import EVERY
+from pytest_npudump.compare.judge import BY_DEFAULT, EVERY
 from pytest_npudump.compare.judge import Terms as JudgedBy
 from pytest_npudump.compare.tolerances.numerics import AUTO
 from pytest_npudump.compare.tolerances.rules import MARKER_RULES
@@ -76,6 +76,7 @@ class Terms:
                 layers=tuple(request.get("layers", ())),
                 kept=kept,
                 fail_on=str(options.get("fail_on", "")),
+                unasked=() if request.get("dump_stats") else BY_DEFAULT,
             )
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise _senseless(entry, error) from error

@@ -17,7 +17,7 @@ from pytest_npudump.golden.content.pointer_lines import read_pointers
 from pytest_npudump.golden.content.projection_rows import render_projections, with_projections
 from pytest_npudump.golden.content.row_batches import parse_table
 from pytest_npudump.golden.content.row_stamps import stamped_lines, without_stamps
-from pytest_npudump.record.record import Record
+from pytest_npudump.record.record import BLOCKS, EDGES, POINTERS, Record
 from pytest_npudump.storage import safeyaml
 
 if TYPE_CHECKING:
@@ -25,26 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERSION = 1
-EMPTY = "empty"
-"""Key of a golden file: operators that ran and left no file, and the shapes of their outputs."""
-OVERFLOW = "overflow"
-"""Key of a golden file: operators that are known to overflow."""
-UNWRITTEN = "unwritten"
-"""Key of a golden file: layers with tensors that nothing wrote."""
-REASON = "reason"
-"""Key of a golden file: why it was last changed, as the person who approved it says."""
-RECORDED = "recorded"
-"""Key of a golden file: when its producer recorded it, and from which revision."""
-OF_A_RUN = (EMPTY, OVERFLOW, RECORDED, UNWRITTEN)
-"""Keys of a golden file that each recording says anew."""
-OP_TYPES = "op_types"
-"""Key of a block with the operator type of each row, or ``-``: of records of runs, not of goldens."""
-EDGES = "edges"
-"""Key of a block with which tensors feed which operators."""
-POINTERS = "stored_tensors"
-"""Key of a block with the tensors that lie in a store, of goldens that keep some there."""
-BLOCKS = (PROJECTIONS, EDGES, OP_TYPES, POINTERS)
-"""Keys of blocks of lines that may stand behind the table, in this order."""
 _TABLE = "tensors"
 _RESERVED = ("npudump-golden", "test", "producer", "columns", _TABLE)
 

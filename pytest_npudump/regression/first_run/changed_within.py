@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.graph.lines import parse
+from pytest_npudump.record.record import EDGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

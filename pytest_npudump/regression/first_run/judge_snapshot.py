@@ -15,12 +15,12 @@ from pytest_npudump.compare.tolerances.tolerance import GOLDEN as AGAINST_GOLDEN
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of, sanitised_key
 from pytest_npudump.errors import GoldenError, GoldenMissingError
-from pytest_npudump.golden.content.text import EMPTY
 from pytest_npudump.golden.content.unwritten_entries import left_out_of
 from pytest_npudump.golden.kept_tensors import missing_tensors, stored_tensors
 from pytest_npudump.golden.objects.stored_golden import fetch_tensors
 from pytest_npudump.golden.pair import left_out
 from pytest_npudump.golden.variants import foreign, unsaid
+from pytest_npudump.record.record import EMPTY
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.first_run.changed_within import Changes, changes_of
 from pytest_npudump.regression.outcome import Outcome
@@ -104,14 +104,15 @@ def judge_snapshot(
         lacking = lacking or (f"the elements of {key} cannot be compared: {unread.reason}",)
     comparison = replace(comparison, elements={}, alone={}, pairs={})  # which would travel with the result
     numerics, tolerances = comparison.numerics, comparison.tolerances
+    judged = replace(run, table=comparison.actual)
     known = {sanitise(verdict.key.layer) for verdict in comparison.failing if verdict.status == "missing"}
     known |= {sanitise(layer_of(key)) for key in left_out_of(golden, run.facts)}
     changes = changes_of(comparison, golden) if terms.fail_on == CHANGE else Changes()
     problems = (
         *foreign(golden, run.test, run.facts),
         *changed(golden, run.extra.get(EMPTY)),
-        *problems_of(terms, run, known),
-        *_not_approved(terms, run, comparison),
+        *problems_of(terms, judged, known),
+        *_not_approved(terms, comparison),
         *lost,
         *_changes(comparison, changes),
     )
@@ -129,7 +130,7 @@ def judge_snapshot(
         comparison=comparison,
         problems=(*problems, *lacking),
         notes=(*(note for group in notes for note in group), *doubtful, *comparison.notes, *unread),
-        tensors=len(run.table),
+        tensors=len(comparison.actual),
         numerics=numerics,
         measured=tolerances.measured,
         measured_bounds=bounds_by_measurement(comparison, tolerances),
@@ -140,12 +141,12 @@ def judge_snapshot(
     )
 
 
-def _not_approved(terms: Terms, run: Record, comparison: Comparison) -> tuple[str, ...]:
+def _not_approved(terms: Terms, comparison: Comparison) -> tuple[str, ...]:
     """Name rules of the marker for what the run has and the golden lacks: they decide nothing."""
     of_marker = terms.tolerances.having(lambda rule: rule.source == MARKER_RULES)
     if not of_marker.rules:
         return ()
-    absent = of_marker.unmatched(run.table)
+    absent = of_marker.unmatched(comparison.actual)
     return tuple(
         f"tolerance rule {rule.describe()} of the marker decides nothing: the golden has no "
         f"{rule.statistic} of the tensors that it matches; approve anew, or remove it"

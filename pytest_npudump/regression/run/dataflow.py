@@ -8,11 +8,11 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.content.text import EDGES
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.at_hand import edges_at_hand
 from pytest_npudump.graph.edges import Edges
 from pytest_npudump.graph.sources import find_sources
+from pytest_npudump.record.record import EDGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,9 +12,8 @@ from pytest_npudump.compare.tolerances.rules import MARKER_RULES
 from pytest_npudump.dump.records import TensorKey, sanitise
 from pytest_npudump.dump.selection import absent_layers, layers_meant, suggest
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.golden.content.text import EDGES, EMPTY, UNWRITTEN
 from pytest_npudump.golden.content.unwritten_entries import left_out_of
-from pytest_npudump.record.record import Record
+from pytest_npudump.record.record import EDGES, EMPTY, UNWRITTEN, Record
 from pytest_npudump.regression.run.dataflow import edges_of
 from pytest_npudump.regression.run.empty_operators import empty_operators
 from pytest_npudump.regression.run.run_dump import raw_names, unreadable
@@ -67,6 +66,7 @@ def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTab
         {} if empty is None else {EMPTY: empty},
         {EDGES: edges} if edges else {},
         tensors=dump.records if elements and any(one.payload is not None for one in dump.records) else (),
+        file_names=not dump.raw_names,
         problems=unreadable(dump) + threads,
         notes=dump.notes,
     )

@@ -17,8 +17,8 @@ from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.errors import DumpError, GoldenError
-from pytest_npudump.golden.content.text import OVERFLOW, REASON
 from pytest_npudump.golden.variants import foreign, unsaid
+from pytest_npudump.record.record import OVERFLOW, REASON
 from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.outcome import Outcome, recorded
 from pytest_npudump.regression.record import golden_to_start_from
