@@ -15,11 +15,10 @@ from pytest_npudump.dump.values.host_values import GARBLED
 from pytest_npudump.errors import RequestError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import Record
-from pytest_npudump.reference.counterparts import NAME
 from pytest_npudump.reference.coverage import given_tensors
 from pytest_npudump.reference.expected import Expected, expect
 from pytest_npudump.reference.feeds import Execution, Feeds, executions_of
-from pytest_npudump.reference.matches import Match, Matching, match
+from pytest_npudump.reference.matches import NAME, Match, Matching, match
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from pytest_npudump.compare.stats.verdict import Comparison, Reason
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
     from pytest_npudump.dump.records import Stats, TensorRecord
-    from pytest_npudump.reference.inputs import RunInputs
-    from pytest_npudump.reference.name_map import NameMap
+    from pytest_npudump.reference.feeds import RunInputs
+    from pytest_npudump.reference.matches import NameMap
     from pytest_npudump.reference.reference_model import ReferenceModel
 
 _FLOAT32 = 4

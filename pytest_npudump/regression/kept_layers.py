@@ -17,8 +17,7 @@ from pytest_npudump.dump.table import StatsTable, sanitised_key
 from pytest_npudump.golden.kept_tensors import stored_tensors
 from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.golden.stamps import changed_tensors
-from pytest_npudump.graph import lines
-from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
+from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, edges_of_lines
 from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression.case import terms_of
 from pytest_npudump.regression.run.dataflow import at_hand_of, edges_to_keep, sources_of
@@ -138,7 +137,7 @@ def _outputs(
     case: Case, golden: Golden | None, dump: Dump, table: StatsTable, ran: Sequence[str]
 ) -> tuple[str, ...]:
     blocks, _ = edges_to_keep(case, golden, dump, table)
-    edges = lines.parse(blocks.get(EDGES, ""), "the run")
+    edges = edges_of_lines(blocks.get(EDGES, ""), "the run")
     ports = [port for fed in edges.feeds.values() for port in fed if port is not None and port != SEVERAL]
     feeding = {sanitise(port.layer) for port in ports}
     whole = edges.feeds.keys() >= {sanitise(layer) for layer in ran} and UNKNOWN not in ports

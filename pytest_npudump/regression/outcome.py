@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pytest_npudump.golden.pair import Recording
     from pytest_npudump.graph.sources import Sources
     from pytest_npudump.record.record import Record
+    from pytest_npudump.reference.operator_alone import Isolated
     from pytest_npudump.reference.result import ReferenceResult
-    from pytest_npudump.reference.suspects import Isolated
     from pytest_npudump.regression.kept_layers import KeptLayers
     from pytest_npudump.regression.origin import Origin
 

@@ -13,7 +13,7 @@ from pytest_npudump.golden.content.table_rows import rows_of
 from pytest_npudump.golden.pair import KEY
 from pytest_npudump.golden.stamps import Stamp, stamped
 from pytest_npudump.golden.store import read_golden, write_golden
-from pytest_npudump.graph import lines
+from pytest_npudump.graph.edges import edges_of_lines, lines_of
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.record.record import EDGES, OP_TYPES, POINTERS, REASON
 from pytest_npudump.results.approved_noise import after_all_rows, after_some_rows
@@ -123,7 +123,7 @@ def _approved(
 def _blocks(golden: Golden, table: StatsTable) -> dict[str, str]:
     """Return the golden's blocks for another table: edges are those between layers that are in it."""
     text = golden.blocks.get(EDGES, "")
-    edges = lines.render(lines.parse(text, golden.path.name), dict.fromkeys(map(layer_of, table.keys)))
+    edges = lines_of(edges_of_lines(text, golden.path.name), dict.fromkeys(map(layer_of, table.keys)))
     return {**golden.blocks, **({EDGES: edges} if text else {})}
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.errors import NpudumpError
-from pytest_npudump.graph import lines
-from pytest_npudump.graph.edges import Edges
+from pytest_npudump.graph.edges import Edges, edges_of_lines
 from pytest_npudump.language.translation import gettext as _
 from pytest_npudump.language.translation import spoken
 from pytest_npudump.record.record import EDGES
@@ -126,7 +125,7 @@ def _compared(result: Result, golden: Golden | None) -> dict[str, Any]:
 def _edges(golden: Golden | None) -> Edges:
     text = golden.blocks.get(EDGES, "") if golden is not None else ""
     try:
-        return lines.parse(text, golden.path.name) if golden is not None and text else Edges()
+        return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
     except NpudumpError:
         return Edges()  # a note of the judgement says so
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.graph.lines import parse
+from pytest_npudump.graph.edges import edges_of_lines
 from pytest_npudump.record.record import EDGES
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _following(golden: Golden, layers: set[str]) -> set[str]:
     if not layers or not (block := golden.blocks.get(EDGES)):
         return set()
     readers: dict[str, set[str]] = {}
-    for layer, ports in parse(block, golden.path.name).feeds.items():
+    for layer, ports in edges_of_lines(block, golden.path.name).feeds.items():
         for port in ports:
             if port is not None and port.layer:
                 readers.setdefault(sanitise(port.layer), set()).add(layer)

@@ -8,9 +8,8 @@ from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.table import layer_of
-from pytest_npudump.graph import lines
-from pytest_npudump.graph.at_hand import edges_at_hand
-from pytest_npudump.graph.edges import Edges
+from pytest_npudump.graph.edges import Edges, edges_of_lines, lines_of
+from pytest_npudump.graph.model_files import edges_at_hand
 from pytest_npudump.graph.sources import find_sources
 from pytest_npudump.record.record import EDGES
 
@@ -62,7 +61,7 @@ def edges_to_keep(
     edges, notes = edges_of_models(case, dump.root, table)
     if previous is not None and _same_layers(previous.table, table):
         edges = edges.completed(_told(previous))
-    text = lines.render(edges, dict.fromkeys(map(layer_of, table.keys)))
+    text = lines_of(edges, dict.fromkeys(map(layer_of, table.keys)))
     return ({EDGES: text} if text else {}), notes
 
 
@@ -112,7 +111,7 @@ def edges_kept(golden: Golden | None, table: StatsTable) -> Edges:
 
 def _told(golden: Golden | None) -> Edges:
     text = golden.blocks.get(EDGES, "") if golden is not None else ""
-    return lines.parse(text, golden.path.name) if golden is not None and text else Edges()
+    return edges_of_lines(text, golden.path.name) if golden is not None and text else Edges()
 
 
 def _same_layers(one: StatsTable, other: StatsTable) -> bool:

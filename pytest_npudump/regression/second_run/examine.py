@@ -35,8 +35,7 @@ from pytest_npudump.regression.record import (
 )
 from pytest_npudump.regression.second_run.by_reference import failing_keys, with_reference
 from pytest_npudump.regression.second_run.patterns import with_patterns
-from pytest_npudump.regression.second_run.suspected import isolate_suspects, with_graph_inputs
-from pytest_npudump.regression.second_run.suspected_calls import decided, isolate_calls
+from pytest_npudump.regression.second_run.suspected import isolate_suspects
 from pytest_npudump.regression.shared_by_ranks import by_rank
 
 if TYPE_CHECKING:
@@ -109,14 +108,12 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
     findings = _findings(case, first, plan, second.records, tensors)
     findings = with_patterns(findings, second.records, tensors)
     findings, notes = with_reference(case, first, findings, second.records)
-    at_hand = with_graph_inputs(second.records.values(), plan.layers, dump)
     lost = {str(finding.key.sanitised) for finding in findings if finding.healthy}
-    suspects = _reproduced(first, plan.suspects, lost)
-    isolated, told = isolate_suspects(case, first, suspects, at_hand)
     records = [*second.records.values()]
-    calls, unsaved = isolate_calls(case, first, suspects, records, attempt.directory, healthy=lost)
-    isolated = tuple(one for one in decided(isolated, calls) if str(one.key.sanitised) not in lost)
-    notes += told + unsaved
+    isolated, told = isolate_suspects(
+        case, first, plan, dump, records, folder=attempt.directory, healthy=lost
+    )
+    notes += told
     layers = tuple(dict.fromkeys(r.key.layer for r in second.records.values() if r.payload is not None))
     drawing = drawing_alike(case, first.dump) if first.dump is not None else ()
     return Escalation(
@@ -129,22 +126,6 @@ def _explained(case: Case, first: FirstRun, plan: Plan, attempt: Attempt) -> Esc
         isolated=isolated,
         alike=_alike(case, first, second.records),
     )
-
-
-def _reproduced(
-    first: FirstRun, suspects: Iterable[TensorKey], lost: Collection[str]
-) -> tuple[TensorKey, ...]:
-    """Return the suspects but for those that did not fail again, and where the changes of these begin.
-
-    Args:
-        first: the first run.
-        suspects: the outputs under suspicion.
-        lost: sanitised keys of the tensors that failed in the first run only.
-    """
-    sources = first.outcome.sources.independent if first.outcome.sources is not None else ()
-    again = [source for source in sources if str(source.key.sanitised) not in lost]
-    begun = {source.begins for source in sources} - {source.begins for source in again}
-    return tuple(key for key in suspects if key not in begun and str(key.sanitised) not in lost)
 
 
 def _alike(case: Case, first: FirstRun, records: Mapping[str, TensorRecord]) -> Mapping[str, TensorRecord]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
-from pytest_npudump.graph.walk import walked_back
+from pytest_npudump.graph.sources import walked_back
 from verdicts.blame import alone, by_projections
 from verdicts.execution import Runner, whole
 from verdicts.faults import faults

@@ -13,12 +13,10 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.onnxmodels.random_operators import draws_random
-from pytest_npudump.reference.counterparts import NAME
 from pytest_npudump.reference.dumped_operators import DumpedOperator
-from pytest_npudump.reference.operator_alone import CONVICTED, UNKNOWN
+from pytest_npudump.reference.matches import NAME
+from pytest_npudump.reference.operator_alone import CONVICTED, UNKNOWN, UPSTREAM, judge_alone, judged_upstream
 from pytest_npudump.reference.reference_model import ReferenceModel
-from pytest_npudump.reference.suspects import held_against
-from pytest_npudump.reference.upstream import UPSTREAM, judged_upstream
 from verdicts.execution import Runner
 from verdicts.faults import faults
 from verdicts.numerics import Numerics, noises
@@ -94,8 +92,8 @@ class Judge:
         output = tensors[own.outputs[0]]
         dtype = self._numerics.dtype if output.dtype == np.float32 else output.dtype.name
         try:
-            found = DumpedOperator(node, own.outputs[0], feeds, output, dtype, NAME)
-            return held_against(self._model, found, plain=plain).verdict
+            found = DumpedOperator(self._model, node, own.outputs[0], feeds, output, dtype, NAME, plain)
+            return judge_alone(found).verdict
         except NpudumpError:
             return UNKNOWN
 
