@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from pytest_npudump.request import DumpRequest
 
 
+ASKED = ("scene", "dump_mode")
+"""Facts of a golden that say what was dumped, as a test asks for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Goldens:
     """The golden files of one test.
@@ -254,44 +258,38 @@ class Goldens:
             facts |= {name: value for name, value in found.items() if value}
         return facts | self._asked
 
-    def foreign(self, golden: Golden) -> tuple[str, ...]:
-        """Return in what the golden is not one of this test and of what it asks for, in words."""
-        way_out = "approve anew with --npudump-update-golden"
-        found = []
-        if golden.test != self.test:
-            found.append(
-                f"{golden.path} is the golden of {golden.test!r}, this test is {self.test!r}: if it has a "
-                f"new name correct the file's key 'test', else {way_out}"
-            )
-        for name, asked in self._asked.items():
-            recorded = golden.producer.get(name, asked)
-            if recorded != asked:
-                found.append(
-                    f"{golden.path} was recorded with {name} {recorded!r}, this test asks for {asked!r}: "
-                    f"{way_out}"
-                )
-        return tuple(found)
-
-    def unsaid(self, golden: Golden) -> tuple[str, ...]:
-        """Return a note on facts that the golden does not tell, and which are taken to be this test's."""
-        names = " and ".join(name for name in self._asked if name not in golden.producer)
-        return (f"the golden does not say which {names} it was recorded with",) if names else ()
-
     @property
     def _asked(self) -> dict[str, str]:
         return {"scene": self.request.scene, "dump_mode": self.request.dump_mode}
 
-    def differences(self, golden: Golden, facts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-        """Facts of origin in which the golden and a run differ, as ``name: (golden, the run)``.
 
-        Args:
-            golden: what is compared with.
-            facts: of the run, as :meth:`facts` has them.
-        """
-        now, before = dict(facts), golden.facts
-        names = dict.fromkeys([*before, *now])
-        return {
-            name: (before.get(name, "-"), now.get(name, "-"))
-            for name in names
-            if before.get(name, "-") != now.get(name, "-")
-        }
+def foreign(golden: Golden, test: str, facts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return in what a golden is not one of a test and of what that asks for, in words.
+
+    Args:
+        golden: the golden.
+        test: the test's id.
+        facts: of its run, as :meth:`Goldens.facts` has them.
+    """
+    way_out = "approve anew with --npudump-update-golden"
+    found = []
+    if golden.test != test:
+        found.append(
+            f"{golden.path} is the golden of {golden.test!r}, this test is {test!r}: if it has a new name "
+            f"correct the file's key 'test', else {way_out}"
+        )
+    for name in ASKED:
+        asked = facts.get(name, "")
+        recorded = golden.producer.get(name, asked)
+        if recorded != asked:
+            found.append(
+                f"{golden.path} was recorded with {name} {recorded!r}, this test asks for {asked!r}: "
+                f"{way_out}"
+            )
+    return tuple(found)
+
+
+def unsaid(golden: Golden) -> tuple[str, ...]:
+    """Return a note on facts that a golden does not tell, and which are taken to be the run's."""
+    names = " and ".join(name for name in ASKED if name not in golden.producer)
+    return (f"the golden does not say which {names} it was recorded with",) if names else ()

@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.eager_calls import compare_runs
-from pytest_npudump.compare.tolerances.calibrated import calibrated_of
-from pytest_npudump.compare.tolerances.numerics import AUTO, SAME, numerics_of
+from pytest_npudump.compare.judge import judge
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import StatsTable, sanitised_key
@@ -22,7 +20,9 @@ from pytest_npudump.golden.pair import source_layers
 from pytest_npudump.golden.stamps import changed_tensors
 from pytest_npudump.graph import lines
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN
-from pytest_npudump.regression.run.dataflow import edges_to_keep, sources_of
+from pytest_npudump.record.record import Record
+from pytest_npudump.regression.case import terms_of
+from pytest_npudump.regression.run.dataflow import at_hand_of, edges_to_keep, sources_of
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:
@@ -104,12 +104,6 @@ def with_inherited(case: Case, golden: Golden | None, kept: KeptLayers, now: Sta
     return replace(kept, inherited=frozenset(same & stored_tensors(golden, store=case.goldens.store).keys()))
 
 
-def compared_patterns(case: Case) -> tuple[str, ...]:
-    """Return names and globs of layers whose golden tensors are compared: with ``auto`` all there are."""
-    patterns = case.request.golden_tensors
-    return ("*",) if AUTO_LAYERS in patterns else patterns
-
-
 def named_layers(case: Case) -> frozenset[str]:
     """Return the layers, as file names spell them, that the marker wants the tensors of by their names."""
     patterns = case.request.golden_tensors
@@ -138,14 +132,9 @@ def _known(names: Iterable[str], ran: Iterable[str]) -> tuple[str, ...]:
 def _sources_of_change(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> tuple[str, ...]:
     if golden is None:
         return ()
-    facts = case.goldens.facts(case.runtime.producer())
-    differences = case.goldens.differences(golden, facts)
-    option = case.settings.numerics or AUTO
-    numerics = numerics_of(differences, facts, marker=case.request.numerics, option=option)
-    tolerances = case.tolerances.under(numerics.bounds).with_measured(calibrated_of(golden))
-    comparison = compare_runs(golden.table, table, tolerances)
-    same = numerics.bounds == SAME
-    return source_names(comparison, sources_of(case, golden, dump, comparison, tolerances, same=same)[0])
+    run = replace(Record.of(table), producer=case.goldens.facts(case.runtime.producer()))
+    comparison = judge(golden, run, terms_of(case))
+    return source_names(comparison, sources_of(golden, comparison, at_hand_of(case, dump))[0])
 
 
 def _outputs(

@@ -65,7 +65,7 @@ class CaseSession:
     @property
     def good(self) -> bool:
         """Whether the test may pass; it may not before it has been judged."""
-        return self.state.first is not None and self.result.good
+        return self.state.good
 
     def resume(self, state: CaseState) -> None:
         """Go on from what a first run has come to in another process."""

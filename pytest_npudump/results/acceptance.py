@@ -53,7 +53,7 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
         ResultsError: it cannot be approved, or none of its layers that differ is named.
         GoldenError: the golden cannot be written, or is another one meanwhile; it is as it was.
     """
-    if pending.refusals or pending.record is None or pending.case is None:
+    if pending.refusals or pending.record is None or pending.goldens is None:
         raise ResultsError(f"{pending.entry.test}: refused: {'; '.join(pending.refusals)}")
     golden, notes = _approved(pending, pending.record, layers, reason)
     replacing = pending.golden.file_digest if pending.golden and pending.golden.path == pending.path else ""
@@ -63,7 +63,7 @@ def approve(pending: Pending, layers: Sequence[str] = (), reason: str = "") -> A
     if tensors is None:
         write_golden(pending.path, golden, replacing=replacing)
     else:
-        pending.case.goldens.stage(golden, tensors).commit(replacing)
+        pending.goldens.stage(golden, tensors).commit(replacing)
     data = pending.entry.data
     if not layers:
         return Approval(Entry({**data, "decision": ACCEPTED}), notes)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.golden.tensors import Tensor
+    from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.outcome import FirstRun, Outcome, Result
     from pytest_npudump.results.pending_tensors import PendingTensors
     from pytest_npudump.settings import Settings
@@ -53,17 +54,18 @@ class Kept:
     op_types: Mapping[str, str] = field(default_factory=dict)
 
 
-def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
+def keep(case: Case, result: Result, first: FirstRun, golden_root: Path) -> Kept:
     """Return what is kept of a test that has been judged.
 
     Args:
+        case: the test.
         result: what became of it.
         first: the run that decided.
         golden_root: the folder that golden files are named relative to.
     """
-    case, outcome = result.case, result.outcome
+    outcome = result.outcome
     told = result_json(result, None)
-    pending = pending_tensors(result, first)
+    pending = pending_tensors(case, result, first)
     tensors: dict[str, Tensor] = {}
     refused = pending.refusals if pending is not None else ()
     naming = None if pending is None or refused else partial(pending.named_by, found=tensors)
@@ -85,8 +87,8 @@ def keep(result: Result, first: FirstRun, golden_root: Path) -> Kept:
         "numerics": _numerics(outcome),
         "record": _record(name, record, tensors, pending) if record else None,
         "snapshot": _snapshot(first),
-        "refusals": [*why, *refusals_of(result, first), *refused],
-        "producer": case.goldens.facts(case.runtime.producer()),
+        "refusals": [*why, *refusals_of(case, result, first), *refused],
+        "producer": dict(result.origin.producer),
         "tolerances": {"preset": case.tolerances.preset, "rules": rules},
     }
     line["options"] |= case.started
@@ -210,4 +212,4 @@ def _snapshot(first: FirstRun) -> dict[str, Any] | None:
     if snapshot is None:
         return None
     told = {"problems": [*snapshot.problems], "notes": [*snapshot.notes]}
-    return {**told, "has_tensors": snapshot.has_tensors}
+    return {**told, "has_tensors": bool(snapshot.tensors)}

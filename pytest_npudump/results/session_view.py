@@ -56,13 +56,13 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
     """Return one test: what its run came to stands, and its tensors are judged again to show them."""
     data = entry.data
     judged = rejudge(folder, entry, terms)
-    result, word = judged.result, _word(entry)
+    result, golden, word = judged.result, judged.golden, _word(entry)
     told: dict[str, Any] = {}
     notes = [*data["notes"]]
     if judged.why and not judged.why.startswith("as its run had it"):
         notes.append(judged.why)
     if result is not None and result.outcome.comparison is not None:
-        told = _compared(result)
+        told = _compared(result, golden)
         if word == GOOD and result.outcome.comparison.failing:
             notes.append(
                 _("the golden has changed since the test ran: tensors are judged by the one that is here")
@@ -90,7 +90,7 @@ def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
         if numerics and preset == "default"
         else str(preset),
         when=str(data["time"]),
-        producers=_producers(result, data["producer"]),
+        producers=_producers(golden, data["producer"]),
         **told,
     )
 
@@ -109,18 +109,16 @@ def _headline(result: Result | None) -> str:
     return headline(result).removeprefix("npudump: ")
 
 
-def _compared(result: Result) -> dict[str, Any]:
+def _compared(result: Result, golden: Golden | None) -> dict[str, Any]:
     """Return tensors, sources and the graph around these."""
-    case, outcome = result.case, result.outcome
-    comparison, numerics, measured = outcome.comparison, outcome.numerics, outcome.measured
+    outcome = result.outcome
+    comparison = outcome.comparison
     assert comparison is not None  # noqa: S101 - checked by the caller
-    tolerances = case.tolerances.under(numerics.bounds) if numerics is not None else case.tolerances
-    tolerances = tolerances.with_measured(measured)
     keys = [source.key for source in outcome.sources.independent] if outcome.sources is not None else []
     if not keys and comparison.first is not None and comparison.first.status == FAIL:
         keys = [comparison.first.key]
-    tensors = tensor_views(comparison, tolerances, frozenset(keys))
-    edges = _edges(case.goldens.read_if_any()) if keys else Edges()
+    tensors = tensor_views(comparison, comparison.tolerances, frozenset(keys))
+    edges = _edges(golden) if keys else Edges()
     around = neighbourhoods(comparison, edges, tensors, keys)
     return {"tensors": tensors, "sources": tuple(map(str, keys)), "neighbourhoods": around}
 
@@ -142,14 +140,7 @@ def _elements(entry: Entry) -> tuple[Any, str]:
     return telling, problem.replace(str(details), shown(Path(str(details))))
 
 
-def _producers(result: Result | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
+def _producers(golden: Golden | None, producer: Any) -> tuple[tuple[str, str | None, str | None], ...]:
     actual = {str(name): str(value) for name, value in dict(producer).items()}
-    golden: dict[str, str] = {}
-    if result is not None:
-        try:
-            found = result.case.goldens.read_if_any()
-        except NpudumpError:
-            found = None
-        golden = found.facts if found is not None else {}
-    names = dict.fromkeys([*golden, *actual])
-    return tuple((name, golden.get(name), actual.get(name)) for name in names)
+    before = golden.facts if golden is not None else {}
+    return tuple((name, before.get(name), actual.get(name)) for name in dict.fromkeys([*before, *actual]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.eager_calls import compare_runs
+from pytest_npudump.compare.judge import judge_tables
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.golden.content.text import EDGES
@@ -42,7 +42,7 @@ def changes_of(comparison: Comparison, golden: Golden) -> Changes:
     """
     if not comparison.changed:
         return Changes()
-    judged = compare_runs(comparison.golden, comparison.actual, Tolerances(_EXACT))
+    judged = judge_tables(comparison.golden, comparison.actual, Tolerances(_EXACT))
     passing = {verdict.key for verdict in comparison.verdicts() if verdict.changed}
     changed = tuple(verdict for verdict in judged.failing if verdict.key in passing)
     wavering = _layers(comparison, comparison.within_noise | comparison.unsteady & comparison.differing)

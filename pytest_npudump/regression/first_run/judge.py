@@ -12,6 +12,7 @@ from pytest_npudump.dump.table import StatsTable
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.onnxmodels.random_operators import drawing_words
 from pytest_npudump.regression import outcome as status
+from pytest_npudump.regression.case import terms_of
 from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
 from pytest_npudump.regression.kept_layers import layers_to_keep, with_inherited
 from pytest_npudump.regression.measured_noise import further_runs, once
@@ -23,6 +24,7 @@ from pytest_npudump.regression.reference_outcome import (
     with_reference,
     with_sources_off_reference,
 )
+from pytest_npudump.regression.run.dataflow import at_hand_of
 from pytest_npudump.regression.run.diagnose import full_words, notes_of
 from pytest_npudump.regression.run.run_dump import collect, told_by_raw_names, without_unwritten
 from pytest_npudump.regression.run.snapshot import problems_of, take_snapshot
@@ -126,13 +128,15 @@ def _judge_ranks(case: Case, golden: Golden | None, dump: Dump, table: StatsTabl
 def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
     snapshot = take_snapshot(case, golden, dump, table)
     if golden is None and case.reference is not None:
-        problems = problems_of(case, snapshot)
+        problems = problems_of(terms_of(case), snapshot)
         path, notes = case.goldens.path, dump.notes
         outcome = by_reference_alone(path, tensors=len(table), problems=problems, notes=notes)
     elif golden is None:
-        outcome = without_golden(case, snapshot)
+        outcome = without_golden(snapshot)
     else:
-        outcome = judge_snapshot(case, golden, snapshot, dump)
+        outcome = judge_snapshot(
+            terms_of(case), golden, snapshot, store=case.goldens.store, at_hand=at_hand_of(case, dump)
+        )
     comparison = outcome.comparison
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
@@ -154,7 +158,7 @@ def _depends_on_memory(case: Case, golden: Golden | None, dump: Dump, table: Sta
 
 def _record(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -> FirstRun:
     path, count = case.goldens.path, len(table)
-    problems = problems_of(case, take_snapshot(case, golden, dump, table))
+    problems = problems_of(terms_of(case), take_snapshot(case, golden, dump, table))
     if problems:
         return FirstRun(Outcome(status.ERROR, path, problems=problems, tensors=count), dump)
     if (outcome := shared(case, table)) is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.stats.tables import compare_tables
+from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.verdict import FAIL
 from pytest_npudump.dump.records import TensorKey
 from pytest_npudump.dump.table import StatsTable, sanitised_key
@@ -170,7 +170,7 @@ def unjudged_note(entries: Mapping[str, str], before: Dump, after: Dump) -> tupl
 
 
 def _differing(one: StatsTable, other: StatsTable, tolerances: Tolerances) -> set[str]:
-    comparison = compare_tables(one, other, tolerances, approved=False)
+    comparison = judge_tables(one, other, tolerances, RUN)
     return {str(verdict.key.sanitised) for verdict in comparison.failing if verdict.status == FAIL}
 
 

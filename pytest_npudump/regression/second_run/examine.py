@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_npudump.compare.judge import RUN, judge_tables
 from pytest_npudump.compare.stats.deviations import deviations
-from pytest_npudump.compare.stats.eager_calls import compare_runs, under_golden_keys
+from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT
-from pytest_npudump.compare.stats.tables import compare_tables
 from pytest_npudump.compare.stats.verdict import EXTRA, FAIL
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
@@ -33,7 +33,6 @@ from pytest_npudump.regression.record import (
     leave_out_unwritten,
     record_with_tensors,
 )
-from pytest_npudump.regression.run.definitions import as_recorded, is_printed
 from pytest_npudump.regression.second_run.by_reference import failing_keys, with_reference
 from pytest_npudump.regression.second_run.patterns import with_patterns
 from pytest_npudump.regression.second_run.suspected import isolate_suspects, with_graph_inputs
@@ -95,7 +94,7 @@ def _measured(case: Case, first: FirstRun, dump: Dump) -> Measured:
     if _was_text(first) and case.runtime.name != "emulator":
         return once("the second run dumped tensors, whose statistics no device has computed")
     before = StatsTable.from_records(first.dump.records if first.dump is not None else ())
-    again = compare_runs(before, StatsTable.from_records(dump.records), case.tolerances)
+    again = judge_tables(before, StatsTable.from_records(dump.records), case.tolerances)
     found = deviations(again, case.tolerances)
     strays = np.any(found.largest > _RECOMPUTED, axis=1) | found.uncountable
     alike = [replace(found, differs=found.differs & strays)]
@@ -160,13 +159,8 @@ def _alike(case: Case, first: FirstRun, records: Mapping[str, TensorRecord]) -> 
 
 def _read(case: Case, first: FirstRun, attempt: Attempt) -> Dump:
     """Read the second run's dump, under the first one's names; its statistics are defined as that one's."""
-    comparison, told = first.outcome.comparison, case.steps_of("reading the second dump")
-    if comparison is not None and is_printed(case.request, comparison.golden):
-        dump = as_recorded(
-            attempt.read(case.steps_of("reading the second dump")), attempt.read(acl=True), comparison.golden
-        )
-    else:
-        dump = attempt.read(told, acl=_was_text(first))
+    comparison = first.outcome.comparison
+    dump = attempt.read(case.steps_of("reading the second dump"), acl=_was_text(first))
     if first.part:
         dump = by_rank(dump).get(first.part, dump)
     if first.dump is not None:
@@ -246,9 +240,8 @@ def _against_golden(
     if before is None:
         return tuple(findings)
     here = [records[key] for f in findings if (key := str(f.key.sanitised)) in records]
-    after = compare_tables(
-        before.golden, StatsTable.from_records(here), tolerances.with_measured(first.outcome.measured)
-    )
+    measured = tolerances.with_measured(first.outcome.measured)
+    after = judge_tables(before.golden, StatsTable.from_records(here), measured)
     reasons = {str(verdict.key.sanitised): verdict.reasons for verdict in before.failing}
     places = {str(verdict.key.sanitised): (at, verdict) for at, verdict in enumerate(after.verdicts())}
     unjudged = frozenset[int]().union(*(doubt.unjudged for doubt in after.doubts))
@@ -292,12 +285,8 @@ def _disagreements(
     wanted = {str(key.sanitised) for key in failing} & records.keys()
     before = [record for record in dumped if str(record.key.sanitised) in wanted]
     after = [records[str(record.key.sanitised)] for record in before]
-    comparison = compare_tables(
-        StatsTable.from_records(before),
-        StatsTable.from_records(after),
-        _tolerances(case, first),
-        approved=False,
-    )
+    tables = StatsTable.from_records(before), StatsTable.from_records(after)
+    comparison = judge_tables(*tables, _tolerances(case, first), RUN)
     return {
         str(verdict.key.sanitised): {r.statistic: (r.golden, r.actual) for r in verdict.reasons}
         for verdict in comparison.failing

@@ -15,6 +15,7 @@ from pytest_npudump.reference.operator_alone import ACQUITTED, CONVICTED, UNKNOW
 from pytest_npudump.reference.reference_model import ReferenceModel
 from pytest_npudump.reference.suspects import Bench, Isolated
 from pytest_npudump.reference.upstream import UPSTREAM
+from pytest_npudump.regression.case import onnx_files
 from pytest_npudump.regression.second_run.by_reference import failing_keys
 from pytest_npudump.regression.second_run.inputs_wanted import edges_of_device
 
@@ -147,9 +148,3 @@ def with_graph_inputs(
     wanted = {sanitise(layer) for layer in layers}
     inputs = (r for r in dump.records if r.op_type == GRAPH_INPUT and sanitise(r.key.layer) in wanted)
     return (*(record for record in records if record.op_type != GRAPH_INPUT), *inputs)
-
-
-def onnx_files(case: Case) -> list[Path]:
-    """Return the ONNX models that ran, or lie beside what ran."""
-    files = (path.with_suffix(".onnx") for path in case.runtime.activity.models)
-    return [file for file in dict.fromkeys(files) if file.is_file()]
