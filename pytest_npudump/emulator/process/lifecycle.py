@@ -10,11 +10,9 @@ import time
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_npudump.config.acl import ge
-from pytest_npudump.config.acl.adump import checker as adump
-from pytest_npudump.config.acl.config_file import read_config_file
-from pytest_npudump.config.acl.path_checks import remote_path
-from pytest_npudump.config.text.strict_json import StrictJsonError, parse
+from pytest_npudump.config import adump, ge
+from pytest_npudump.config.acl_keys import remote_path
+from pytest_npudump.config.json_file import StrictJsonError, parse, read_config_file
 from pytest_npudump.emulator.dumps.dump_settings import DumpSettings, settings, statistics_mask
 from pytest_npudump.emulator.dumps.exceptions import DETAIL, ExceptionDump
 from pytest_npudump.emulator.dumps.writer import data_directory
@@ -24,6 +22,7 @@ from pytest_npudump.emulator.process.state import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 R = TypeVar("R")
 

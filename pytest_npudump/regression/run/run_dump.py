@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.soc import default_statistics
+from pytest_npudump.config.cann import default_statistics
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import (
     asked_statistics,
