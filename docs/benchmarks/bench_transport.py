@@ -1,6 +1,6 @@
 """What it costs to have a model's tensors judged: statistics by files, tensors by files, tensors by callback.
 
-Run by hand: ``python tests/benchmarks/bench_transport.py [layers] [MiB of a tensor] [rounds]``. One model on
+Run by hand: ``python docs/benchmarks/bench_transport.py [layers] [MiB of a tensor] [rounds]``. One model on
 the emulator, one golden a case, each run in its own process. The seconds are those of the whole test (the
 model, the dump and the judgement; median of the rounds), the memory is the peak RSS beyond that of the
 cheapest case. CANN's own statistics are computed by the emulator here, where a device has its AI CPU for it:
