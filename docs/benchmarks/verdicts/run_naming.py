@@ -1,4 +1,4 @@
-"""python tests/benchmarks/verdicts/run_naming.py: which operator a failure names, and whether it is the one.
+"""python docs/benchmarks/verdicts/run_naming.py: which operator a failure names, and whether it is the one.
 
 By its sources and walking back, and with operators alone on their inputs, at the sources and upstream;
 how many healthy ones are convicted; and whether two faults at once are both named. Ten minutes of one core.

@@ -1,6 +1,6 @@
 """Goldens by their number of rows: a table.
 
-    python tests/benchmarks/bench_rows.py [--against DIR] [--rows N ...]
+    python docs/benchmarks/bench_rows.py [--against DIR] [--rows N ...]
 
 Microseconds of processor time a row, the least of some rounds, and the largest resident set: reading the
 golden file, comparing it with a dump that is equal, and with one that is off in all rows and four

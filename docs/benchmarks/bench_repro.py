@@ -1,6 +1,6 @@
 """Does a reproduction of a fault fail by itself in a fresh process, and pass with the fault taken out?
 
-``python tests/benchmarks/bench_repro.py [--faults N]``: half of the faults are kernels of the emulator which
+``python docs/benchmarks/bench_repro.py [--faults N]``: half of the faults are kernels of the emulator which
 compute wrongly, half are changed weights, in operators of all of PP-OCR's angle classifier. A kernel's fault
 is in the environment, as a plugin that the fresh process loads; one of weights is in the folder, and is taken
 out by putting the model's own weights back.

@@ -1,4 +1,4 @@
-"""What projections cost beside the statistics: python tests/benchmarks/bench_projections.py.
+"""What projections cost beside the statistics: python docs/benchmarks/bench_projections.py.
 
 Ratios of processor time of both together, in the one pass that a dump is read in, to the statistics alone;
 medians of paired rounds. Set OPENBLAS_NUM_THREADS=1.
@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "dump" / "stats"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests/dump/stats"))
 
 import ml_dtypes
 import numpy as np

@@ -1,6 +1,6 @@
 """The comparison of unequal data in numpy beside other ways to compute the same: a table of GB/s.
 
-    python tests/benchmarks/bench_alternatives.py [--mib N] [--rounds N]
+    python docs/benchmarks/bench_alternatives.py [--mib N] [--rounds N]
 
 Each other way is there where it is installed: numba, onnxruntime, and a C compiler (``cc``). All give the
 elements out of tolerance, the pairs with a NaN or an infinity, the largest distance, and the norms of the

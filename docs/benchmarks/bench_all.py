@@ -1,6 +1,6 @@
 """All benchmarks, one after the other, as tables.
 
-    python tests/benchmarks/bench_all.py [--peer PYTHON] [--against DIR]
+    python docs/benchmarks/bench_all.py [--peer PYTHON] [--against DIR]
 
 PYTHON is an interpreter of an environment that has msprobe (``pip install mindstudio-probe torch``); the
 other golden plugins are those installed here. DIR is a checkout of an older commit, measured in turn with

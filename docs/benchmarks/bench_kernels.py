@@ -1,6 +1,6 @@
 """How fast the kernels are, in ratios to numpy's own ``max`` measured in the same rounds.
 
-Run by hand: ``OPENBLAS_NUM_THREADS=1 python tests/benchmarks/bench_kernels.py [MiB] [rounds]``. Files lie
+Run by hand: ``OPENBLAS_NUM_THREADS=1 python docs/benchmarks/bench_kernels.py [MiB] [rounds]``. Files lie
 in a temporary directory and are read through the page cache, eight for a type; ``max`` maps them. Rates
 and ratios are medians, of processor time. Memory is the process's own (anonymous pages), not of mapped files.
 """

@@ -1,6 +1,6 @@
 """What a test on the emulator costs beside onnxruntime itself, and a session of many tests.
 
-Run by hand: ``python tests/benchmarks/bench_emulator.py [--against TREE] [--tests 1000] [--work DIR]``.
+Run by hand: ``python docs/benchmarks/bench_emulator.py [--against TREE] [--tests 1000] [--work DIR]``.
 TREE is a checkout of another state of this package, which is run in turn with this one. ``onnxruntime`` is a
 session of the same graph, not optimised, that hands out every tensor: built and run once; nothing is written.
 A test on the emulator sets a dump, loads the model, runs it once, unloads it and ends the dump; ``first`` is

@@ -1,6 +1,6 @@
 """What ``bench_cli.py`` times, held against numpy in float64, in a process whose memory is not measured.
 
-    python tests/benchmarks/cli_truth.py compare|stats|convert DTYPE OFFSET TREE OTHER
+    python docs/benchmarks/cli_truth.py compare|stats|convert DTYPE OFFSET TREE OTHER
 
 OTHER is the tree of a comparison, or the folder of converted files.
 """

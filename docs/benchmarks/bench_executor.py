@@ -1,6 +1,6 @@
 """From which size of tensor threads gain: a table.
 
-    python tests/benchmarks/bench_executor.py [--work DIR] [--rounds N]
+    python docs/benchmarks/bench_executor.py [--work DIR] [--rounds N]
 
 Pairs of float32 tensors in files are compared element by element, as ``npudump compare`` does it, by one
 thread (``serial``) and by two, in turns; each figure is the least of all rounds. ``default`` is

@@ -1,6 +1,6 @@
 """Large suites: what a thousand tests cost, whether a session grows, whether workers lose anything.
 
-Run by hand: ``python tests/benchmarks/bench_suite.py [linear] [growth] [rows] [parallel]``; all of them
+Run by hand: ``python docs/benchmarks/bench_suite.py [linear] [growth] [rows] [parallel]``; all of them
 without a word. Tests run a small model on the emulator. ``parallel`` ends with 1 where a golden, a verdict
 or a report of 200 tests in 8 workers is lost, whatever pytest-xdist's ``--dist``.
 """

@@ -1,6 +1,6 @@
 """Cost of the command line beside plain numpy and msprobe, in one run, as a table.
 
-    python tests/benchmarks/bench_cli.py [--peer PYTHON] [--work DIR] [--only PART]
+    python docs/benchmarks/bench_cli.py [--peer PYTHON] [--work DIR] [--only PART]
 
 PYTHON is an interpreter of an environment that has msprobe (``pip install mindstudio-probe torch``).
 Each figure is of a whole process, interpreter start included: processor seconds (user and system), elapsed

@@ -1,6 +1,6 @@
 """What starting costs: a command, and pytest with this plugin loaded and not used.
 
-    python tests/benchmarks/bench_start.py [--against TREE] [--runs N]
+    python docs/benchmarks/bench_start.py [--against TREE] [--runs N]
 
 TREE is another checkout of this repository; its figures are of the same minutes, run by run in turn. All are
 user and system seconds of a whole process, of N runs the fastest; of pytest the difference between the

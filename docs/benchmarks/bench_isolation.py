@@ -1,6 +1,6 @@
 """What a test in a process of its own costs: forked from a prepared process, and started anew, in turn.
 
-Usage: ``python tests/benchmarks/bench_isolation.py [tests] [pairs]``. Every run asserts that all tests pass
+Usage: ``python docs/benchmarks/bench_isolation.py [tests] [pairs]``. Every run asserts that all tests pass
 against their goldens.
 """
 

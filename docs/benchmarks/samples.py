@@ -1,8 +1,8 @@
 """What the benchmarks read. Run in processes of their own, so that the benchmark itself stays small.
 
-python tests/benchmarks/samples.py tensors WORK float16    two trees of tensor files; prints the data's offset
-python tests/benchmarks/samples.py large WORK MEBIBYTES    two trees of one tensor each
-python tests/benchmarks/samples.py statistics WORK         trees of statistics, a golden file, msprobe's own
+python docs/benchmarks/samples.py tensors WORK float16    two trees of tensor files; prints the data's offset
+python docs/benchmarks/samples.py large WORK MEBIBYTES    two trees of one tensor each
+python docs/benchmarks/samples.py statistics WORK         trees of statistics, a golden file, msprobe's own
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""python tests/benchmarks/verdicts/run_reference.py: faults found against an ONNX model, and false alarms."""
+"""python docs/benchmarks/verdicts/run_reference.py: faults found against an ONNX model, and false alarms."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Cost of a comparison by the number of files and by who does the work, as a table.
 
-    python tests/benchmarks/bench_files.py [--against DIR] [--work DIR] [--only tables|tensors] [--times N]
+    python docs/benchmarks/bench_files.py [--against DIR] [--work DIR] [--only tables|tensors] [--times N]
 
 DIR is the top of another checkout, such as one of the commit before: both are run in turn. Each figure is of
 a whole process: processor seconds (user and system), elapsed seconds, and the largest resident set in MiB; of

@@ -1,4 +1,4 @@
-"""The fault table: python tests/benchmarks/verdicts/run.py [--faults N] [--members N] [--dtypes ...].
+"""The fault table: python docs/benchmarks/verdicts/run.py [--faults N] [--members N] [--dtypes ...].
 
 Which share of faults each rule finds, how often the first tensor that fails is the faulted operator's, and
 how often a rule fails runs that only compute in another order or format. About ten minutes of one core.

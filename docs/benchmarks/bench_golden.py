@@ -1,6 +1,6 @@
 """What it costs to pass 10,000 tensors: this package beside other golden plugins, each in its own process.
 
-Run by hand: ``python tests/benchmarks/bench_golden.py [rounds]``. Peers that are not installed are named and
+Run by hand: ``python docs/benchmarks/bench_golden.py [rounds]``. Peers that are not installed are named and
 left out: ``pip install pytest-regressions pandas syrupy pytest-arraydiff``. The figures are CPU milliseconds
 inside the test (median of the rounds; imports of the test module not counted) and what the check adds to the
 peak RSS of pytest with numpy.

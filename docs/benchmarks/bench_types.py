@@ -1,6 +1,6 @@
 """Statistics and comparison by type, by content and by size of tensor, beside an older checkout.
 
-Run by hand: ``python tests/benchmarks/bench_types.py [--against DIR] [--mib N] [--rounds N] [--only WORDS]``.
+Run by hand: ``python docs/benchmarks/bench_types.py [--against DIR] [--mib N] [--rounds N] [--only WORDS]``.
 DIR is a tree of an older commit. Each side runs in a process of its own, and the two take turns case by
 case, so that what else the machine does falls on both. Rates are of one side, from the least processor time
 of all rounds. Before it is timed, each result is compared with numpy's in float64.

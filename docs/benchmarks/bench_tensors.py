@@ -1,6 +1,6 @@
 """Golden tensors beside the floor: memory-mapped npy files and numpy's assert_allclose.
 
-Run by hand: ``python tests/benchmarks/bench_tensors.py [rounds]``. 50, 100 and 200 tensors of a million
+Run by hand: ``python docs/benchmarks/bench_tensors.py [rounds]``. 50, 100 and 200 tensors of a million
 float32 are checked as a marked test checks them, each way in a process of its own and in turns: equal to
 the golden's bit for bit, and off by less than their tolerance; beside the golden, and in the cache of a
 store, where hashes are verified. Figures are medians of processor seconds, and what the check adds to the
