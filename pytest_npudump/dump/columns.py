@@ -6,6 +6,7 @@ A record is made where one is looked at.
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -13,12 +14,11 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from pytest_npudump.dump.parts import TensorPart
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from pytest_npudump.dump.parts import TensorPart
 
 _FIELDS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
 """The fields of ``Stats`` but ``digits``, in their order."""
@@ -88,6 +88,16 @@ class TensorColumns:
     def _lists(self) -> tuple[list[Any], ...]:
         named = (self.io, self.slot, self.dtype, self.shape, self.format, self.size)
         return (*named, self.note, self.digest, self.told)
+
+    def parts(self) -> dict[int, list[TensorPart]]:
+        """Return the tensors of each file that has any."""
+        found: defaultdict[int, list[TensorPart]] = defaultdict(list)
+        cells = zip(self.io, self.slot, self.dtype, self.shape, self.format, self.size, strict=True)
+        for at, (file, row, note, digest) in enumerate(
+            zip(self.file, cells, self.note, self.digest, strict=True)
+        ):
+            found[file].append(TensorPart(*row, self.stats_of(at), note, digest=digest))
+        return found
 
     def stats_of(self, at: int) -> Stats | None:
         """Return the statistics of one tensor."""
