@@ -92,11 +92,10 @@ class TensorColumns:
     def parts(self) -> dict[int, list[TensorPart]]:
         """Return the tensors of each file that has any."""
         found: defaultdict[int, list[TensorPart]] = defaultdict(list)
-        cells = zip(self.io, self.slot, self.dtype, self.shape, self.format, self.size, strict=True)
-        for at, (file, row, note, digest) in enumerate(
-            zip(self.file, cells, self.note, self.digest, strict=True)
-        ):
-            found[file].append(TensorPart(*row, self.stats_of(at), note, digest=digest))
+        known = (self.io, self.slot, self.dtype, self.shape, self.format, self.size)
+        stats = map(self.stats_of, range(len(self)))
+        for file, *tensor, digest in zip(self.file, *known, stats, self.note, self.digest, strict=True):
+            found[file].append(TensorPart._make((*tensor, None, None, 0, digest)))
         return found
 
     def stats_of(self, at: int) -> Stats | None:
