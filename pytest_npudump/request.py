@@ -44,7 +44,6 @@ class DumpRequest:
             runtime need.
         timeout: seconds an isolated run may take; None for the run's.
         repeats: how often the test runs where it is recorded; None for the run's.
-        transport: ``files``, or ``callback`` for tensors that are judged as they arrive and never written.
         reference: an ONNX model to compare the layers with; relative to the test file's folder.
         reference_map: YAML file of layers whose names differ from the reference's; the same.
         graph: file that tells which tensor feeds which, with one of :data:`GRAPH_SUFFIXES`; the same.
@@ -77,7 +76,6 @@ class DumpRequest:
     isolation: str | None = None
     timeout: float | None = None
     repeats: int | None = None
-    transport: str = "files"
     reference: str | None = None
     reference_map: str | None = None
     graph: str | None = None

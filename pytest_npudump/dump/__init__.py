@@ -2,8 +2,7 @@
 
 ``reader`` is the way in and ``records`` the result: ``tree`` finds the files and says what ran, by their
 ``places``; ``reader_files`` has ``files`` read each to an ``execution`` of ``parts``, through ``bytes/``;
-``arrays/`` and ``values/`` are what these mean, ``stats/``
-computes statistics, ``callback/`` takes a dump that never becomes files. ``table`` holds the statistics of a
+``arrays/`` and ``values/`` are what these mean, ``stats/`` computes statistics. ``table`` holds those of a
 whole dump, made of ``record_columns``; ``selection`` chooses layers by ``names``; ``columns``, ``batches``
 and ``unguarded`` keep ten thousand tensors cheap.
 """

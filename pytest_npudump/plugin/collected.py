@@ -86,7 +86,6 @@ class _Describer:
         found = {
             "nodeid": item.nodeid,
             "globs": [] if request.exact_layers else list(request.layers),
-            "transport": request.transport,
             "isolated": _is_isolated(request, self._settings),
         }
         if settings.runtime == "mindspore" and SCENES[request.scene].data_dump is not None:

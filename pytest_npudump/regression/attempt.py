@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.dump.records import Dump, TensorRecord
-from pytest_npudump.errors import ConfigError, FormatError, RequestError, RuntimeUnavailableError
+from pytest_npudump.errors import ConfigError, RequestError
 from pytest_npudump.regression.operator_checks import OperatorChecks
 from pytest_npudump.request import RunRequest
-from pytest_npudump.runtime.base import CallbackRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.request import DumpRequest
     from pytest_npudump.runtime.base import Runtime
 
@@ -52,17 +50,11 @@ class Attempt:
     checks: OperatorChecks = field(default_factory=OperatorChecks)
     _capture: str = ""
     _one_run: bool = False
-    _receivers: dict[str, DumpReceiver] = field(default_factory=dict)
 
     @property
     def dump_path(self) -> Path:
         """Directory of the dump around the test, outside of any capture."""
         return self.directory / "dump"
-
-    @property
-    def streams(self) -> bool:
-        """Whether the dump comes by callback; a run with a ``dump_data`` of its own is after files."""
-        return self.request.transport == "callback" and self.dump_data is None
 
     @property
     def part(self) -> str:
@@ -92,8 +84,6 @@ class Attempt:
         with _prepared(self.directory):
             dump_path.mkdir(mode=0o700)
         self._parts[part] = dump_path
-        if self.streams:
-            self._receive(runtime, part, dump_path)
         config = self.directory / runtime.config_name
         if part:
             config = config.with_stem(f"{config.stem}-{part}")
@@ -101,17 +91,6 @@ class Attempt:
             runtime.write_config(config, RunRequest(self.request, dump_path, self.layers, self.dump_data))
         self._configs[part] = config
         return config
-
-    def _receive(self, runtime: Runtime, part: str, dump_path: Path) -> None:
-        from pytest_npudump.dump.callback.receiver import DumpReceiver  # noqa: PLC0415 - it needs numpy and protobuf
-
-        if not isinstance(runtime, CallbackRuntime):
-            raise RuntimeUnavailableError(
-                f"transport='callback': the runtime {runtime.name} hands no dump to this process, which only "
-                f"acl.mdl.dump_reg_callback of pyACL does; take transport='files', or --npudump-runtime=acl"
-            )
-        self._receivers[part] = DumpReceiver(dump_path)
-        runtime.receive_by(self._receivers[part])
 
     @contextmanager
     def capture(self, runtime: Runtime, name: str) -> Iterator[Path]:
@@ -163,29 +142,17 @@ class Attempt:
         Args:
             progress: called with (files read, files in all).
             acl: whether statistics of tensors are computed as CANN's device code computes them.
-            projections: whether these are computed with them; a dump by callback has them in any case.
+            projections: whether these are computed with them.
 
         Raises:
             DumpError: a capture, or a test without captures, dumped nothing.
         """
         around = [name for name in self._parts if not name or name.startswith(_AFTER)]
-        empty = [name for name in around if self._is_empty(name)]
+        empty = [name for name in around if not any(self._parts[name].iterdir())]
         wanted = [name for name in self._parts if name not in empty] or [""]
         read = partial(read_dump, acl=acl, projections=projections, progress=progress, one_run=self._one_run)
-        parts = [
-            _with_capture(
-                _received(self._receivers[name], acl=acl)
-                if name in self._receivers
-                else read(self._parts[name]),
-                name,
-            )
-            for name in wanted
-        ]
+        parts = [_with_capture(read(self._parts[name]), name) for name in wanted]
         return parts[0] if len(parts) == 1 else _merge(self.directory, parts)
-
-    def _is_empty(self, part: str) -> bool:
-        received = part in self._receivers and not self._receivers[part].empty
-        return not received and not any(self._parts[part].iterdir())
 
 
 @contextmanager
@@ -198,20 +165,6 @@ def _prepared(directory: Path) -> Iterator[None]:
             f"{directory}: the dump cannot be prepared: {error.strerror or error}; free space there, or "
             f"choose another folder with --npudump-dump-dir"
         ) from error
-
-
-def _received(receiver: DumpReceiver, *, acl: bool) -> Dump:
-    """Return what came by callback; whatever lies in the dump's directory all the same is a problem."""
-    written = [path for path in sorted(receiver.dump_path.rglob("*")) if path.is_file()]
-    reason = (
-        "was written although the dump was to come by callback: the test registered a function of its own, "
-        "or it was dumped after the dump's end; take transport='files'"
-    )
-    problems = tuple(FormatError(path, reason) for path in written)
-    if problems and receiver.empty:
-        return Dump(receiver.dump_path, (), problems)
-    dump = receiver.dump(acl=acl)
-    return replace(dump, problems=dump.problems + problems)
 
 
 def _with_capture(dump: Dump, name: str) -> Dump:

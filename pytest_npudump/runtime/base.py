@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Self
 
-    from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.emulator.dumps.recorder import Execution
     from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.request import RunRequest
@@ -152,18 +151,6 @@ class Runtime(Protocol):
     @property
     def activity(self) -> Activity:
         """What has happened since :meth:`start`, to explain a dump that holds nothing."""
-
-
-@runtime_checkable
-class CallbackRuntime(Protocol):
-    """A runtime that can have the dump handed to a function of this process (``transport="callback"``)."""
-
-    def receive_by(self, receiver: DumpReceiver) -> None:
-        """Have the dump of the next :meth:`Runtime.start` handed to ``receiver``, until it is stopped.
-
-        Raises:
-            RuntimeUnavailableError: the installed version cannot do that.
-        """
 
 
 @runtime_checkable

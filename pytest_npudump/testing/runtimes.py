@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_npudump.dump.callback.receiver import DumpReceiver
 from pytest_npudump.dump.reader import read_dump
 from pytest_npudump.errors import NpudumpError, RuntimeUnavailableError
 from pytest_npudump.request import DumpRequest, RunRequest
-from pytest_npudump.runtime.base import Activity, CallbackRuntime, RearrangingRuntime, Runtime
+from pytest_npudump.runtime.base import Activity, RearrangingRuntime, Runtime
 from pytest_npudump.runtime.registry import Provider
 from pytest_npudump.testing.record_checks import assert_holds, assert_sound
 
@@ -239,24 +237,6 @@ class RuntimeConformance:
         assert session.executions == 1
         assert self.model in runtime.activity.models
         runtime.stop()
-
-    def test_a_callback_is_handed_what_files_would_hold(self, runtime: Runtime, dump_path: Path) -> None:
-        """Where the runtime hands its dump to a function at all."""
-        if not isinstance(runtime, CallbackRuntime):
-            pytest.skip("the runtime hands its dump to no function")
-        receiver = DumpReceiver(dump_path)
-        try:
-            runtime.receive_by(receiver)
-        except RuntimeUnavailableError:
-            pytest.skip("the installed version cannot do that")
-        request = replace(self.request, dump_data="tensor", transport="callback")
-        self.start(runtime, dump_path, request=request)
-        expected = self.execute(runtime)
-        runtime.stop()
-        dump = receiver.dump()
-        assert not dump.problems, dump.problems
-        assert_holds(dump.records, expected)
-        assert not [path for path in dump_path.rglob("*") if path.is_file()], "dumped into files, too"
 
     def test_memory_that_is_used_in_another_way_changes_no_value(
         self, runtime: Runtime, dump_path: Path

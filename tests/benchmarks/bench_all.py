@@ -30,7 +30,6 @@ PARTS = {
     "bench_rows.py": AGAINST,
     "bench_emulator.py": AGAINST,
     "bench_isolation.py": None,
-    "bench_transport.py": None,
     "bench_alternatives.py": None,
     "verdicts/run.py": None,
 }

@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     test = _only_test(found, arguments.test)
     if "data_dump" in test and arguments.target not in {None, "mindspore"}:
         raise RequestError(_("this project's runtime is mindspore, which reads no acl.json: leave --for out"))
-    if arguments.target == "torchair" and (refusal := _not_for_torchair(test, found["runtime"])):
+    if arguments.target == "torchair" and found["runtime"] == "mindspore":
+        refusal = _("this project's runtime is mindspore, which has no acl.json to hand on")
         to_stderr(_("error: npu_dump.torchair_config() refuses: {refusal}").format(refusal=refusal))
         return 1
     emit([json.dumps(_shown(test, arguments.target), indent=2)])
@@ -55,15 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
     for line in (*errors, *warnings, *([note] if _NUMBER in _path(test) else [])):
         to_stderr(line)
     return 1 if errors else 0
-
-
-def _not_for_torchair(test: Mapping[str, Any], runtime: str) -> str:
-    """Say why the test cannot hand its dump to TorchAir, "" if it can."""
-    from pytest_npudump.runtime.pyacl.callback import NOT_RELEASED  # noqa: PLC0415 - only for this command
-
-    if runtime == "mindspore":
-        return _("this project's runtime is mindspore, which has no acl.json to hand on")
-    return NOT_RELEASED if test["transport"] == "callback" else ""
 
 
 def _path(test: Mapping[str, Any]) -> str:

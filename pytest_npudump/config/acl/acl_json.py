@@ -36,8 +36,7 @@ def asks_for_statistics(run: RunRequest) -> bool:
 
 
 def _dump_data(run: RunRequest) -> str:
-    written = run.dump_data or run.test.dump_data
-    return written or ("tensor" if run.test.transport == "callback" else "stats")
+    return run.dump_data or run.test.dump_data or "stats"
 
 
 def dump_section(run: RunRequest, soc: str = "") -> dict[str, Any]:

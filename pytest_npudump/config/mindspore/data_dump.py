@@ -193,8 +193,6 @@ def _impossible(request: DumpRequest) -> Iterator[str]:
     told = any(getattr(request, name) for name in scene.alone if name in _NOT_IN_MINDSPORE)
     if scene.not_in_mindspore and not told:
         yield f"scene={scene.name!r}: not with MindSpore: {scene.not_in_mindspore}"
-    if request.transport != "files":
-        yield "transport='callback': not with MindSpore, whose dump goes through files only; leave it out"
     if request.dump_stats and request.dump_data != "stats":
         yield (
             "dump_stats: MindSpore dumps tensors unless dump_data='stats' is given, and all statistics are "

@@ -47,7 +47,3 @@ class Projected:
         """The statistics of all pieces."""
         found = self._accumulator.totals().stats()
         return found if self._projector is None else replace(found, projections=self._projector.sums())
-
-    def without_projections(self) -> Projected:
-        """The same sums, to which more than the tensor's elements may be added."""
-        return Projected(self._accumulator, None)

@@ -21,7 +21,7 @@ from pytest_npudump.dump.tree.unnamed import problem_of, unnamed_format
 from pytest_npudump.errors import DumpError, FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_npudump.dump.files.format import Format
@@ -97,25 +97,6 @@ def find_files(root: Path, *, tables: bool = False) -> Tree:
             tree.tables, tables = [], False
     tree.files, copies = without_copies(tree.files)
     tree.other += ["/".join(file.path.relative_to(root).parts) for file in copies]
-    return tree
-
-
-def tree_of(root: Path, starts: Mapping[Path, bytes]) -> Tree:
-    """Return the tree that files of these names would make below ``root``, none of which needs to exist.
-
-    Args:
-        root: the dump path.
-        starts: the first 12 bytes of each file, or all of a smaller one, by its path below ``root``.
-    """
-    tree = Tree()
-    folders: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for path in starts:
-        *parts, name = path.relative_to(root).parts
-        folders[tuple(parts)].append(name)
-    above = context(root.resolve().parts)
-    for folder in sorted(folders):
-        place = read_place(folder if marks_layout(folder) else (*above, *folder))
-        _Directory(root, folder, place, tree, len(tree.files), starts.get).add(sorted(folders[folder]))
     return tree
 
 

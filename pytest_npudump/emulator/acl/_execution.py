@@ -19,7 +19,6 @@ from pytest_npudump.emulator.execution.failed_operator import OperatorFailedErro
 from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.parse_tuple import parse
 from pytest_npudump.emulator.machine.streams import FOR_EVER, Failure, Stream, Work
-from pytest_npudump.emulator.process.callback import destination
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
 
@@ -92,7 +91,7 @@ def _prepare(
     def run() -> Failure | None:
         try:
             state = process()
-            results = model.run([place.read() for place in located], state.clock, destination(state))
+            results = model.run([place.read() for place in located], state.clock)
             store(model, target, results)
         except RefusedError as error:
             return Failure(error.code, error.why)

@@ -29,7 +29,6 @@ from pytest_npudump.emulator.machine import codes
 from pytest_npudump.emulator.machine.fault_injection import distorted
 from pytest_npudump.emulator.machine.parse_tuple import integers
 from pytest_npudump.emulator.machine.streams import Failure, Stream, Work
-from pytest_npudump.emulator.process.callback import destination
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.onnxmodels.sessions import ModelError
 from pytest_npudump.onnxmodels.tensor_types import Tensor, from_acl_type, nbytes, storage
@@ -175,7 +174,7 @@ def _dump(op_type: str, stream: Stream, inputs: Sequence[Tensor], outputs: Seque
     call = operator_dump.Call(op_type, next(state.operator_tasks), stream.id, stream.context.device)
     settings = state.dumping.settings
     if settings is not None and settings.operators:
-        operator_dump.record(settings, call, inputs, outputs, state.clock, deliver=destination(state))
+        operator_dump.record(settings, call, inputs, outputs, state.clock)
 
 
 def _failed(handle: OperatorHandle, stream: Stream, inputs: Sequence[Tensor], why: str) -> Failure:

@@ -63,7 +63,7 @@ from pytest_npudump.emulator.acl._model_descs import (
     get_tensor_real_name,
 )
 from pytest_npudump.emulator.machine.parse_tuple import parse
-from pytest_npudump.emulator.process import callback, lifecycle
+from pytest_npudump.emulator.process import lifecycle
 from pytest_npudump.emulator.process.state import process
 from pytest_npudump.emulator.unsupported import missing
 
@@ -75,8 +75,6 @@ __all__ = [
     "destroy_config_handle",
     "destroy_dataset",
     "destroy_desc",
-    "dump_reg_callback",
-    "dump_unreg_callback",
     "execute",
     "execute_async",
     "execute_v2",
@@ -145,19 +143,6 @@ def finalize_dump(*_: object) -> int:
     """``() -> ret``."""
     with process().lock:
         return lifecycle.finalize_dump(process())
-
-
-def dump_unreg_callback(*_: object) -> None:
-    """``() -> None``."""
-    with process().lock:
-        callback.unregister(process())
-
-
-def dump_reg_callback(*args: object) -> int:
-    """``(function, flag) -> ret``; the function gets one dict a chunk."""
-    function, flag = parse("acl.mdl.dump_reg_callback", "Oi", args)
-    with process().lock:
-        return callback.register(process(), function, flag)
 
 
 def __getattr__(name: str) -> NoReturn:

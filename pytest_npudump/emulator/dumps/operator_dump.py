@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-    from pytest_npudump.emulator.dumps.writer import Deliver
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 _ADDRESS = 0x1240_C000_0000
@@ -37,10 +36,8 @@ def record(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     clock: Callable[[], int],
-    *,
-    deliver: Deliver | None = None,
 ) -> None:
-    """Write one execution's file; ``deliver`` takes it in place of the disk.
+    """Write one execution's file.
 
     The operator is called like its type, as the operator models that CANN compiles are; executions differ
     by task id and time.
@@ -62,4 +59,4 @@ def record(
         [slots[name] for name in kept.outputs],
         settings.statistics,
     )
-    write(operator_directory(settings.root, call.device), file, clock(), deliver)
+    write(operator_directory(settings.root, call.device), file, clock())

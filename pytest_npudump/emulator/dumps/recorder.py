@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_npudump.emulator.dumps.plan import Plan, Task
-    from pytest_npudump.emulator.dumps.writer import Deliver
     from pytest_npudump.onnxmodels.tensor_types import Tensor
 
 _FEATURE_MAP = 0x1240_4000_0000
@@ -67,12 +66,9 @@ def record(
     tensors: Mapping[str, Tensor],
     previous: Mapping[str, Tensor],
     clock: Callable[[], int],
-    *,
-    deliver: Deliver | None = None,
 ) -> Execution:
     """Write every file of ``plan``, or where overflows are dumped those of the first one.
 
-    ``deliver`` takes the files in place of the disk.
     ``tensors`` are all tensors of this execution; ``previous`` those of the one before, which a watched
     node's memory still holds until the node itself has run.
 
@@ -110,11 +106,11 @@ def record(
             slots(task, task.outputs),
             settings.statistics,
         )
-        if not write(directory, file, clock(), deliver) and not task.watches:
+        if not write(directory, file, clock()) and not task.watches:
             silent[task.op_name] = tuple(slot.tensor.shape for slot in file.outputs or file.inputs)
     if settings.overflow and tasks:
         own_task = max(task.task for task in plan.tasks) + 1
-        write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock(), deliver)
+        write(directory, record_file(tasks[0], place.model_id, STREAM, own_task), clock())
     return Execution(directory, place, silent, settings.root)
 
 

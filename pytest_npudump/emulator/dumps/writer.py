@@ -22,12 +22,9 @@ from pytest_npudump.emulator.dumps import stats_text
 from pytest_npudump.emulator.dumps.header import encode_header, prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_npudump.emulator.dumps.header import Slot
-
-    Content = Sequence[bytes | memoryview]
-    Deliver = Callable[[str, Content], None]
 
 _MASK = (1 << 64) - 1
 _MULTIPLIER = 0xC6A4A7935BD1E995
@@ -72,11 +69,10 @@ class TaskFile:
     statistics: int = 0
 
 
-def write(directory: str, file: TaskFile, timestamp: int, deliver: Deliver | None = None) -> bool:
+def write(directory: str, file: TaskFile, timestamp: int) -> bool:
     """Write one operator's file below ``directory``, which is created with its parents.
 
-    With ``deliver`` it is handed to that instead, and nothing is created. Nothing is written where no tensor
-    holds a byte (``OpDumpTask``, ``no data need to dump``).
+    Nothing is written where no tensor holds a byte (``OpDumpTask``, ``no data need to dump``).
 
     Returns:
         Whether there was anything to write.
@@ -93,9 +89,6 @@ def write(directory: str, file: TaskFile, timestamp: int, deliver: Deliver | Non
         header = encode_header(timestamp, file.op_name, file.inputs, file.outputs)
         payload = (slot.tensor.data.view(np.uint8).data for slot in slots if slot.tensor.nbytes)
         content = [prefix(header), *payload]
-    if deliver is not None:
-        deliver(f"{directory}/{name}", content)
-        return True
     path = f"{directory}/{name}"
     try:
         append(path, content)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.values.dtypes import DType
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
-    from pytest_npudump.emulator.dumps.writer import Deliver
     from pytest_npudump.emulator.execution.dynamic_shapes import Gears, Option
     from pytest_npudump.emulator.machine.fault_injection import Distortion
     from pytest_npudump.emulator.machine.streams import Context
@@ -119,12 +118,8 @@ class Model:
         """The device it was loaded on."""
         return 0 if self.context is None else self.context.device
 
-    def run(
-        self, inputs: Sequence[Tensor], clock: Callable[[], int], deliver: Deliver | None = None
-    ) -> tuple[Tensor, ...]:
+    def run(self, inputs: Sequence[Tensor], clock: Callable[[], int]) -> tuple[Tensor, ...]:
         """Execute once, writing the dump if there is one, and return the outputs.
-
-        ``deliver`` takes the files of the dump in place of the disk.
 
         Raises:
             OperatorFailedError: one of its operators fails, by itself or because that was injected.
@@ -138,10 +133,7 @@ class Model:
             feeds = self.varying.feeds(feeds, self.executions, dumped=dumped)
             self._check_faults(feeds)
             try:
-                if active is None:
-                    results = self._run_plain(feeds)
-                else:
-                    results = self._run_dumped(active, feeds, clock, deliver)
+                results = self._run_plain(feeds) if active is None else self._run_dumped(active, feeds, clock)
             except ModelError as error:
                 raise real_failure(self.source, feeds, self.device, error) from error
             self.executions += 1
@@ -161,14 +153,14 @@ class Model:
         return sessions.run(self._session, feeds, [port.name for port in self.outputs])
 
     def _run_dumped(
-        self, files: Plan, feeds: Mapping[str, Tensor], clock: Callable[[], int], deliver: Deliver | None
+        self, files: Plan, feeds: Mapping[str, Tensor], clock: Callable[[], int]
     ) -> dict[str, Tensor]:
         wanted = [name for name in files.tensors if name not in feeds]
         names = list(dict.fromkeys([*(port.name for port in self.outputs), *wanted]))
         results = {**feeds, **sessions.run(self._exposed, feeds, names)}
         if files.settings.step_selected(self.executions):
             place = recorder.Place(self.device, self.name, self.id, self.executions)
-            left = recorder.record(files, place, results, self._previous, clock, deliver=deliver)
+            left = recorder.record(files, place, results, self._previous, clock)
             self.dumped.append(left)
         self._previous = {name: results[name] for name in files.tensors} if files.watches else {}
         return results

@@ -20,8 +20,6 @@ from pytest_npudump.emulator.machine.streams import DEFAULT_STREAM, Context, Str
 from pytest_npudump.onnxmodels.variation import Varying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_npudump.emulator.dumps.dump_settings import DumpSettings
     from pytest_npudump.emulator.dumps.recorder import Execution
     from pytest_npudump.emulator.execution.dynamic_shapes import Option
@@ -88,7 +86,6 @@ class Process:
     gears: dict[str, Option] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
     varying: Varying = field(default_factory=Varying)
-    callback: Callable[[dict[str, object]], object] | None = None
     collecting: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
     thread: threading.local = field(default_factory=threading.local)

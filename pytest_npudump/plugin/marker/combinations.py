@@ -65,22 +65,4 @@ def _run_problems(request: DumpRequest) -> list[str]:
     if request.graph and PurePath(request.graph).suffix not in GRAPH_SUFFIXES:
         expected = ", ".join(GRAPH_SUFFIXES)
         problems.append(f"graph: {request.graph!r} is no graph by its name, expected one of {expected}")
-    return [*problems, *_callback_problems(request)] if request.transport == "callback" else problems
-
-
-def _callback_problems(request: DumpRequest) -> list[str]:
-    """Return what does not go with a dump that is handed over and not kept."""
-    problems = []
-    if request.dump_data == "stats":
-        problems.append(
-            "transport: 'callback' takes full tensors and computes their statistics; leave dump_data out"
-        )
-    if request.dump_stats:
-        problems.append("dump_stats: not with transport='callback', which computes all statistics itself")
-    if request.golden_tensors and request.dump_data == "tensor":
-        problems.append(
-            "golden_tensors: dump_data='tensor' compares them in every run, and transport='callback' keeps "
-            "no tensor; leave dump_data out to have them compared in the second run, or take "
-            "transport='files'"
-        )
     return problems

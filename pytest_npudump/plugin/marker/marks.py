@@ -32,7 +32,6 @@ ARGUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "escalate": "False: no second run with the tensors of failing layers",
         "repeats": "how often the test runs where it is recorded, to know whether it repeats",
         "isolation, timeout": "'process' for a child process or 'none', and the seconds it may run",
-        "transport": "'files', or 'callback' for tensors that are judged as they arrive",
         "reference, reference_map": "ONNX model to compare the layers with, and YAML file of names",
         "graph": "file that tells which tensor feeds which: om, ATC's JSON, GE's text or ONNX",
         "data_dump": "further keys of MindSpore's data_dump.json",

@@ -107,8 +107,7 @@ def _case(item: pytest.Item, runtime: Runtime, context: Context, directory: Path
 
 def _with_option(request: DumpRequest, settings: Settings) -> DumpRequest:
     """Return a request with the tensors that the option has kept where the marker names none."""
-    callback = request.transport == "callback" and request.dump_data == "tensor"
-    if settings.golden_tensors != AUTO_LAYERS or request.golden_tensors or callback:
+    if settings.golden_tensors != AUTO_LAYERS or request.golden_tensors:
         return request
     takes = SCENES[request.scene].statistics
     return replace(request, golden_tensors=(AUTO_LAYERS,)) if takes else request

@@ -18,7 +18,6 @@ from pytest_npudump.dump.table import STATISTICS
 from pytest_npudump.errors import DumpError, EmptyDumpError
 from pytest_npudump.golden.content.text import UNWRITTEN
 from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
-from pytest_npudump.regression.run.definitions import as_recorded, is_printed
 from pytest_npudump.regression.run.diagnose import explain_empty
 from pytest_npudump.regression.run.unwritten import unjudged_note, without
 
@@ -31,13 +30,8 @@ if TYPE_CHECKING:
 _L2NORM = STATISTICS.index("l2norm")
 
 
-def read_run(case: Case, attempt: Attempt, golden: Golden | None = None) -> Dump:
+def read_run(case: Case, attempt: Attempt) -> Dump:
     """Read the dump of a run that has ended.
-
-    Args:
-        case: the test.
-        attempt: the run.
-        golden: what the statistics are compared with; None where nothing is.
 
     Raises:
         DumpError: it holds nothing; the message has the likely cause.
@@ -45,8 +39,6 @@ def read_run(case: Case, attempt: Attempt, golden: Golden | None = None) -> Dump
     activity = case.runtime.activity
     try:
         dump = attempt.read(case.steps_of("reading the dump"))
-        if golden is not None and is_printed(case.request, golden.table):
-            dump = as_recorded(dump, attempt.read(acl=True), golden.table)
     except DumpError as error:
         # Files that are no dump, such as MindSpore's own lists, say less than a runtime that knows the cause.
         seen = "" if isinstance(error, EmptyDumpError) and activity.likely_cause else str(error)
@@ -62,7 +54,7 @@ def collect(case: Case, attempt: Attempt, golden: Golden | None) -> Dump:
     Raises:
         DumpError: it holds nothing, or nothing that was asked for; the message has the likely cause.
     """
-    dump = read_run(case, attempt, None if case.settings.update_golden else golden)
+    dump = read_run(case, attempt)
     selected = asked_statistics(select_layers(dump, case.request), _statistics(case, golden))
     if not selected.records and not dump.problems:
         names = ", ".join(map(repr, case.request.layers))

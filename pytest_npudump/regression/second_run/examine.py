@@ -33,7 +33,6 @@ from pytest_npudump.regression.record import (
     leave_out_unwritten,
     record_with_tensors,
 )
-from pytest_npudump.regression.run.definitions import as_recorded, is_printed
 from pytest_npudump.regression.second_run.by_reference import failing_keys, with_reference
 from pytest_npudump.regression.second_run.patterns import with_patterns
 from pytest_npudump.regression.second_run.suspected import isolate_suspects, with_graph_inputs
@@ -160,13 +159,8 @@ def _alike(case: Case, first: FirstRun, records: Mapping[str, TensorRecord]) -> 
 
 def _read(case: Case, first: FirstRun, attempt: Attempt) -> Dump:
     """Read the second run's dump, under the first one's names; its statistics are defined as that one's."""
-    comparison, told = first.outcome.comparison, case.steps_of("reading the second dump")
-    if comparison is not None and is_printed(case.request, comparison.golden):
-        dump = as_recorded(
-            attempt.read(case.steps_of("reading the second dump")), attempt.read(acl=True), comparison.golden
-        )
-    else:
-        dump = attempt.read(told, acl=_was_text(first))
+    comparison = first.outcome.comparison
+    dump = attempt.read(case.steps_of("reading the second dump"), acl=_was_text(first))
     if first.part:
         dump = by_rank(dump).get(first.part, dump)
     if first.dump is not None:

@@ -28,10 +28,6 @@ _GRAPH_STATS = (
     f"{_ONE_REPLAY}"
 )
 _GRAPH_OVERFLOW = f"CANN looks for no overflow in a captured graph and reports no error; {_EAGERLY}"
-_GRAPH_CALLBACK = (
-    f'with transport="callback" nothing of a captured graph is handed over; {_EAGERLY}, or take '
-    f'transport="files" and {_ONE_REPLAY}'
-)
 _GRAPH_UNKNOWN = f"whether CANN's watcher sees operators in a captured graph is not known; {_EAGERLY}"
 _GRAPH_IN_OLD_CANN = mark(
     "whether CANN {version} dumps operators in a captured graph is not known (9.1.0 and later do); {eagerly}"
@@ -73,16 +69,13 @@ class GraphRules:
     tensors: bool
 
     @classmethod
-    def of(
-        cls, config: Path, version: str, *, released: bool = False, callback: bool = False
-    ) -> GraphRules | None:
+    def of(cls, config: Path, version: str, *, released: bool = False) -> GraphRules | None:
         """Return the rules under an acl.json; None for a dump of exceptions, which a graph raises as well.
 
         Args:
             config: the acl.json.
             version: the release of CANN.
             released: whether the test switches the dump on and off itself.
-            callback: whether the dump is handed to a function of this process.
         """
         dump = json.loads(config.read_text(encoding="utf-8")).get("dump", {})
         scene = dump.get("dump_scene", "")
@@ -93,7 +86,6 @@ class GraphRules:
             (dump.get("dump_debug") == "on", _GRAPH_OVERFLOW),
             (scene == "watcher", _GRAPH_UNKNOWN),
             (dump.get("dump_data", "tensor") != "tensor", _GRAPH_STATS),
-            (callback, _GRAPH_CALLBACK),
             (profile_for(version) in _UNSEEN_BY_DUMP, old),
             (released, _GRAPH_OF_THE_TEST),
         )

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_npudump.config.acl.installed import rules_version
-from pytest_npudump.errors import RequestError
 from pytest_npudump.runtime.acl.config import AclJson
 from pytest_npudump.runtime.acl.overflow_mode import MODE_UNKNOWN, look_at_mode
 from pytest_npudump.runtime.acl.return_codes import check
@@ -17,7 +16,6 @@ from pytest_npudump.runtime.graphs.capture_rules import GraphRules
 from pytest_npudump.runtime.graphs.captured import CapturedGraphs
 from pytest_npudump.runtime.perturbed_inputs import DEVICE_VARIES
 from pytest_npudump.runtime.pyacl.activity import PyAclActivity
-from pytest_npudump.runtime.pyacl.callback import NOT_RELEASED, require_callback, stop_receiving
 from pytest_npudump.runtime.pyacl.model import PyAclModel
 from pytest_npudump.runtime.pyacl.model_directory import ModelDirectory
 from pytest_npudump.runtime.pyacl.observed import ObservedCalls
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.onnxmodels.variation import Variation, Varying
     from pytest_npudump.runtime.operator_call import OperatorCall
 
@@ -98,15 +95,6 @@ class PyAclRuntime(AclJson):
     def _mark_initialised(self) -> None:
         self.activity.initialised = True
 
-    def receive_by(self, receiver: DumpReceiver) -> None:
-        """Have the dump of the next :meth:`start` handed to ``receiver``, until it is stopped.
-
-        Raises:
-            RuntimeUnavailableError: this version of pyACL cannot do that.
-        """
-        require_callback(self.acl)
-        self._switch.receiver = receiver
-
     def stop(self) -> None:
         """Switch the dump off, also where the application under test has finalised ACL by now.
 
@@ -121,16 +109,7 @@ class PyAclRuntime(AclJson):
         if observed is not None:
             observed.stop()
         self._note_overflow_mode()
-        receiver, switch.receiver = switch.receiver, None
-        if not switch.on:
-            if self.activity.released and observed is not None and observed.dump_open:
-                switch.finalize_dump()
-            return
-        switch.on = False
-        try:
-            if receiver is not None:
-                stop_receiving(self.acl, receiver, queued=self.name != "emulator")
-        finally:
+        if switch.on or (self.activity.released and observed is not None and observed.dump_open):
             switch.finalize_dump()
 
     def _note_overflow_mode(self) -> None:
@@ -147,14 +126,9 @@ class PyAclRuntime(AclJson):
         """Leave the dump to the code under test, which has asked for acl.json to set it itself.
 
         Asking again, with that code's own dump on, does nothing.
-
-        Raises:
-            RequestError: the dump is to come by callback, which only this adapter's own can.
         """
         if self._switch.released is not None:
             return
-        if self._switch.receiver is not None:
-            raise RequestError(NOT_RELEASED)
         config, overflow = self._switch.config, self._overflow
         self._overflow = False  # the mode counts in which the test runs its model, which is yet to come
         self.stop()
@@ -177,17 +151,14 @@ class PyAclRuntime(AclJson):
         torch_npu = sys.modules.get("torch_npu")
         if self.name == "emulator":
             return
-        callback = self._switch.receiver is not None
-        rules = GraphRules.of(config, rules_version(), released=released, callback=callback)
+        rules = GraphRules.of(config, rules_version(), released=released)
         self._graphs.watch(torch_npu, rules, self.activity.evidence)
 
     def _observe(self, config: Path) -> None:
         if self._observed is not None:
             self._observed.stop()
         evidence = self.activity.evidence
-        self._observed = ObservedCalls(
-            self.acl, lambda path: same_file(path, config), evidence, self._models, self._switch.receiver
-        )
+        self._observed = ObservedCalls(self.acl, lambda path: same_file(path, config), evidence, self._models)
         self._observed.watch()
 
     def load_model(self, path: Path) -> PyAclModel:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Thread
 
-    from pytest_npudump.dump.callback.receiver import DumpReceiver
     from pytest_npudump.runtime.base import Evidence
 
 _LOADS = (
@@ -41,10 +40,6 @@ _DIVERTED = (
     "the test registered a function of its own with acl.mdl.dump_reg_callback(), and what is dumped goes "
     "there instead of into files"
 )
-_STOLEN = (
-    "the test registered a function of its own with acl.mdl.dump_reg_callback(), which took the place of "
-    "ours: what was dumped from there on is lost; take transport='files', or leave the registration alone"
-)
 
 
 class ObservedCalls:
@@ -59,7 +54,6 @@ class ObservedCalls:
         evidence: where what was seen goes.
         names: files of the models that were loaded, by their ids: those that the caller has seen so far, to
             which those seen here are added.
-        receiver: the function that the dump is handed to; None where it goes to files.
     """
 
     def __init__(
@@ -68,13 +62,11 @@ class ObservedCalls:
         is_config: Callable[[object], bool],
         evidence: Evidence,
         names: dict[object, str] | None = None,
-        receiver: DumpReceiver | None = None,
     ) -> None:
         self._acl = acl
         self._is_config = is_config
         self._evidence = evidence
         self._names = {} if names is None else names
-        self._receiver = receiver
         self.dump_open = False
         self._on = False
         self._models: set[object] = set()
@@ -131,13 +123,9 @@ class ObservedCalls:
         if not on:
             self._models.clear()
 
-    def _register(self, _: str, arguments: tuple[Any, ...], code: Any) -> None:
-        if code != SUCCESS:
-            return
-        if self._receiver is None:
+    def _register(self, _: str, __: tuple[Any, ...], code: Any) -> None:
+        if code == SUCCESS:
             self._note(self._evidence.missing, _DIVERTED)
-        elif arguments[:1] != (self._receiver,):
-            self._receiver.lose(_STOLEN)
 
     def _load(self, _: str, arguments: tuple[Any, ...], result: Any) -> None:
         if result[-1] != SUCCESS:

@@ -31,8 +31,6 @@ from pytest_npudump.runtime.acl.return_codes import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_npudump.dump.callback.receiver import DumpReceiver
-
 
 @dataclass(slots=True)
 class DumpSwitch:
@@ -47,7 +45,6 @@ class DumpSwitch:
         device_set: whether this adapter has set its device since ACL was initialised.
         config: the acl.json of the dump that is on, or will be with the first ``acl.init``; None without one.
         released: the acl.json that was left to the test.
-        receiver: the function that the dump is handed to; None where it goes to files.
     """
 
     acl: Any
@@ -58,7 +55,6 @@ class DumpSwitch:
     device_set: bool = False
     config: Path | None = None
     released: Path | None = None
-    receiver: DumpReceiver | None = None
     _acl_init: Callable[..., int] | None = None
     _init_arguments: tuple[Any, ...] = ()
     _answered: bool = False
@@ -177,16 +173,10 @@ class DumpSwitch:
             check(self.acl, "acl.mdl.init_dump()", self.acl.mdl.init_dump())
 
     def _set_dump(self) -> None:
-        path, receiver = str(self.config), self.receiver
-        call, code = "acl.mdl.dump_reg_callback()", SUCCESS
-        if receiver is not None:
-            code = self.acl.mdl.dump_reg_callback(receiver, 0)
-        if code == SUCCESS:
-            call, code = f"acl.mdl.set_dump({path!r})", self.acl.mdl.set_dump(path)
+        path = str(self.config)
+        code = self.acl.mdl.set_dump(path)
         if code != SUCCESS:
-            error = AclError.of(self.acl, call, code)
-            if receiver is not None:
-                self.acl.mdl.dump_unreg_callback()
+            error = AclError.of(self.acl, f"acl.mdl.set_dump({path!r})", code)
             self.acl.mdl.finalize_dump()
             raise error
         self.on = True

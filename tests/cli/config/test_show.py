@@ -299,10 +299,6 @@ def test_torchair_gets_the_acl_json_of_the_run(show: Show) -> None:
 TORCHAIR = """
 import pytest
 
-@pytest.mark.npu_dump(transport="callback")
-def test_callback(npu_dump):
-    pass
-
 @pytest.mark.npu_dump(isolation="process")
 def test_isolated(npu_dump):
     pass
@@ -317,11 +313,6 @@ def test_test_that_cannot_hand_its_dump_to_torchair_is_refused_as_the_fixture_re
     show: Show, tmp_path: Path
 ) -> None:
     project(tmp_path, TORCHAIR)
-    code, out, err = show("test_shown.py::test_callback", "--for", "torchair")
-    assert (code, out) == (1, "")
-    assert "error: npu_dump.torchair_config() refuses: transport='callback': the dump is handed" in err
-    assert "takes transport='files'" in err
-    project(tmp_path, TORCHAIR.replace('transport="callback"', ""))
     (tmp_path / "project" / "pytest.ini").write_text("[pytest]\nnpudump_runtime = mindspore\n")
     code, out, err = show("test_shown.py::test_operators", "--for", "torchair")
     assert (code, out) == (1, "")

@@ -29,7 +29,6 @@ REQUESTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"dump_mode": "all", "dump_step": "0|2-5"}, {"dump_mode": "all", "dump_step": "0|2-5"}),
     ({"dump_stats": ["Max", "L2norm"]}, {"dump_stats": ["Max", "L2norm"]}),
     ({"dump_data": "tensor"}, {"dump_data": "tensor"}),
-    ({"transport": "callback"}, {"dump_data": "tensor"}),
     ({"model_name": "m", "layers": "a"}, {"dump_list": [{"model_name": "m", "layer": ["a"]}]}),
     (
         {"model_name": "m", "dump_level": "op", "opname_range": RANGE},
@@ -242,7 +241,6 @@ def test_all_statistics_are_asked_for_on_the_chip_that_computes_them(
     ("wanted", "dump_data"),
     [
         (DumpRequest(dump_data="tensor"), None),
-        (DumpRequest(transport="callback"), None),
         (DumpRequest(), "tensor"),
         (DumpRequest(scene="overflow"), None),
         (DumpRequest(scene="watcher"), None),

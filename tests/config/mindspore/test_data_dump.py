@@ -154,7 +154,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"scene": "watcher", "layers": ["a"], "watcher_nodes": ["b"]},
         "watcher_nodes: not with MindSpore: it has no watcher; run the model's .om *",
     ),
-    ({"transport": "callback"}, "transport='callback': not with MindSpore*leave it out"),
     ({"dump_stats": ["Max"]}, "dump_stats: MindSpore dumps tensors unless dump_data='stats' is given*"),
     (
         {"dump_step": "5-2"},

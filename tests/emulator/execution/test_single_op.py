@@ -203,14 +203,3 @@ def test_members_of_lists_are_checked(acl: Any) -> None:
     ):
         with pytest.raises(TypeError, match="args parse failed"):
             getattr(acl.op, setter)(attr, "name", value)
-
-
-def test_a_registered_function_gets_the_dump(
-    set_dump: Any, operate: Callable[..., Any], started: Any
-) -> None:
-    names: list[str] = []
-    assert started.mdl.dump_reg_callback(lambda chunk: names.append(chunk["file_name"]), 0) == 0
-    root = set_dump(dump_op_switch="on")
-    assert operate("Relu", [X], X)[0] == 0
-    assert [name.rpartition("/")[2].split(".")[0] for name in names] == ["Relu"]
-    assert not list(root.rglob("*"))

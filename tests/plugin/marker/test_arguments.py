@@ -249,7 +249,6 @@ RUNS = [
     ({"graph": "model.dot"}, "graph: 'model.dot' is no graph by its name, expected one of .om, .json"),
     ({"graph": ".json"}, "graph: '.json' is no graph by its name"),
     ({"scene": "overflow", "ranks": "same"}, "ranks: 'same' is not for scene='overflow'"),
-    ({"transport": "callback", "dump_data": "stats"}, "transport: 'callback'"),
 ]
 
 

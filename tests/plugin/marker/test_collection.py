@@ -23,6 +23,10 @@ if TYPE_CHECKING:
         ("dump_mode='out'", "dump_mode: 'out' is not allowed, expected one of 'input', 'output', 'all'"),
         ("dump_path='/tmp'", "dump_path: not an argument of the marker: *"),
         ("dump_op_switch='on'", "dump_op_switch: not an argument of the marker: use scene='op'"),
+        (
+            "transport='callback'",
+            "transport: not an argument of the marker: leave it out; where it was 'callback', *",
+        ),
         ("dump_step='1-'", "CANN * refuses this dump: *"),
         ("dump_step='5-3'", "CANN * refuses this dump: *"),
         ("dump_stats=['Max'], dump_data='tensor'", "dump_stats: only with dump_data='stats'*"),

@@ -50,7 +50,7 @@ BODY = """
 EMPTY = "npudump: operators whose tensors hold no element, and which leave no file, differ: empty: 0x3 -> "
 
 
-@pytest.mark.parametrize("marker", ["", "dump_data='tensor', transport='callback'"])
+@pytest.mark.parametrize("marker", ["", "dump_data='tensor'"])
 def test_an_empty_tensor_of_another_shape_fails(project: Project, marker: str) -> None:
     empty_inside(project, 0, 3)
     project.marked(marker, body=BODY)

@@ -375,23 +375,6 @@ def test_a_program_that_is_refused_is_told(application: Project) -> None:
     )
 
 
-@pytest.mark.parametrize("marker", SCENES)
-def test_a_dump_that_goes_to_a_function_of_the_test_s_own_is_none(application: Project, marker: str) -> None:
-    body = """
-    import acl
-    with npu_dump.load_model("half.onnx") as model:
-        assert acl.mdl.dump_reg_callback(lambda chunk: 0, 0) == 0
-        model.run(np.full((2, 3), 300, np.float16))
-        acl.mdl.dump_unreg_callback()
-    """
-    write_test(application, marker, body)
-    result = application.run()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["npudump: no o*, and not all *a function of its own with acl.mdl.dump_reg_*"]
-    )
-
-
 def test_a_program_that_dumped_has_read_its_configuration_whatever_the_file_system_says(
     application: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

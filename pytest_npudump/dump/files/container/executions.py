@@ -12,11 +12,8 @@ from pytest_npudump.dump.files.part_stats import file_stats, with_stats
 from pytest_npudump.dump.parts import TensorPart, with_projections_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from pytest_npudump.dump.files.format import Job
     from pytest_npudump.dump.places import DumpFile
-    from pytest_npudump.dump.records import Stats
     from pytest_npudump.errors import FormatError
 
 
@@ -32,32 +29,11 @@ def read_file(
     Raises:
         FormatError: the file is damaged.
     """
-    computed = partial(file_stats, acl=acl, projections=projections) if stats else None
-    return executions_of(job.file, read_container(job.file.path), table, computed, projections=projections)
-
-
-def executions_of(
-    file: DumpFile,
-    records: Iterable[ContainerRecord],
-    table: tuple[TensorPart, ...],
-    statistics: Callable[[TensorPart], Stats | None] | None,
-    *,
-    projections: bool = False,
-) -> tuple[list[Execution], list[FormatError]]:
-    """Return an execution for each of the records of a dump file, as :func:`read_file` does.
-
-    Args:
-        file: where the records come from.
-        records: in the order of the file.
-        table: rows of the statistics CSV beside it.
-        statistics: gives those of a tensor that has bytes, or None for types without; it raises DecodeError
-            where the bytes are too few. None to leave them out.
-        projections: whether those that it gives are wanted beside what a row tells.
-    """
+    file, statistics = job.file, partial(file_stats, acl=acl, projections=projections) if stats else None
     rows = {(row.io, row.slot): row for row in table}
     executions: list[Execution] = []
     problems: list[FormatError] = []
-    for record in records:
+    for record in read_container(file.path):
         layer = _layer(file, record)
         if not layer:
             problems.append(nameless(file.path))

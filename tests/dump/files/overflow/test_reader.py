@@ -11,7 +11,7 @@ import pytest
 from pytest_npudump.dump.bytes.rawfile import raw_bytes
 from pytest_npudump.dump.files.container.reader import read_container
 from pytest_npudump.dump.files.overflow.reader import parse_overflow, read_overflow
-from pytest_npudump.dump.tree.find import tree_of
+from pytest_npudump.dump.tree.find import find_files
 from pytest_npudump.dump.tree.overflow_operators import Candidates, DumpedOperators
 from pytest_npudump.errors import FormatError
 
@@ -121,14 +121,17 @@ def test_bytes_that_no_old_record_has_are_named(at: int, named: int) -> None:
         parse_overflow(bytes(data), "file", 84)
 
 
-def _meant(record: str, *operators: str, model: int = 5) -> Candidates:
+def _meant(root: Path, record: str, *operators: str, model: int = 5) -> Candidates:
     """What a record of stream 2 and task 3 means, by the directories of the record and of operators."""
     data = struct.pack("<6I11Q", 0x5A5A5A5A, 0, 1, 0, 0, 88, model, 2, 3, *[0] * 7, 0x20)
-    root = Path("/dump")
-    names = [root / place / f"Add.op{at}.3.2.1700000000000000" for at, place in enumerate(operators)]
-    files = tree_of(root, dict.fromkeys(names, b""))
+    for at, place in enumerate(operators):
+        path = root / place / f"Add.op{at}.3.2.1700000000000000"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     (unit,) = parse_overflow(data, "f").units
-    return DumpedOperators.of(root, files.files).meant_by(unit, root / record / "Opdebug.Node_OpDebug.7.2.1")
+    return DumpedOperators.of(root, find_files(root).files).meant_by(
+        unit, root / record / "Opdebug.Node_OpDebug.7.2.1"
+    )
 
 
 T = "20261121000000"
@@ -154,6 +157,6 @@ T = "20261121000000"
     ],
 )
 def test_the_operator_meant_is_that_of_the_same_place(
-    record: str, operators: tuple[str, ...], expected: Candidates
+    tmp_path: Path, record: str, operators: tuple[str, ...], expected: Candidates
 ) -> None:
-    assert _meant(record, *operators) == expected
+    assert _meant(tmp_path, record, *operators) == expected
