@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_npudump.dump.tree.eager import is_eager
+from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.reference.call_archive import CallArchive
 from pytest_npudump.reference.called_operators import CallBench
 from pytest_npudump.reference.operator_alone import UNKNOWN
