@@ -9,7 +9,7 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.tree.eager import is_eager
+from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.reference.called_operators import CallArchive, CallBench
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
     from pytest_npudump.regression.case import Case
-    from pytest_npudump.regression.outcome import FirstRun, Outcome
+    from pytest_npudump.regression.outcome import FirstRun
     from pytest_npudump.regression.second_run.run_plan import Plan
 
 _ADVICE = "reference= names the ONNX model by which an operator can be judged alone"
@@ -43,18 +43,6 @@ _OFF = "off"
 _CALLS = "calls"
 _MOST = 8
 """Outputs that are judged by their calls, at most: each call is computed several times."""
-
-
-def suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
-    """Return the outputs to be judged by their inputs, in order of execution.
-
-    They are each independent source and where its change begins; the first failure where no source is known.
-    """
-    found: list[TensorKey] = []
-    for source in outcome.sources.independent if outcome.sources is not None else ():
-        found += [source.key] if source.begins is None else [source.key, source.begins]
-    outputs = [key for key in dict.fromkeys(found or failing_keys(outcome)) if key.io == "output"]
-    return tuple(outputs if found else outputs[:1])
 
 
 def keep_suspected(case: Case, first: FirstRun | None, plan: Plan | None) -> None:
