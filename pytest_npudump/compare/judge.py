@@ -7,6 +7,7 @@ bounds.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ from pytest_npudump.compare.tolerances.calibrated import calibrated_of
 from pytest_npudump.compare.tolerances.numerics import AUTO, Numerics, numerics_of
 from pytest_npudump.compare.tolerances.tolerance import Tolerances
 from pytest_npudump.dump.columns import ColumnRecords
-from pytest_npudump.dump.records import TensorRecord, sanitise
+from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import layers_meant
-from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, shape_of
+from pytest_npudump.dump.table import STATISTICS, StatsTable, layer_of, sanitised_key, shape_of
 from pytest_npudump.golden.content.table_rows import rows_of
-from pytest_npudump.record.record import Record
+from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
+from pytest_npudump.language.excerpt import first_of
+from pytest_npudump.record.record import UNWRITTEN, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -111,7 +114,7 @@ def judge(
         tolerances = tolerances.under(numerics.bounds)
     if terms.against == GOLDEN:
         tolerances = tolerances.with_measured(calibrated_of(golden) or tolerances.measured)
-    run = cut_to(golden, run, terms)
+    run, left_out = seen_by(golden, run, terms)
     numbered = number_calls(golden.table, run.table)
     tables = golden.table, numbered.table
     tensors = golden.tensors, run.tensors
@@ -131,7 +134,7 @@ def judge(
     comparison = compare_tables(*tables, tolerances, approved=terms.against != RUN)
     return replace(
         with_elements(comparison, found, tolerances),
-        remarks=(*numbered.notes, *comparison.remarks),
+        remarks=(*left_out, *numbered.notes, *comparison.remarks),
         own_keys=numbered.own,
         numerics=numerics,
         tolerances=tolerances,
@@ -141,17 +144,22 @@ def judge(
     )
 
 
-def cut_to(golden: Record, run: Record, terms: Terms) -> Record:
-    """Return a run without what its golden does not ask for, as a record of that golden's kind would be.
+def seen_by(golden: Record, run: Record, terms: Terms) -> tuple[Record, tuple[str, ...]]:
+    """Return a run as its golden sees it, and notes on tensors that are left out.
 
-    A statistic that CANN printed unasked, and the golden has of no tensor, is left out: a golden that was
-    recorded without l2norm is compared without it.
+    A layer of which the run knows only the name of its files has the golden's raw name. A statistic that CANN
+    printed unasked, and the golden has of no tensor, is left out: a golden that was recorded without l2norm
+    is compared without it. So is a tensor that nothing wrote when the golden was recorded, unless the golden
+    has it all the same.
 
     Args:
         golden: what counts.
         run: all that it left.
         terms: by what it is judged.
     """
+    named = _under_names_of(golden.table, run.table, guessed=run.file_names)
+    if named is not run.table:
+        run = replace(run, table=named)
     columns = [STATISTICS.index(name) for name in terms.unasked]
     left_out = [at for at in columns if not golden.table.known[:, at].any() and run.table.known[:, at].any()]
     printed = np.flatnonzero(run.table.digits)
@@ -160,7 +168,57 @@ def cut_to(golden: Record, run: Record, terms: Terms) -> Record:
         cells = np.ix_(printed, np.array(left_out))
         known[cells], values[cells] = False, np.nan
         run = replace(run, table=replace(run.table, known=known, values=values))
-    return run
+    if terms.against != GOLDEN or UNWRITTEN not in golden.extra:
+        return run, ()
+    entries = left_out_of(golden, run.facts)
+    if not entries and LEFT_OUT in entries_of(golden).values():
+        note = (
+            f"{golden.path.name}: {UNWRITTEN!r} applies only to the MindSpore version on a CPU that recorded "
+            f"it; all tensors of this run are compared"
+        )
+        return run, (note,)
+    keys = [sanitised_key(key) for key in run.table.keys]
+    unwritten = {*map(sanitised_key, entries)}.intersection(keys)
+    unwritten.difference_update(map(sanitised_key, golden.table.keys))
+    if not unwritten:
+        return run, ()
+    rows = [row for row, key in enumerate(keys) if key not in unwritten]
+    table = (
+        rows_of((run.table, run.table), [(0, row) for row in rows]) if rows else StatsTable.from_records(())
+    )
+    tensors = [run.tensors[row] for row in rows] if run.tensors else ()
+    names = first_of(key for key in entries if sanitised_key(key) in unwritten)
+    why = "as nothing wrote them when the golden was recorded"
+    return replace(run, table=table, tensors=tensors), (
+        f"{len(keys) - len(rows)} tensors are not judged, {why}: {names}",
+    )
+
+
+def _under_names_of(golden: StatsTable, run: StatsTable, *, guessed: bool) -> StatsTable:
+    """Return a run's table under the raw names that a golden has for names of files.
+
+    Args:
+        golden: whose names they are: where it has one alone for a name of files.
+        run: what is named.
+        guessed: whether raw names of the run are only what something had for names of its files.
+    """
+    known = set(golden.keys)
+    if golden.keys == run.keys or known.issuperset(run.keys):
+        return run
+    raw: defaultdict[str, set[str]] = defaultdict(set)
+    for layer in dict.fromkeys(map(layer_of, golden.keys)):
+        raw[sanitise(layer)].add(layer)
+    names: dict[str, str] = {}
+    for layer in dict.fromkeys(map(layer_of, run.keys)):
+        found = raw.get(sanitise(layer), set())
+        if len(found) == 1 and layer not in found and (guessed or sanitise(layer) == layer):
+            names[layer] = min(found)
+    if not names:
+        return run
+    layers = [names.get(layer_of(key)) for key in run.keys]
+    pairs = zip(run.keys, layers, strict=True)
+    keys = [key if name is None else str(replace(TensorKey.parse(key), layer=name)) for key, name in pairs]
+    return replace(run, keys=tuple(keys))
 
 
 def judge_tables(

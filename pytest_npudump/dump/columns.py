@@ -6,6 +6,7 @@ A record is made where one is looked at.
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -13,12 +14,13 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from pytest_npudump.dump.parts import TensorPart
 from pytest_npudump.dump.records import Stats, TensorKey, TensorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_npudump.dump.parts import TensorPart
+    from pytest_npudump.dump.places import Place
 
 _FIELDS = ("count", "max", "min", "avg", "l2norm", "nan", "neg_inf", "pos_inf", "zero")
 """The fields of ``Stats`` but ``digits``, in their order."""
@@ -89,6 +91,15 @@ class TensorColumns:
         named = (self.io, self.slot, self.dtype, self.shape, self.format, self.size)
         return (*named, self.note, self.digest, self.told)
 
+    def parts(self) -> dict[int, list[TensorPart]]:
+        """Return the tensors of each file that has any."""
+        found: defaultdict[int, list[TensorPart]] = defaultdict(list)
+        known = (self.io, self.slot, self.dtype, self.shape, self.format, self.size)
+        stats = map(self.stats_of, range(len(self)))
+        for file, *tensor, digest in zip(self.file, *known, stats, self.note, self.digest, strict=True):
+            found[file].append(TensorPart._make((*tensor, None, None, 0, digest)))
+        return found
+
     def stats_of(self, at: int) -> Stats | None:
         """Return the statistics of one tensor."""
         if not self.told[at]:
@@ -124,23 +135,34 @@ class Qualifiers(NamedTuple):
 
 @dataclass(slots=True)
 class FileColumns:
-    """The files that statistics were read from, one execution of an operator each, in columns.
+    """The files of a dump (or records in them) in columns: each an execution of an operator, or a part.
 
     Attributes:
-        folder: which of ``directories`` and ``places`` a file is in.
-        name, op_type, layer, task, stream, time: as ``Execution`` has them; ``name`` is the file's.
-        directories: paths as text.
+        places: what directories say.
+        folder: which of ``places`` (and of ``directories``) a file is in.
+        op_type, layer, task, stream, time: as ``Execution`` has them.
+        raw: files whose layer is known by its raw name.
+        single: files with one tensor of several that make up the execution.
+        thread: slices of an operator, by file.
+        call: the process's counter of eager calls, by file.
+        name: of the file, where records are made of columns.
+        directories: paths as text; the same.
         qualifiers: what each directory adds to the keys of its tensors.
         turn: of the files that are not the first execution of their layer, which one they are.
     """
 
+    places: list[Place] = field(default_factory=list)
     folder: list[int] = field(default_factory=list)
-    name: list[str] = field(default_factory=list)
     op_type: list[str] = field(default_factory=list)
     layer: list[str] = field(default_factory=list)
-    task: list[int] = field(default_factory=list)
+    task: list[int | None] = field(default_factory=list)
     stream: list[int | None] = field(default_factory=list)
     time: list[int] = field(default_factory=list)
+    raw: set[int] = field(default_factory=set)
+    single: set[int] = field(default_factory=set)
+    thread: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    call: dict[int, int] = field(default_factory=dict)
+    name: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     qualifiers: list[Qualifiers] = field(default_factory=list)
     turn: dict[int, int] = field(default_factory=dict)

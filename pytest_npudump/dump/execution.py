@@ -29,7 +29,6 @@ class Execution(NamedTuple):
         parts: its tensors.
         thread: (context, thread, device) of an FFTS+ slice, or None.
         single: one tensor of several files or rows that make up the execution.
-        call: the process's counter of eager calls, where the name had one; -1 elsewhere.
     """
 
     place: Place
@@ -43,7 +42,6 @@ class Execution(NamedTuple):
     parts: tuple[TensorPart, ...]
     thread: tuple[int, int, int] | None = None
     single: bool = False
-    call: int = -1
 
 
 def named_execution(file: DumpFile, name: DumpName, parts: tuple[TensorPart, ...]) -> Execution:

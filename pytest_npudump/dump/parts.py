@@ -7,11 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_npudump.dump.values.dtypes import ALL, UNKNOWN
-from pytest_npudump.errors import FormatError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_npudump.dump.records import Payload, Stats
 
 COMPUTED_IN_FLOAT32 = "computed and stored as float32"
@@ -54,17 +51,6 @@ def with_projections_of(told: Stats, own: Stats | None) -> Stats:
     if own is None or own.projections is None:
         return told
     return replace(told, projections=own.projections)
-
-
-def unique_parts(parts: tuple[TensorPart, ...], path: Path) -> tuple[TensorPart, ...]:
-    """Return ``parts`` of the file ``path``.
-
-    Raises:
-        FormatError: a tensor is among them twice.
-    """
-    if len(parts) > 1 and len({(part.io, part.slot) for part in parts}) < len(parts):
-        raise FormatError(path, "a tensor stands in it twice; it holds rows of two runs, or is damaged")
-    return parts
 
 
 @lru_cache(maxsize=1024)

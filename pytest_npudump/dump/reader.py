@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from pytest_npudump.dump.batches import run_batches
 from pytest_npudump.dump.columns import TensorColumns
 from pytest_npudump.dump.files.format import Job
-from pytest_npudump.dump.files.operator_csv.stats_columns import read_stats_columns
+from pytest_npudump.dump.files.operator_csv.executions import read_files
+from pytest_npudump.dump.files.operator_csv.reader import read_operator_csv
 from pytest_npudump.dump.files.stats_cells import DIGITS
 from pytest_npudump.dump.reader_files import jobs_of, read_job
 from pytest_npudump.dump.records import Dump
 from pytest_npudump.dump.tree import mindspore
-from pytest_npudump.dump.tree.csv_folders import table_records
 from pytest_npudump.dump.tree.find import Tree, find_files
-from pytest_npudump.dump.tree.keys import records_of
+from pytest_npudump.dump.tree.keys import records_of, table_records
 from pytest_npudump.dump.tree.runs import select_run
 from pytest_npudump.dump.tree.torchair import flat_slots
 from pytest_npudump.errors import EmptyDumpError, FormatError
@@ -129,7 +129,7 @@ def _tables_dump(
 def _read_tables(
     jobs: Sequence[tuple[str, Sequence[str]]],
 ) -> list[tuple[TensorColumns, list[FormatError]]]:
-    return [read_stats_columns(directory, names) for directory, names in jobs]
+    return [read_operator_csv(directory, names) for directory, names in jobs]
 
 
 def dump_of(
@@ -191,8 +191,9 @@ def _read(
 ) -> Iterator[_Result]:
     """Yield what is read; tables first, which are many where there are any, and small."""
     done = 0
-    for found in ([job for job in jobs if _is_table(job)], [job for job in jobs if not _is_table(job)]):
-        weights = [] if executor is None else list(map(_weight, found))
+    tables = [job for job in jobs if _is_table(job)]
+    for found in (tables, [job for job in jobs if not _is_table(job)]):
+        weights = list(map(_weight, found)) if found is tables or executor is not None else []
         for batch, result in run_batches(read, found, weights, executor, workers):
             yield result
             done += len(batch)
@@ -215,6 +216,8 @@ def _weight(job: Job) -> int:
 
 
 def _read_batch(jobs: Sequence[Job], *, stats: bool, acl: bool, projections: bool) -> _Result:
+    if _is_table(jobs[0]):
+        return read_files([job.file for job in jobs])
     executions: list[Execution] = []
     problems: list[FormatError] = []
     for job in jobs:

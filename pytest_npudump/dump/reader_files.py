@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_npudump.dump.files import BY_NAME
 from pytest_npudump.dump.files.format import Job
 from pytest_npudump.dump.files.operator_csv.reader import read_operator_csv
-from pytest_npudump.dump.parts import unique_parts
 from pytest_npudump.dump.tree.converted import by_record, source_of
 from pytest_npudump.errors import FormatError
 from pytest_npudump.language.shell import typed
@@ -56,11 +56,9 @@ def read_job(
     table: tuple[TensorPart, ...] = ()
     found: list[Execution] = []
     format_ = BY_NAME[job.file.format]
-    try:
-        if job.csv is not None:
-            table = unique_parts(read_operator_csv(job.csv.path), job.csv.path)
-    except FormatError as error:
-        problems.append(error)
+    if job.csv is not None:
+        rows, problems = read_operator_csv("", [str(job.csv.path)])
+        table = tuple(chain(*rows.parts().values()))
     try:
         if format_.instead:
             instead = format_.instead.format(path=typed(job.file.path))

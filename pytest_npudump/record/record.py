@@ -59,6 +59,8 @@ class Record:
         own_digest: of such a variant, the digest of its own file; "" for others.
         tensors: row by row where the elements lie, a ``TensorRecord`` or ``GoldenTensor``, None for a row
             without any; nothing where none has any.
+        file_names: whether layers were known by the names of their files: raw names are then what the model,
+            the marker or an earlier golden had for these.
         problems: what could not be read of it: errors of files, or words.
         notes: what its reader decided.
     """
@@ -74,6 +76,7 @@ class Record:
     base: Record | None = None
     own_digest: str = ""
     tensors: Sequence[Any] = ()
+    file_names: bool = False
     problems: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -46,12 +46,14 @@ class Kept:
         records: the file of the run's statistics by its name in the folder of results; or none.
         tensors: those that an approval would keep with the golden, by the SHA-256 of their bytes.
         op_types: types of the operators of what is recorded, where rules ask for them, by sanitised key.
+        file_names: whether its layers were known by the names of their files.
     """
 
     line: Mapping[str, Any]
     records: Mapping[str, bytes] = field(default_factory=dict)
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     op_types: Mapping[str, str] = field(default_factory=dict)
+    file_names: bool = False
 
 
 def keep(case: Case, result: Result, first: FirstRun, golden_root: Path) -> Kept:
@@ -95,7 +97,8 @@ def keep(case: Case, result: Result, first: FirstRun, golden_root: Path) -> Kept
     line["golden"] |= _judged_with(first, golden_root) | {"chosen": case.goldens.chosen}
     dumped = first.dump.records if first.dump is not None and not record else ()
     types = types_by_key(dumped) if case.tolerances.names_op_types else {}
-    return Kept(line, {name: record} if record else {}, tensors, types)
+    file_names = first.dump is not None and not first.dump.raw_names
+    return Kept(line, {name: record} if record else {}, tensors, types, file_names)
 
 
 def _record(
@@ -179,7 +182,7 @@ def with_golden(kept: Kept, golden: Path) -> Kept:
         **kept.line,
         "golden": {**kept.line["golden"], "judged_with": file, "sha256": judged},
         "record": {"file": name, "sha256": digest},
-        "snapshot": {"problems": [], "notes": [], "has_tensors": tensors},
+        "snapshot": {"problems": [], "notes": [], "has_tensors": tensors, "file_names": kept.file_names},
     }
     return Kept(line, {name: content})
 
@@ -212,4 +215,4 @@ def _snapshot(first: FirstRun) -> dict[str, Any] | None:
     if snapshot is None:
         return None
     told = {"problems": [*snapshot.problems], "notes": [*snapshot.notes]}
-    return {**told, "has_tensors": bool(snapshot.tensors)}
+    return {**told, "has_tensors": bool(snapshot.tensors), "file_names": snapshot.file_names}

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.judge import cut_to
+from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.dump.selection import layers_meant
 from pytest_npudump.dump.table import layer_of
 from pytest_npudump.errors import GoldenError, NpudumpError
@@ -17,7 +17,7 @@ from pytest_npudump.language.translation import said
 from pytest_npudump.report.verdicts import excess, worst
 from pytest_npudump.results.entry import ResultsError
 from pytest_npudump.results.provenance import file_digest
-from pytest_npudump.results.rejudge import GOOD, read_record, rejudge
+from pytest_npudump.results.rejudge import GOOD, read_record, rejudge, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +111,7 @@ def _pending(folder: ResultsFolder, entry: Entry, terms: Terms) -> Pending:
         broken = [goldens.unrecordable] if goldens.unrecordable else []
         record = read_record(folder, entry) if entry.record_file else None
         if record is not None and golden is not None:
-            record = cut_to(golden, record, terms.judging(entry))
+            record, _ = seen_by(golden, run_of(record, entry), terms.judging(entry))
     except (ResultsError, GoldenError, NpudumpError) as error:
         broken.append(str(error))
     refusals = (*broken, *_refusals(entry, terms, golden, record, path))

@@ -128,7 +128,12 @@ def check_types(entry: Entry, tolerances: Tolerances, *records: Golden) -> None:
 def run_of(record: Record, entry: Entry) -> Record:
     """Return what a run left: its record, and what its entry tells of its reader."""
     told = entry.data["snapshot"] or {}
-    return replace(record, problems=tuple(told.get("problems", ())), notes=tuple(told.get("notes", ())))
+    return replace(
+        record,
+        file_names=bool(told.get("file_names")),
+        problems=tuple(told.get("problems", ())),
+        notes=tuple(told.get("notes", ())),
+    )
 
 
 def _judged(

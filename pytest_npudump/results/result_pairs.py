@@ -10,7 +10,7 @@ from pytest_npudump.compare.judge import Terms as JudgedBy
 from pytest_npudump.compare.tolerances.numerics import AUTO, UNKNOWN, Numerics
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.results.entry import SKIPPED
-from pytest_npudump.results.rejudge import check_types, read_record
+from pytest_npudump.results.rejudge import check_types, read_record, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -121,7 +121,7 @@ def _pair(
         return ResultPair(name, origins, problems=tuple(lacking))
     try:
         tolerances = bounds.terms.judging(other[1]).tolerances
-        before, now = read_record(*one), read_record(*other)
+        before, now = read_record(*one), run_of(read_record(*other), other[1])
         check_types(other[1], tolerances, before, now)
     except NpudumpError as error:
         return ResultPair(name, origins, problems=(str(error),))

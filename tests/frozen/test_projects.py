@@ -285,8 +285,6 @@ EMULATOR: dict[str, Sequence[Step]] = {
               model(change=1), RECORD,
               "npudump golden merge base.yaml golden/test_small/test_small.yaml base.yaml",
               "npudump golden merge golden/test_small/test_small.yaml base.yaml base.yaml"],
-    "trend": [model(), marked(), RECORD, "pytest --npudump-results=results", *SAME_FAILURE,
-              "npudump trend results"],
     "report": [*failing(), "npudump report results -o made", "npudump report results --node-data made"],
     "plot": [model(), marked("dump_data='tensor'"), RECORD, "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
              "npudump plot golden/test_small/test_small.yaml dumps -o made"],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 X = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
 W = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "docs/benchmarks"
 
 
 def ran(model: ReferenceModel, feed: np.ndarray, *names: str) -> dict[str, np.ndarray | None]:

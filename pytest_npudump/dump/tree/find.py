@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -16,7 +18,6 @@ from pytest_npudump.dump.names import DumpName, parse_name
 from pytest_npudump.dump.places import DumpFile, Place, context, marks_layout, read_place, swapped
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.tree.converted import KIND, name_of, without_copies
-from pytest_npudump.dump.tree.csv_folders import TableFolder
 from pytest_npudump.dump.tree.unnamed import problem_of, unnamed_format
 from pytest_npudump.errors import DumpError, FormatError
 
@@ -25,6 +26,56 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_npudump.dump.files.format import Format
+
+_OPERATOR = re.compile(
+    r"/(?!exception_info\.|display\.|Opdebug\.)([^./]+)\.([^./]+)\.(\d{1,18})(?:\.(\d{1,18}))?\.(\d{16})\.csv(?=/)",
+    re.ASCII,
+)
+"""A name of ``pytest_npudump.dump.names`` of the kind ``operator``, without a slice, between two slashes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    """A directory of n statistics CSV.
+
+    Attributes:
+        directory: where they are.
+        place: what the directory says.
+        names: of the files.
+        op_types, layers, tasks, streams, times: what these say, as ``DumpName`` has it.
+    """
+
+    directory: Path
+    place: Place
+    names: Sequence[str]
+    op_types: Sequence[str]
+    layers: Sequence[str]
+    tasks: Sequence[int]
+    streams: Sequence[int | None]
+    times: Sequence[int]
+
+    @classmethod
+    def of(cls, directory: Path, place: Place, names: Sequence[str]) -> TableFolder | None:
+        """Return a directory with files of these names; None where one is of another kind."""
+        found = _OPERATOR.findall(f"/{'/'.join(names)}/")
+        if len(found) != len(names) or not names or place.mindspore:
+            return None
+        op_types, layers, tasks, streams, times = zip(*found, strict=True)
+        return cls(
+            directory,
+            place,
+            names,
+            list(map(sys.intern, op_types)),
+            list(map(sys.intern, layers)),
+            list(map(int, tasks)),
+            [int(stream) if stream else None for stream in streams],
+            list(map(int, times)),
+        )
+
+    def files(self) -> Iterator[DumpFile]:
+        """Yield the files one by one."""
+        for name in self.names:
+            yield DumpFile(self.directory / name, self.place, parse_name(name), "operator_csv")
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_npudump.dump.records import Stats
 
 _INTACT = frozenset(
@@ -31,10 +33,15 @@ def doubtful(dtype: str) -> bool:
     return dtype not in _INTACT
 
 
-def repaired(stats: Stats, dtype: str, text: str) -> tuple[Stats, str]:
+def written_by_host(text: str) -> bool:
+    """Whether a statistics CSV has words or columns that only the host converter writes."""
+    return any(mark in text for mark in _HOST_MARKS)
+
+
+def repaired(stats: Stats, dtype: str, *, by_host: Callable[[], bool] = bool) -> tuple[Stats, str]:
     """Return ``stats`` with extremes restored or set to None where they cannot be true, and a note.
 
-    ``text`` is the whole file: some words and columns only the host converter writes.
+    ``by_host`` tells whether the host converter is known to have written the file.
     """
     extremes = [value for value in (stats.max, stats.min) if value is not None]
     if not extremes:
@@ -45,8 +52,7 @@ def repaired(stats: Stats, dtype: str, text: str) -> tuple[Stats, str]:
     if dtype in _NARROW_UNSIGNED:
         suspect = negative
     else:
-        by_host = any(mark in text for mark in _HOST_MARKS)
-        suspect = by_host or (negative and dtype == "uint64") or not _ordered(stats)
+        suspect = by_host() or (negative and dtype == "uint64") or not _ordered(stats)
     if not suspect:
         return stats, ""
     return replace(stats, max=None, min=None), (

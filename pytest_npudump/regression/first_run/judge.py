@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.compare.judge import cut_to
+from pytest_npudump.compare.judge import seen_by
 from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.verdict import EXTRA
 from pytest_npudump.dump.table import StatsTable
@@ -83,12 +83,13 @@ def _judged(case: Case, attempt: Attempt) -> FirstRun:
         return FirstRun(scene(case, attempt))
     try:
         golden = golden_to_start_from(case)
-        dump = without_unwritten(case, collect(case, attempt, golden), golden)
+        dump = collect(case, attempt, golden)
         table = StatsTable.from_records(dump.records)
     except (DumpError, GoldenError) as error:
         return FirstRun(Outcome(status.ERROR, case.goldens.path, problems=(str(error),)))
     reference = case.reference
-    compared = reference.judge(dump.records, case.request) if reference is not None else None
+    written = without_unwritten(case, dump, golden).records
+    compared = reference.judge(written, case.request) if reference is not None else None
     if case.settings.update_golden and compared is not None and not compared.good:
         return FirstRun(not_recorded(case.goldens.path, compared, tensors=len(table)), dump)
     try:
@@ -112,7 +113,7 @@ def _kept(case: Case, golden: Golden | None, first: FirstRun) -> KeptLayers | No
         return kept
     if first.judged_with is None:
         return kept
-    run = cut_to(first.judged_with, first.snapshot, terms_of(case))
+    run, _ = seen_by(first.judged_with, first.snapshot, terms_of(case))
     return with_inherited(case, first.judged_with, kept, run.table)
 
 
@@ -141,7 +142,7 @@ def _compare(case: Case, golden: Golden | None, dump: Dump, table: StatsTable) -
         outcome = judge_snapshot(
             terms_of(case), golden, snapshot, store=case.goldens.store, at_hand=at_hand_of(case, dump)
         )
-    comparison = outcome.comparison
+    comparison, dump = outcome.comparison, without_unwritten(case, dump, golden)
     if comparison is not None and (comparison.count(EXTRA) or comparison.own_keys):
         dump = told_by_raw_names(case, golden, dump)  # the golden knows no raw names for what is new
         dump = replace(dump, records=under_golden_keys(dump.records, comparison.own_keys))

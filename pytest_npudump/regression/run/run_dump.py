@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_npudump.config.acl.soc import default_statistics
+from pytest_npudump.config.cann import default_statistics
 from pytest_npudump.dump.records import sanitise
 from pytest_npudump.dump.selection import (
     asked_statistics,
@@ -15,10 +14,9 @@ from pytest_npudump.dump.selection import (
     with_raw_names,
 )
 from pytest_npudump.errors import DumpError, EmptyDumpError
-from pytest_npudump.golden.content.unwritten_entries import LEFT_OUT, entries_of, left_out_of
-from pytest_npudump.record.record import UNWRITTEN
+from pytest_npudump.golden.content.unwritten_entries import left_out_of
 from pytest_npudump.regression.run.diagnose import explain_empty
-from pytest_npudump.regression.run.unwritten import unjudged_note, without
+from pytest_npudump.regression.run.unwritten import without
 
 if TYPE_CHECKING:
     from pytest_npudump.dump.records import Dump
@@ -67,16 +65,7 @@ def without_unwritten(case: Case, dump: Dump, golden: Golden | None) -> Dump:
     """Leave out what the golden says nothing wrote, unless it has the tensor; an update finds out anew."""
     if golden is None or case.settings.update_golden:
         return dump
-    entries = left_out_of(golden, case.goldens.facts(case.runtime.producer()))
-    rest = without(dump, entries, golden.table.keys)
-    notes = rest.notes + unjudged_note(entries, dump, rest)
-    if not entries and LEFT_OUT in entries_of(golden).values():
-        note = (
-            f"{golden.path.name}: {UNWRITTEN!r} applies only to the MindSpore version on a CPU that recorded "
-            f"it; all tensors of this run are compared"
-        )
-        notes = (*notes, note)
-    return replace(rest, notes=notes)
+    return without(dump, left_out_of(golden, case.goldens.facts(case.runtime.producer())), golden.table.keys)
 
 
 def raw_names(case: Case, golden: Golden | None, dump: Dump) -> dict[str, tuple[str, ...]]:

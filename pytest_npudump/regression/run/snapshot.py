@@ -66,6 +66,7 @@ def take_snapshot(case: Case, golden: Golden | None, dump: Dump, table: StatsTab
         {} if empty is None else {EMPTY: empty},
         {EDGES: edges} if edges else {},
         tensors=dump.records if elements and any(one.payload is not None for one in dump.records) else (),
+        file_names=not dump.raw_names,
         problems=unreadable(dump) + threads,
         notes=dump.notes,
     )

@@ -158,17 +158,6 @@ def without(dump: Dump, entries: Mapping[str, str], kept: Iterable[str] = ()) ->
     )
 
 
-def unjudged_note(entries: Mapping[str, str], before: Dump, after: Dump) -> tuple[str, ...]:
-    """Say which tensors of a run are not judged, as nothing wrote them when the golden was recorded."""
-    kept = {record.key for record in after.records}
-    missing = {str(record.key.sanitised) for record in before.records if record.key not in kept}
-    names = [key for key in entries if sanitised_key(key) in missing]
-    if not names:
-        return ()
-    why = "as nothing wrote them when the golden was recorded"
-    return (f"{len(missing)} tensors are not judged, {why}: {first_of(names)}",)
-
-
 def _differing(one: StatsTable, other: StatsTable, tolerances: Tolerances) -> set[str]:
     comparison = judge_tables(one, other, tolerances, RUN)
     return {str(verdict.key.sanitised) for verdict in comparison.failing if verdict.status == FAIL}

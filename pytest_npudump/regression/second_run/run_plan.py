@@ -106,7 +106,7 @@ def _plan_explanation(case: Case, first: FirstRun, dump: Dump) -> Plan | None:
         alone = case.exchange is None and not first.part  # what ranks share is not approved by what one left
         return _plan(case, first, dump, also) if also and alone else None
     edges = edges_of_run(case, first, dump)
-    suspects = suspects_of(first.outcome)
+    suspects = _suspects_of(first.outcome)
     return plan_suspects(case, first, dump, suspects, failing, edges=edges, also=also)
 
 
@@ -270,3 +270,15 @@ def _consumers(dump: Dump, layers: tuple[str, ...]) -> tuple[tuple[str, ...], tu
     }
     lonely = tuple(layer for task, layer in wanted.items() if task not in found)
     return tuple(layer for layer in dict.fromkeys(found.values()) if layer not in layers), lonely
+
+
+def _suspects_of(outcome: Outcome) -> tuple[TensorKey, ...]:
+    """Return the outputs to be judged by their inputs, in order of execution.
+
+    They are each independent source and where its change begins; the first failure where no source is known.
+    """
+    found: list[TensorKey] = []
+    for source in outcome.sources.independent if outcome.sources is not None else ():
+        found += [source.key] if source.begins is None else [source.key, source.begins]
+    outputs = [key for key in dict.fromkeys(found or failing_keys(outcome)) if key.io == "output"]
+    return tuple(outputs if found else outputs[:1])

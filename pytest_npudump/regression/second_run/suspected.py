@@ -9,7 +9,7 @@ from pytest_npudump.compare.stats.first_divergence import GRAPH_INPUT
 from pytest_npudump.compare.stats.verdict import aligned_keys
 from pytest_npudump.compare.tolerances.numerics import SAME
 from pytest_npudump.dump.records import sanitise
-from pytest_npudump.dump.tree.eager import is_eager
+from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import NpudumpError
 from pytest_npudump.language.excerpt import first_of
 from pytest_npudump.reference.called_operators import CallArchive, CallBench

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_npudump.dump.reader import read_dump
-from pytest_npudump.dump.tree.eager import is_eager
+from pytest_npudump.dump.tree.keys import is_eager
 from pytest_npudump.errors import DumpError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Statistics CSV of one operator: ``reader`` has one file, ``stats_columns`` many at once."""
+"""Statistics CSV of one operator."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _row(cells: list[str], header: _Header, path: Path, place: Place) -> Executi
     if stats is None and not digest:
         why = "the producer gave no statistics for this tensor"
     elif stats is not None and header.by_host and doubtful(dtype):
-        stats, why = repaired(stats, dtype, "")
+        stats, why = repaired(stats, dtype)
     note = f"{why}; {header.note}" if why and header.note else why or header.note
     # Every row has a time of its own, which the memory of parse_count would only be filled with.
     stamp = int(time) if time.isdigit() and time.isascii() else parse_count(time)
