@@ -13,8 +13,7 @@ import pytest
 
 from pytest_npudump.cli import main
 from pytest_npudump.results.folder import ResultsFolder
-from pytest_npudump.results.rejudge import rejudge
-from pytest_npudump.results.terms import Terms
+from pytest_npudump.results.rejudge import Overrides, rejudge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +95,7 @@ def judged_again(kept: Path, root: Path) -> dict[str, Any]:
     """Return what the one kept result comes to with the goldens below a folder, as its line would say it."""
     folder = ResultsFolder(kept)
     (entry,) = folder.read().entries
-    found = rejudge(folder, entry, Terms(root))
+    found = rejudge(folder, entry, Overrides(root))
     assert found.result is not None
     return found.told() | {"problems": [*found.result.outcome.problems]}
 

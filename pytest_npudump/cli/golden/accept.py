@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from pytest_npudump.results.acceptance import Pending
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.pending_run import Pending
 
 
 def run(arguments: argparse.Namespace) -> int:

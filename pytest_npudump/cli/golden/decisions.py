@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_npudump.cli.golden.waiting_runs import WaitingRuns
-    from pytest_npudump.results.pending_run import Pending
+    from pytest_npudump.results.acceptance import Pending
 
 ACCEPTED = "accepted"
 REJECTED = "rejected"

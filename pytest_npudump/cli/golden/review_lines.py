@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_npudump.cli.golden.decisions import Decisions
-    from pytest_npudump.results.pending_run import Pending
+    from pytest_npudump.results.acceptance import Pending
 
 _LINES = 15
 """Lines of what differs in a run, before the rest is asked for."""
