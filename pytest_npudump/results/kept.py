@@ -34,7 +34,7 @@ from pytest_npudump.regression import outcome as status
 from pytest_npudump.regression.case import Case, terms_of
 from pytest_npudump.regression.kept_layers import named_layers
 from pytest_npudump.regression.outcome import NOT_COMPARED, Escalation
-from pytest_npudump.regression.run.snapshot import as_golden, problems_of
+from pytest_npudump.regression.run_record import as_golden, problems_of
 from pytest_npudump.report.result_json import COUNTS, result_json
 from pytest_npudump.request import DumpRequest
 from pytest_npudump.results.entry import TEST, VERSION

@@ -17,9 +17,8 @@ from pytest_npudump.golden.variants import ASKED, Goldens
 from pytest_npudump.language.translation import mark, said
 from pytest_npudump.record.record import OP_TYPES
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.case import STARTED, arguments_of
-from pytest_npudump.regression.first_run.judge_snapshot import judge_snapshot, without_golden
-from pytest_npudump.regression.origin import Origin
+from pytest_npudump.regression.case import STARTED, Origin, arguments_of
+from pytest_npudump.regression.judgement import judge_snapshot, without_golden
 from pytest_npudump.regression.outcome import Outcome, Result
 from pytest_npudump.report.result_json import result_json
 from pytest_npudump.request import AUTO_LAYERS, DumpRequest

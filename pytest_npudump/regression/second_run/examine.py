@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pytest_npudump.compare.judge import RUN, judge_tables
+from pytest_npudump.compare.patterns.pattern_search import find_pattern
+from pytest_npudump.compare.patterns.tensor_patterns import SEARCHED
 from pytest_npudump.compare.stats.deviations import deviations
 from pytest_npudump.compare.stats.eager_calls import under_golden_keys
 from pytest_npudump.compare.stats.order import ABSENT
@@ -15,40 +19,52 @@ from pytest_npudump.compare.stats.verdict import EXTRA, FAIL
 from pytest_npudump.compare.tensors.describe import describe_tensor
 from pytest_npudump.compare.tensors.difference import compare_tensors
 from pytest_npudump.compare.tensors.element_verdict import BYTES, ELEMENTS, SPECIAL
+from pytest_npudump.compare.tensors.picture import draw, draw_alone
 from pytest_npudump.dump.arrays.decode import load
 from pytest_npudump.dump.records import TensorKey, TensorRecord, sanitise
 from pytest_npudump.dump.selection import alike_layers, by_file_names, with_raw_names
 from pytest_npudump.dump.table import JUDGED, StatsTable
+from pytest_npudump.dump.tree.eager import is_eager
 from pytest_npudump.dump.tree.mindspore_rerun import under_first_keys
 from pytest_npudump.errors import DumpError, GoldenError
 from pytest_npudump.golden.kept_tensors import read_tensors
+from pytest_npudump.reference.call_archive import CallArchive
+from pytest_npudump.reference.called_operators import CallBench
+from pytest_npudump.reference.operator_alone import UNKNOWN
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.calibration.series import fed, fed_otherwise, fed_words
+from pytest_npudump.regression.calibration import fed, fed_otherwise, fed_words
 from pytest_npudump.regression.measured_noise import once, repeated
 from pytest_npudump.regression.outcome import Escalation, Finding, FirstRun
-from pytest_npudump.regression.record import (
+from pytest_npudump.regression.recording import (
     SecondRun,
     disagreement_words,
     drawing_alike,
     leave_out_unwritten,
     record_with_tensors,
 )
-from pytest_npudump.regression.second_run.by_reference import failing_keys, with_reference
-from pytest_npudump.regression.second_run.patterns import with_patterns
-from pytest_npudump.regression.second_run.suspected import isolate_suspects, with_graph_inputs
-from pytest_npudump.regression.second_run.suspected_calls import decided, isolate_calls
+from pytest_npudump.regression.second_run.suspected import (
+    failing_keys,
+    isolate_suspects,
+    with_graph_inputs,
+    with_reference,
+)
 from pytest_npudump.regression.shared_by_ranks import by_rank
+from pytest_npudump.runtime.aten.call_copies import CallKeepingRuntime, WantedOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pytest_npudump.compare.stats.verdict import Comparison
     from pytest_npudump.compare.tolerances.tolerance import Tolerances
-    from pytest_npudump.dump.records import Dump
+    from pytest_npudump.dump.records import Dump, TensorKey, TensorRecord
+    from pytest_npudump.reference.suspects import Isolated
     from pytest_npudump.regression.attempt import Attempt
     from pytest_npudump.regression.case import Case
     from pytest_npudump.regression.measured_noise import Measured
+    from pytest_npudump.regression.outcome import FirstRun
     from pytest_npudump.regression.second_run.run_plan import Plan
+
 
 _RECOMPUTED = 1e-6
 """Share of a statistic's scale by which a run of tensors may differ from a run of statistics and be alike.
@@ -318,3 +334,151 @@ def _finding(
         return replace(finding, description=describe_tensor(actual), note=f"the golden tensor is {shapes}")
     rtol, atol = tolerances.elements(record.key.layer, record.dtype, op_type=record.op_type)
     return replace(finding, difference=compare_tensors(golden, actual, rtol=rtol, atol=atol))
+
+
+_AT_HAND = 16
+"""Other tensors whose values a wrong one may turn out to hold."""
+
+
+def with_patterns(
+    findings: Sequence[Finding], records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+) -> tuple[Finding, ...]:
+    """Add to the first findings what can be drawn of them, and where elements differ what explains that.
+
+    Args:
+        findings: one a failing tensor, in execution order.
+        records: the second run's tensors by sanitised key.
+        tensors: the golden's, the same way.
+    """
+    told = list(findings)
+    differing = [at for at, f in enumerate(findings) if f.difference is not None and f.difference.outside]
+    for at in differing[:SEARCHED]:
+        name, difference = str(findings[at].key.sanitised), findings[at].difference
+        record = records[name]
+        actual = _loaded(record)
+        if actual is None or difference is None:
+            continue
+        others = _others(name, actual, records, tensors)
+        pattern = find_pattern(tensors[name], actual, difference, layout=record.format, others=others)
+        picture = draw(tensors[name], actual, rtol=difference.rtol, atol=difference.atol)
+        told[at] = replace(findings[at], pattern=pattern, picture=picture)
+    alone = [at for at, finding in enumerate(findings) if finding.description is not None]
+    for at in alone[:SEARCHED]:
+        actual = _loaded(records[str(findings[at].key.sanitised)])
+        told[at] = replace(findings[at], picture=None if actual is None else draw_alone(actual))
+    return tuple(told)
+
+
+def _others(
+    name: str, actual: np.ndarray, records: Mapping[str, TensorRecord], tensors: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return tensors of the same type and size: those of this run, and the golden's."""
+    found: dict[str, np.ndarray] = {}
+    for key, record in records.items():
+        alike = record.dtype == records[name].dtype and math.prod(record.shape or ()) == actual.size
+        array = _loaded(record) if alike and key != name and len(found) < _AT_HAND else None
+        if array is not None:
+            found[str(record.key)] = array
+    for key, array in tensors.items():
+        same = array.dtype == actual.dtype and array.size == actual.size
+        if same and key != name and len(found) < _AT_HAND:
+            found[f"the golden's {key}"] = array
+    return found
+
+
+def _loaded(record: TensorRecord) -> np.ndarray | None:
+    if record.payload is None:
+        return None
+    try:
+        return load(record.payload, record.dtype, record.shape)
+    except DumpError:
+        return None  # a note of the finding says so
+
+
+_OFF = "off"
+_CALLS = "calls"
+_MOST = 8
+"""Outputs that are judged by their calls, at most: each call is computed several times."""
+
+
+def keep_suspected(case: Case, first: FirstRun | None, plan: Plan | None) -> None:
+    """Have the next run keep the calls of the suspects, if the runtime can and it is a second run."""
+    if isinstance(case.runtime, CallKeepingRuntime) and case.settings.recompute != _OFF:
+        keys = _calls_among(first, plan.suspects) if first is not None and plan is not None else ()
+        wanted = [*_wanted(first, keys)] if first is not None else []
+        case.runtime.keep_calls(wanted, case.settings.dump_limit)
+
+
+def _calls_among(
+    first: FirstRun, suspects: Sequence[TensorKey], healthy: Collection[str] = ()
+) -> tuple[TensorKey, ...]:
+    """Return the outputs of calls to judge: the suspects, and others that fail, as any may be a source."""
+    if not suspects:
+        return ()
+    failing = (key for key in failing_keys(first.outcome) if key.io == "output")
+    wanted = (key for key in dict.fromkeys((*suspects, *failing)) if str(key.sanitised) not in healthy)
+    calls = (key for key in wanted if is_eager(key.layer))
+    return tuple(islice(calls, _MOST))
+
+
+def _wanted(first: FirstRun, suspects: Sequence[TensorKey]) -> Iterator[WantedOutput]:
+    """Yield what the first run tells of outputs of calls."""
+    comparison, dump = first.outcome.comparison, first.dump
+    own = comparison.own_keys if comparison is not None else {}
+    records = {str(record.key.sanitised): record for record in dump.records} if dump is not None else {}
+    for key in suspects:
+        record = records.get(str(own.get(key, key).sanitised))
+        if record is None or record.shape is None:
+            continue
+        yield WantedOutput(key.layer.partition(">")[0], record.dtype, record.shape, _extremes(record))
+
+
+def _extremes(record: TensorRecord) -> tuple[float, float] | None:
+    stats = record.stats
+    if stats is None or stats.min is None or stats.max is None:
+        return None
+    return float(stats.min), float(stats.max)
+
+
+def isolate_calls(
+    case: Case,
+    first: FirstRun,
+    suspects: Sequence[TensorKey],
+    records: Sequence[TensorRecord],
+    folder: Path,
+    *,
+    healthy: Collection[str] = (),
+) -> tuple[tuple[Isolated, ...], tuple[str, ...]]:
+    """Judge the outputs of calls of torch that :func:`keep_suspected` had kept, by these on the CPU.
+
+    Args:
+        case: the test.
+        first: its first run.
+        suspects: the outputs under suspicion.
+        records: the second run's tensors, in execution order.
+        folder: of the second run, in which the calls that are convicted are saved.
+        healthy: sanitised keys of tensors that failed in the first run only, which are not judged.
+
+    Returns:
+        The verdicts, and notes on calls that could not be saved.
+    """
+    if not isinstance(case.runtime, CallKeepingRuntime) or case.settings.recompute == _OFF:
+        return (), ()
+    hf32 = case.runtime.producer().get("hf32")
+    allowed = frozenset(hf32.split("+")) if hf32 is not None else frozenset({"matmul", "conv"})
+    archive = CallArchive(folder / _CALLS, case.settings.dump_limit)
+    bench = CallBench(case.runtime.kept_calls(), case.settings.recompute, allowed, archive)
+    told = case.steps_of("recomputing calls on the CPU")
+    found = bench.isolate(_calls_among(first, suspects, healthy), records, told)
+    case.runtime.keep_calls((), 0)
+    return found, tuple(archive.notes)
+
+
+def decided(by_model: Sequence[Isolated], by_call: Sequence[Isolated]) -> tuple[Isolated, ...]:
+    """Return one verdict a suspect: by a model where there is one, by its call where that knows more."""
+    calls = {one.key: one for one in by_call}
+    kept = [
+        calls.pop(one.key) if one.alone.verdict == UNKNOWN and one.key in calls else one for one in by_model
+    ]
+    named = {one.key for one in by_model}
+    return (*kept, *(one for key, one in calls.items() if key not in named))
