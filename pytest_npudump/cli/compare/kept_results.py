@@ -120,6 +120,7 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
         "--what-if": arguments.what_if,
         "--inputs": arguments.inputs,
         "--map": arguments.map,
+        "--plots": arguments.plots,
         "--latest": arguments.latest,
         "--producer": arguments.producer,
         "--layout": arguments.layout != "ND",
