@@ -98,7 +98,7 @@ class ProgramRun:
         """Refuse variables with which the program dumps nothing, or where nobody looks for it."""
         env = self.env or {}
         if SCENES[self.test.case.request.scene].in_environment:
-            from pytest_npudump.regression.scenes.exception.dump_paths import refused_environment  # noqa: PLC0415 - only there
+            from pytest_npudump.regression.scenes.exception import refused_environment  # noqa: PLC0415 - only there
 
             why = refused_environment(env, os.environ)
         else:

@@ -20,7 +20,7 @@ from pytest_npudump.golden.stamps import changed_tensors
 from pytest_npudump.graph.edges import SEVERAL, UNKNOWN, edges_of_lines
 from pytest_npudump.record.record import EDGES, Record
 from pytest_npudump.regression.case import terms_of
-from pytest_npudump.regression.run.dataflow import at_hand_of, edges_to_keep, sources_of
+from pytest_npudump.regression.dataflow import at_hand_of, edges_to_keep, sources_of
 from pytest_npudump.request import AUTO_LAYERS, is_glob
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pytest_npudump.record.record import Record
     from pytest_npudump.reference.operator_alone import Isolated
     from pytest_npudump.reference.reference import ReferenceResult
+    from pytest_npudump.regression.case import Origin
     from pytest_npudump.regression.kept_layers import KeptLayers
-    from pytest_npudump.regression.origin import Origin
 
 PASSED = mark("passed")
 FAILED = mark("failed")

@@ -13,7 +13,7 @@ from pytest_npudump.language.translation import mark, ngettext, spoken
 from pytest_npudump.onnxmodels.random_operators import drawing_words, draws_random
 from pytest_npudump.reference.operator_alone import CONVICTED
 from pytest_npudump.regression import outcome as status
-from pytest_npudump.regression.second_run.by_reference import failing_keys
+from pytest_npudump.regression.second_run.suspected import failing_keys
 from pytest_npudump.report.alone_text import isolated_lines
 from pytest_npudump.report.origins import feeds_are_seen, first_change, more_sources, origin_lines
 from pytest_npudump.report.reference_text import reference_lines, reference_sentence, way_out

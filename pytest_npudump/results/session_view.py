@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pytest_npudump.regression.outcome import Result
     from pytest_npudump.results.entry import Entry
     from pytest_npudump.results.folder import ResultsFolder
-    from pytest_npudump.results.terms import Terms
+    from pytest_npudump.results.rejudge import Overrides
 
 _ORDER = (BAD, OPEN, GOOD, LEFT_OUT)
 
 
 def session_view(
-    folder: ResultsFolder, entries: Iterable[Entry], terms: Terms, problems: Iterable[str] = ()
+    folder: ResultsFolder, entries: Iterable[Entry], terms: Overrides, problems: Iterable[str] = ()
 ) -> SessionView:
     """Return what a page shows of kept results; those that failed come first.
 
@@ -51,7 +51,7 @@ def session_view(
     return SessionView(tuple(ordered), tuple(problems), version("pytest-npudump"))
 
 
-def _test(folder: ResultsFolder, entry: Entry, terms: Terms) -> TestView:
+def _test(folder: ResultsFolder, entry: Entry, terms: Overrides) -> TestView:
     """Return one test: what its run came to stands, and its tensors are judged again to show them."""
     data = entry.data
     judged = rejudge(folder, entry, terms)

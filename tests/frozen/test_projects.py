@@ -287,7 +287,7 @@ EMULATOR: dict[str, Sequence[Step]] = {
               "npudump golden merge golden/test_small/test_small.yaml base.yaml base.yaml"],
     "report": [*failing(), "npudump report results -o made", "npudump report results --node-data made"],
     "plot": [model(), marked("dump_data='tensor'"), RECORD, "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
-             "npudump plot golden/test_small/test_small.yaml dumps -o made"],
+             "npudump compare golden/test_small/test_small.yaml dumps --plots made"],
     "compare": [model(), marked("dump_data='tensor'"), RECORD,
                 "pytest --npudump-dump-dir=dumps --npudump-keep-dumps=all",
                 "npudump compare golden/test_small/test_small.yaml dumps",
